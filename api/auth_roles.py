@@ -20,6 +20,7 @@ OLD_NAMES: dict[str, Role] = {"query": "viewer", "all": "admin"}
 def role_of(name: str) -> Role:
     """A role by its name of today or of before; raises `Usage` for any other."""
     for role in LADDER:
+        # Settings of an earlier release go on working.
         if role == OLD_NAMES.get(name, name):
             return role
     raise Usage(f"no role '{name}'; one of: {', '.join(LADDER)}")

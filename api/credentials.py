@@ -136,6 +136,7 @@ class Credentials:
         requests_per_minute: int | None = None,
     ) -> tuple[StoredKey, str]:
         """Make a key; returns it and its token, which is told this once."""
+        # Read anew at each change: another process may have written since.
         content = self.read()
         self._require_free(name, content)
         token = f"hg_{secrets.token_urlsafe(32)}"
@@ -218,6 +219,7 @@ class Credentials:
     def _require_free(self, name: str, content: _Content) -> None:
         if not _NAME.fullmatch(name):
             raise Usage(f"name '{name}': letters, digits and . _ @ - , at most 64")
+        # One name for one caller, wherever it is kept: the audit knows callers by name alone.
         configured = {key.name for key in self.settings.api.keys}
         known = {key.name for key in content.keys} | {user.name for user in content.users}
         if name in known | configured | set(_RESERVED):
@@ -225,6 +227,7 @@ class Credentials:
 
 
 def _token_digest(token: str) -> str:
+    # No salt: a token is random, so nobody can have reckoned its hash before.
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 

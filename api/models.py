@@ -59,8 +59,13 @@ class Ready(_Model):
     """The lake can be read and every job makes progress."""
 
     status: Literal["ready"] = "ready"
+    since_batch_seconds: float | None = Field(
+        description="seconds since any job last finished a batch", examples=[4.2]
+    )
     newest_batch_age_seconds: float | None = Field(
-        description="age of the newest batch of any job", examples=[4.2]
+        description="the former name of `since_batch_seconds`; gone with the next release",
+        examples=[4.2],
+        deprecated=True,
     )
     jobs: dict[str, float] = Field(
         description="seconds since each job last made progress", examples=[{"ingest": 0.8}]

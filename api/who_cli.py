@@ -62,6 +62,7 @@ def run_who(args: argparse.Namespace, settings: Settings) -> int:
             if witness_rows.mac
             else "no lease is known to cover it"
         )
+        # On stderr: the rows on stdout stay a table, or CSV, for other programs.
         print(f"{witness_rows.entity.value}: {held}", file=sys.stderr)
     if not model_dumps:
         print(f"{witness_rows.entity.value}: no witness names a user then", file=sys.stderr)
@@ -75,6 +76,7 @@ def _kind_of(value: str) -> str:
     from api.services.timeline import NORMAL
 
     for kind in ("ip", "mac"):
+        # A value that is no address may still be a MAC address or a name.
         with suppress(Usage):
             NORMAL[kind](value)
             return kind

@@ -163,6 +163,8 @@ ATTRIBUTED_EVENT = Table(
 TABLES = (DHCP_SEGMENT, ATTRIBUTION, ATTRIBUTED_EVENT, *ASSET_TABLES, *ROLLUP_TABLES)
 VIEWS = (
     View(
+        # A row that frees the address names no client, hence the filters. A lease that was
+        # withdrawn ends where it starts, and is none.
         "silver.dhcp_session",
         "A lease as analysts think of it: who held an address, from when to when. Where a later "
         "statement contradicts an earlier one about the same lease, the later one counts.",

@@ -135,6 +135,7 @@ def stray(hour: int, value: float, profile: Profile, least: int) -> float:
 
 def tail_of(far: BaselineNumbers, hours: int) -> Tail:
     """The tail of peers' strays: those above `LEAST_STRAY`, of so many hours in all."""
+    # Sorted: which hours are among the most unusual must not depend on the order of devices.
     far = np.sort(far)
     kept = max(round(hours * TAIL_SHARE), 1)
     start = max(float(far[-kept]) if len(far) >= kept else LEAST_STRAY, LEAST_STRAY)
@@ -142,6 +143,7 @@ def tail_of(far: BaselineNumbers, hours: int) -> Tail:
     # The median, not the mean: an attack in the history must not teach that attacks are usual.
     typical = float(np.median(beyond)) / math.log(2) if len(beyond) else PRIOR_EXCESS
     excess = (len(beyond) * typical + PRIOR_HOURS * PRIOR_EXCESS) / (len(beyond) + PRIOR_HOURS)
+    # One more than was seen: what never came may still come, and a share of 0 has no logarithm.
     share = (len(beyond) + 1) / (max(hours, len(beyond)) + 1)
     return Tail(start, min(share, 0.5), excess)
 
@@ -150,6 +152,7 @@ def shape(profiles: Sequence[Profile]) -> list[float]:
     """How a device behaves, for finding its peers: its level by part of the day, and how steady."""
     lines: list[float] = []
     for profile in profiles:
+        # Quarters of a day: 48 slots would let chance decide whose peer a device is.
         parts = profile.centre.reshape(-1, 6).mean(axis=1)
         lines += [*parts.tolist(), float(profile.spread.mean())]
     return lines

@@ -103,12 +103,16 @@ def _stretches(events: DataFrame, rule: ModelRule, named: bool) -> DataFrame:
         F.max("source").alias("source"),
         F.max("class_uid").alias("class_uid"),
     ]
+    # Summed up before the join with leases: that has thousands of rows then, and not millions.
     stretch = F.floor(F.unix_seconds("time") / F.lit(STRETCH_SECONDS))
     keyed = events.withColumns(
         {
             "stretch": stretch,
             "ip": ip,
+            # Null would join with nothing.
             "scope": F.coalesce("scope", F.lit("")),
+            # A name only where there is no address: an address is looked up, a name is what the log
+            # says.
             "host": F.when(ip.isNull(), F.col("host_name")),
         }
     ).where(F.col("ip").isNotNull() | F.col("host").isNotNull())

@@ -64,6 +64,7 @@ class _Meets:
 
     def __call__(self, one: Brief) -> bool:
         spans = self._spans.get(self._key(one), [])
+        # With the latest end so far beside each begin, one look tells whether any of them meets it.
         position = bisect_right(spans, one.last, key=lambda span: span[0])
         return position > 0 and spans[position - 1][1] >= one.first
 

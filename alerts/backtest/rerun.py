@@ -32,6 +32,7 @@ def rerun_verdict(then: set[str], now: set[str]) -> str:
     """How the findings that a rule makes now stand to those that were told."""
     if not then:
         return "nothing left to compare"
+    # More than was told is the same verdict: an alert shows a sample of its findings.
     if then <= now:
         return "same"
     return "different" if then & now else "no longer"
@@ -40,6 +41,7 @@ def rerun_verdict(then: set[str], now: set[str]) -> str:
 def found_by(rule: Rule, events: Sequence[RerunRow]) -> set[str]:
     """Ids of the findings that a rule makes of events as silver.event has them now."""
     names = set(event_batch([]).schema.names)
+    # The table may have columns of a newer release, which the batch does not take.
     rows = [{name: v for name, v in event.items() if name in names} for event in events]
     matched = Matcher(RulePack(rules=(rule,)), _MODES).match(event_batch(rows))
     return {str(row) for row in matched.column("finding_id").to_pylist()}
@@ -56,6 +58,7 @@ def counted_by(ask: Ask, rule: Correlation, pack: str, since: Any, until: Any) -
     rows = [
         row | {"holder": row["told_holder"] or row["holder"], "pack": pack}
         for row in ask(FINDINGS_SQL, asked, needs=FINDINGS_NEED)
+        # What was taken back must not be counted again.
         if row["via"] != DISPROVED
     ]
     return {str(row["finding_id"]) for row in over_history(rule, rows)}

@@ -67,8 +67,10 @@ def summarise(work: Backtest, told: Mapping[str, Refold], packs: PackStore) -> d
 
 def keep_result(folder: Path, result: Mapping[str, Any], rows: Iterable[tuple[Brief, str]]) -> None:
     """Write the result, and its alerts as one JSON object a line, in their order."""
+    # In a fixed order, so that two results can be compared line by line.
     ordered = sorted(rows, key=lambda pair: (pair[0].raised, pair[0].alert_id))
     lines = [json.dumps(row_of(alert, change)) for alert, change in ordered]
+    # Before the result: who sees a result may read its alerts.
     write_whole(folder / "alerts.ndjson", "\n".join([*lines, ""]))
     _file(folder).write(dict(result))
 

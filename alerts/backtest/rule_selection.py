@@ -40,6 +40,7 @@ def choose(settings: Settings, names: Sequence[str]) -> Chosen:
     compiled = _compiled(settings, files, switched_off)
     ids = [rule_id for name in names for rule_id in _ids_of(compiled, name)]
     wanted = _with_counted({i: s.rule for i, s in compiled.sources.items()}, ids)
+    # Twice at most: only the first compilation shows what the rules that were asked for count.
     if switched_off & wanted:
         # What a rule carries for others is told by those that are on.
         compiled = _compiled(settings, files, switched_off - wanted)
@@ -70,6 +71,7 @@ def _chosen(every: _Every, ids: Sequence[str]) -> Chosen:
 
     def fitted(rule: AnyRule) -> AnyRule:
         feeds = tuple(c.id for c in correlations if rule.id in c.rules)
+        # Rules that are only counted would fill the result with alerts that nobody asked about.
         alerting = rule.alerting and rule.id in ids
         return msgspec.structs.replace(rule, feeds=feeds, alerting=alerting)
 
@@ -91,6 +93,7 @@ def warm_up_seconds(pack: RulePack, dedup_seconds: int) -> int:
 
     def remembers(rule_id: str, above: frozenset[str]) -> int:
         joined_spans = spans.get(rule_id)
+        # The compiler refuses circles; a stored pack of another release might hold one.
         if joined_spans is None or rule_id in above:
             return 0
         below = max((remembers(r, above | {rule_id}) for r in joined_spans.rules), default=0)

@@ -187,6 +187,7 @@ def _asked(settings: Settings, wish: BacktestRequest) -> str:
 
 def chunk(span: timedelta) -> timedelta:
     """How much of a span is matched at once."""
+    # The smallest that keeps their number bounded: short spans then lose little when interrupted.
     return next((c for c in CHUNKS if span / c <= MOST_CHUNKS), CHUNKS[-1])
 
 

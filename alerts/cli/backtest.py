@@ -63,6 +63,7 @@ def _backtest(args: argparse.Namespace, settings: Settings) -> int:
     from infra.spark.session import session
     from infra.streaming.lake import Lake
 
+    # It runs for minutes beside the stream, which must have the cores first.
     os.nice(_NICE)
     spark = session(settings, "headgate backtest")
     try:
@@ -134,6 +135,7 @@ def _wish(args: argparse.Namespace, settings: Settings) -> BacktestRequest:
         raise Usage(f"--from {args.since}: not before --to {args.until or 'now'}")
     rules = choose(settings, args.rule)
     against = choose_against(settings, args.against, rules.ids) if args.against else None
+    # As it was typed: `7d`, asked again after an interruption, means the same run.
     asked = f"{args.since} {args.until}"
     return BacktestRequest(tuple(args.rule), rules, since, until, against, args.against, asked)
 

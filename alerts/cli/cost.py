@@ -141,6 +141,7 @@ def _titles(settings: Settings) -> dict[str, str]:
 
 
 def _progress(number: int, of: int) -> None:
+    # A carriage return in a log file would make one endless line.
     if sys.stderr.isatty() and of > 1:
         end = "\n" if number == of else ""
         print(f"\r{number} of {of} rules", end=end, file=sys.stderr, flush=True)

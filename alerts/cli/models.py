@@ -171,6 +171,7 @@ def backtest_model(args: argparse.Namespace, settings: Settings) -> int:
 
 def among(settings: Settings, names: Sequence[str]) -> list[str]:
     """Those of some rules, or files of drafts, that are of kind model."""
+    # Drafts count, too: whether a file is of this kind shows only when it is read.
     files = {name: Path(name) for name in names if Path(name).is_file()}
     model_rule_set = model_rules(settings, tuple(files.values()))
     known = {source.path for source in model_rule_set.sources.values()}
@@ -218,6 +219,7 @@ def model_summary(
     ]
     print_rows(rows[:limit], output)
     print(f"{len(rows)} of {looked_at:,} hours of devices that it knows", file=sys.stderr)
+    # Judged on what it learned from, a model looks better than it is.
     if begin < judge.header.until and end > judge.header.since:
         print("the span overlaps with the history the model was trained on", file=sys.stderr)
     return 0

@@ -58,6 +58,7 @@ def list_waiting(args: argparse.Namespace, settings: Settings) -> int:
     queue.close()
     dead = [row for row in rows if row["state"] == "dead"]
     print_rows(dead if args.dead else rows, args.output)
+    # So that a monitor can ask by exit code alone.
     return 1 if dead else 0
 
 
@@ -81,6 +82,8 @@ def deliver(args: argparse.Namespace, settings: Settings) -> int:
     if not settings.webhooks:
         raise Usage("there are no webhooks; write [[webhooks]] into the settings")
     for hook in settings.webhooks:
+        # All hooks before the first delivery: a wrong setting is then said at once, not by one
+        # thread.
         target_of(hook), secret_of(hook)
     alone = _alone(settings)
     stop = threading.Event()
@@ -130,6 +133,7 @@ def listen(settings: Settings, stop: threading.Event) -> None:
     from infra.kafka.auth import denied, lacking
     from infra.kafka.client import client_options
 
+    # Makes the tables before the consumer writes into the same file.
     Queue(queue_file(settings)).close()
     while not stop.is_set():
         try:
@@ -138,6 +142,7 @@ def listen(settings: Settings, stop: threading.Event) -> None:
                 queue_file(settings),
                 topic=settings.kafka.alerts_topic,
                 api=TableFeed(settings),
+                # A hook that is new is not sent the alerts of the past.
                 begin="now",
             ) as alerts:
                 alerts.run(_putter(settings), stop)

@@ -23,7 +23,9 @@ _SPELLINGS = {"utf16le": "wide"}
 
 def rule_files(folder: Path) -> Iterator[Path]:
     """The YAML files below a folder, in order, but for those of placeholders and git."""
+    # Sorted: of two rules with one id the first is taken, and that must not be chance.
     for path in sorted(folder.rglob("*")):
+        # Relative to the folder, which may itself lie below a hidden one, such as a home's.
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         is_rule = path.suffix in (".yml", ".yaml") and path.name != PLACEHOLDERS
         if is_rule and not hidden and path.is_file():

@@ -117,10 +117,12 @@ def check_window(asked: Asked) -> None:
         return
     if window > MOST_WINDOW:
         raise Untranslatable(f"window: {asked.window}", f"at most {MOST_WINDOW // 86_400}d")
+    # Only then do windows begin at the same instants as the slots that are looked at again.
     if slide > window or window % slide:
         raise Untranslatable(
             f"slide: {asked.slide}", f"a whole part of the window, which is {asked.window}"
         )
+    # Without a group a window has one row at most, and nothing tells what it is about.
     if not asked.group_by:
         raise Untranslatable(
             "a window without group-by", "name the columns that tell its rows apart, as a list"
@@ -175,6 +177,7 @@ def check_function(source: str) -> None:
     The source is read and not run.
     """
     try:
+        # Parsed and not imported: nothing of a file may run before a person lets it in.
         tree = ast.parse(source)
     except (SyntaxError, ValueError) as error:
         raise Untranslatable(f"not Python: {error}", "correct the file") from None
@@ -210,6 +213,7 @@ def document_of(path: Path) -> dict[str, Any]:
 
 def imported(store: Path | None) -> list[Path]:
     """The Python files that `headgate rules import` put into a rule store, in order."""
+    # Sorted, so that the pack and its hash do not depend on the file system.
     return sorted((store / FUNCTIONS).glob("*.py")) if store is not None else []
 
 

@@ -400,6 +400,7 @@ def over_history(
             forget_findings(state, state.clock)
             correlator = Correlator(state)
         told_now = correlator.feed(definition, row)
+        # With the forgetting: windows that wait have to be told before their findings go.
         if number % HISTORY_BATCH == 0:
             told_now += correlator.settle(definition, 0)
         yield from (out["row"] for out in told_now if out["out"] == "finding")

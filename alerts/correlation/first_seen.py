@@ -39,10 +39,12 @@ def sight(seen: FirstSeen, definition: Correlation, value: str, time: int) -> bo
     begin earlier and tells nothing: what the run's first sighting told stands.
     """
     span = definition.timespan_seconds * 1_000_000
+    # A group that was silent for a span is learned anew: all of it would look new.
     seen.presence, _ = _extended(seen.presence, time, span)
     run, begins = _extended(seen.values.get(value), time, span)
     seen.values[value] = run
     if len(seen.values) > MAX_VALUES:
+        # The value itself breaks ties, so that a retry forgets the same one.
         oldest = min(seen.values, key=lambda v: (seen.values[v].last, v))
         del seen.values[oldest]
         seen.dropped += 1

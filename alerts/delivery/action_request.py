@@ -44,6 +44,7 @@ def request_action(
     outbox cannot be written, `Usage` for a verdict that is none.
     """
     if action in ("close", "verdict") and more.get("value") is not None:
+        # Checked before it is left: job `alert` could only refuse it much later.
         more["value"] = verdict_of(more["value"])
     given = {k: v.isoformat() if isinstance(v, datetime) else v for k, v in more.items()}
     name, instant = who or acting_user(), (asked_at or datetime.now(UTC)).isoformat()
@@ -58,6 +59,7 @@ def request_action(
         "at": instant,
         **given,
     }
+    # The body of an alert would only fill the audit; it is in gold.alert.
     detail = msgspec.json.encode({k: v for k, v in given.items() if k != "alert"}).decode()
     audited = {"at": instant, "who": name, "act": f"alert.{action}", "target": alert_id}
     _leave(settings, request, audited | {"outcome": "ok", "detail": detail})
@@ -79,6 +81,7 @@ def _files(folder: Path, alert_id: str | None) -> Iterator[_Row]:
     name = "*.json" if alert_id is None else f"{glob.escape(_file_name(alert_id))}*.json"
     # A round of the driver moves files into a folder of its own, and removes it once written.
     for file in [*folder.glob(name), *folder.glob(f"round-*/{name}")]:
+        # The driver may move or remove a file while it is read.
         with suppress(OSError, ValueError):
             row = json.loads(file.read_bytes())
             if isinstance(row, dict):
@@ -87,6 +90,7 @@ def _files(folder: Path, alert_id: str | None) -> Iterator[_Row]:
 
 def _file_name(alert_id: str) -> str:
     """The beginning of the names of an alert's files, so that they are found by name."""
+    # An id may come from a URL; as a file name it must not lead out of the folder.
     plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in alert_id)
     return f"{plain[:64]}."
 
@@ -95,6 +99,7 @@ def _leave(settings: Settings, request: _Row, audited: _Row) -> None:
     spool = settings.home.absolute() / "spool"
     name = f"{_file_name(request['alert_id'])}{request['action_id']}"
     try:
+        # The audit first: an act that leaves no trace is not done.
         put_row(spool / "audit", f"{request['action']}-{request['action_id']}", audited)
         put_row(spool / "alert_action", name, request)
     except OSError as error:

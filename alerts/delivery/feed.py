@@ -65,6 +65,7 @@ def place_of(cursor: str, lake: str) -> FeedCursor:
         return FeedCursor()
     try:
         if cursor.isdecimal():
+            # Before the whole batch: which part of it the reader had, the number does not say.
             return FeedCursor(min(int(cursor), _MOST) - 1, BEHIND_ALL)
         padded = cursor + "=" * (-len(cursor) % 4)
         decoded = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
@@ -72,10 +73,12 @@ def place_of(cursor: str, lake: str) -> FeedCursor:
     except (binascii.Error, ValueError, TypeError, RecursionError):
         raise Usage(NOT_OURS) from None
     kinds = (str, int, str, int)
+    # The exact type, as True would pass for a number.
     if not all(type(v) is kind for v, kind in zip(decoded, kinds, strict=True)):
         raise Usage(NOT_OURS)
     if not (abs(sequence) < _MOST and abs(revision) < _MOST and alert_id.isascii()):
         raise Usage(NOT_OURS)
+    # Sequences begin again in a lake that was made anew; a cursor of then would skip alerts.
     if identity != lake:
         raise Usage("after: belongs to another lake; begin again with after=start")
     return FeedCursor(sequence, alert_id, revision)
@@ -83,4 +86,5 @@ def place_of(cursor: str, lake: str) -> FeedCursor:
 
 def sequence_of(sequence: int | None) -> str:
     """`ce_sequence` of what a batch made: text that sorts as numbers do (CloudEvents, Sequence)."""
+    # Padded: consumers compare it as text.
     return f"{sequence or 0:016d}"

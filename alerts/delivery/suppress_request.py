@@ -24,6 +24,7 @@ class SuppressionWish:
     def require_narrow(self) -> None:
         """Raises `Usage` where it would silence everything."""
         patterns = (self.rule, self.entity, *self.fields.values())
+        # `**` and `*?` mean everything as well.
         if all(not pattern or not pattern.strip("*?") for pattern in patterns):
             raise Usage("this would silence everything: give a rule, an entity or a field")
 
@@ -54,6 +55,7 @@ def rule_pattern(settings: Settings, given: str | None) -> str | None:
     for rule_id, source in sources.items():
         if given in (rule_id, source.rule.name, source.rule.title):
             return rule_id
+    # The rule of incidents is in no file.
     if given == INCIDENT:
         return given
     raise Usage(f"no rule '{given}'; 'headgate rules list' shows them")

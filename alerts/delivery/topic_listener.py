@@ -48,6 +48,7 @@ class TopicMessage:
             f"{(body.get('rule') or {}).get('level', ''):<8} {body['title']}{changed} "
             f"[{attribution.get('status', 'unknown')}]"
         )
+        # What stands in a log may hold codes that a terminal obeys.
         return "".join(c if c.isprintable() else "?" for c in text)
 
 

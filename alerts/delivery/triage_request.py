@@ -129,11 +129,13 @@ def triage_requests(
         return asked
     if not asked:
         return [TriageRequest("note", comment=change.note)]
+    # With the last request: each would otherwise show the same note.
     return [*asked[:-1], replace(asked[-1], comment=change.note)]
 
 
 def undoing(before: TriageState, after: TriageState, now: TriageState) -> TriageChange | None:
     """What takes an alert back from `after` to `before`; None where others changed it since."""
+    # Undoing would overwrite what somebody else did since.
     if now != after:
         return None
     fields: dict[str, str | None] = {
@@ -168,7 +170,9 @@ def state_after(state: TriageState, asked: Sequence[TriageRequest]) -> TriageSta
 def _after(state: TriageState, request: Mapping[str, Any]) -> TriageState:
     action, value = request["action"], request.get("value")
     if action == "close":
+        # A close without a verdict leaves the one that is there, as job `alert` does.
         return replace(state, status="closed", verdict=value or state.verdict)
+    # As job `alert` does: whoever reopens an alert doubts the verdict.
     if action == "reopen":
         return replace(state, status="open", verdict=None)
     if action == "assign":

@@ -148,9 +148,11 @@ def forget_alerts(state: FoldState, clock: int, folding: int) -> None:
     """
     for alert in list(state.alerts.values()):
         lasts = EXPIRES_HELD if alert.suppressed_by == HELD_BACK else EXPIRES
+        # A count that was not told yet would be lost with the alert.
         if clock - alert.touched > max(lasts, folding) and not alert.pending:
             del state.alerts[alert.alert_id]
     muted = [alert for alert in state.alerts.values() if alert.suppressed_by is not None]
+    # The id last, so that a retry drops the same ones.
     muted.sort(key=lambda alert: (alert.touched, alert.last, alert.alert_id))
     for alert in muted[: max(0, len(muted) - MAX_MUTED)]:
         del state.alerts[alert.alert_id]
@@ -183,6 +185,7 @@ def evidence_of(row: Mapping[str, Any]) -> list[Evidence]:
 
 def sampled(evidence: Sequence[Evidence]) -> list[Evidence]:
     """At most ten, each event once, by time: the first and the last five."""
+    # Several findings of a correlation may rest on one event.
     once = {e.event_uid: e for e in evidence}
     ordered = sorted(once.values(), key=lambda e: (e.time, e.event_uid))
     if len(ordered) <= _EVIDENCE:

@@ -33,6 +33,7 @@ def techniques_of(tags: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]
         space, _, name = tag.partition(".")
         if space != "attack":
             continue
+        # Public rules spell tactics both ways.
         name = name.lower().replace("_", "-")
         if name in TACTICS:
             tactics.append(name)

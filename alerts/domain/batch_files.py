@@ -13,5 +13,6 @@ def batch_file(checkpoints: Path) -> Path | None:
     Sources: Spark's local property `streaming.sql.batchId`, and `infra.streaming.job.Batch.decide`.
     """
     context = TaskContext.get()
+    # The only way for code in a worker to learn which micro-batch it works for.
     batch = context.getLocalProperty("streaming.sql.batchId") if context else None
     return None if batch is None else checkpoints / "alert" / "batches" / f"{batch}.json"

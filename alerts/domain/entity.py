@@ -49,6 +49,7 @@ def micros(time: datetime | int) -> int:
     if isinstance(time, int):
         return time
     aware = time if time.tzinfo else time.replace(tzinfo=UTC)
+    # Whole numbers: `timestamp()` is a float and loses microseconds.
     return (aware - _EPOCH) // MICROSECOND
 
 

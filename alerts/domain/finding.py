@@ -33,7 +33,9 @@ def identity(*parts: str) -> str:
     """32 hex digits that say which parts these were: ("ab", "c") and ("a", "bc") differ."""
     digest = hashlib.sha256()
     for part in parts:
+        # JSON may escape half a surrogate pair, which a strict encoding refuses.
         data = part.encode("utf-8", "surrogatepass")
+        # Length before content: no two lists of parts give the same bytes.
         digest.update(len(data).to_bytes(8, "big"))
         digest.update(data)
     return digest.hexdigest()[:32]

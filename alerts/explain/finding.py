@@ -45,6 +45,7 @@ def explain_finding(ask: Ask, settings: Settings, finding_id: str) -> RerunRow |
         "because": [],
         "about": about,
     }
+    # Before what the rule asks: a window that was not there has nothing to be confirmed.
     if row["via"] == DISPROVED:
         lines["state"] = "disproved: what it counted was of several devices"
     elif asked is not None:

@@ -175,6 +175,7 @@ def _of_pattern(number: int, indicator: Mapping[str, Any]) -> Iterator[Given]:
         return
     for of, _, value in findall:
         wrong = "" if of in STIX_KINDS else f"objects of type {of} are not sought"
+        # STIX escapes quotes and backslashes inside its texts.
         plain = re.sub(r"\\(.)", r"\1", value)
         yield Given(number, plain, STIX_KINDS.get(of, "auto"), label, until, wrong)
 

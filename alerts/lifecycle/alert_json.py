@@ -73,8 +73,7 @@ def alert_row(
         "dedup_key": body["dedup_key"],
         "title": body["title"],
         "previous_entity": alert.previous_entity,
-        # Kept as text: it is published byte for byte as the table has it, but for the time of
-        # publishing.
+        # As text: publishing, the feed and the API all give out the same document.
         "body": bounded(body).decode(),
         "pack": about.pack,
         "suppressed_by": alert.suppressed_by,

@@ -41,6 +41,7 @@ def revive(findings: Sequence[Mapping[str, Any]], state: FoldState) -> None:
             if holds_findings(body):
                 of.append(row)
     for alert_id, (body, rows) in lost.items():
+        # What the state has is newer than any body.
         if alert_id not in state.alerts:
             state.alerts[alert_id] = _alert(body, rows)
 

@@ -57,11 +57,14 @@ class Distinct:
         """All values folded and joined, ready to be searched in one call."""
         texts = _folded(self.values, self)
         blank = pa.array([b""], pa.binary())
+        # Empty texts at both ends: `binary_join` then puts a separator before the first and after
+        # the last.
         padded = pa.concat_arrays([blank, texts.cast(pa.binary()), blank])
         joined = pc.binary_join(pa.ListArray.from_arrays([0, len(padded)], padded), SEPARATOR)
         data = memoryview(joined[0].as_buffer()).cast("B")
         lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False).astype(np.int64)
         starts = np.zeros(len(texts), np.int64)
+        # One more than the text: the separator before it.
         np.cumsum(lengths[:-1] + 1, out=starts[1:])
         return Haystack(data, starts)
 
@@ -71,6 +74,8 @@ def _folded(values: pa.Array, distinct: Distinct) -> pa.Array:
     if not _is_text(values.type):
         return pa.array([fold(text_of(v)) for v in distinct.to_list()], pa.string())
     texts = values.cast(pa.string())
+    # Nearly all logs are ASCII, where Arrow folds a column at once; `fold` has its own rules
+    # beyond.
     if pc.all(pc.string_is_ascii(texts)).as_py() is not False:
         return pc.ascii_lower(texts)
     return pa.array([fold(v) for v in distinct.to_list()], pa.string())
@@ -144,6 +149,7 @@ def _is_flat_list(kind: pa.DataType) -> bool:
 
 def _group(array: pa.Array, owners: Numbers) -> Distinct:
     """Floats stay as they are: a dictionary would hold 0.0 and -0.0 for one."""
+    # Nulls are no value: a missing field matches nothing.
     if array.null_count:
         kept = array.is_valid()
         owners = owners[kept.to_numpy(zero_copy_only=False)]
@@ -181,6 +187,7 @@ def _through_list(array: pa.Array, step: str) -> pa.Array | None:
     """list<struct<step, ...>> as list<step>; an empty list stands where there was none."""
     if array.type.value_type.get_field_index(step) < 0:
         return None
+    # Flattened lists lose their nulls, so the lengths are taken from the array itself.
     inner = pc.struct_field(pc.list_flatten(array), step)
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     offsets = np.zeros(len(array) + 1, np.int32)
@@ -206,6 +213,7 @@ def column(batch: pa.RecordBatch, path: str, rows: Numbers | None = None) -> lis
     if rows is not None:
         array = array.take(pa.array(rows))
     if _is_text(array.type):
+        # Faster than `to_pylist`, which makes a scalar object for each value.
         values: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
         return values
     return [at({"": v}, ".".join(["", *rest])) if rest else v for v in array.to_pylist()]

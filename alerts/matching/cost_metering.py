@@ -65,6 +65,8 @@ class Meter:
             "rules": {
                 rule_id: spent
                 for rule_id, cost in costs.items()
+                # Rules without candidates cost nothing of their own, and most have none in a
+                # minute.
                 if (spent := _since(cost, self._told.get(rule_id, _NOTHING)))["candidates"]
             },
         }

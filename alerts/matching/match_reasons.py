@@ -72,6 +72,7 @@ def _reasons(node: Node, event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         }
     else:
         for part in node.of:
+            # Of an `and` all parts hold already; of an `or` only some.
             if isinstance(node, All) or holds(part, event):
                 yield from _reasons(part, event)
 
@@ -122,6 +123,7 @@ def rule_text(folders: tuple[Path, ...], rule_id: str) -> tuple[Path, str] | Non
             whole = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError):
             continue
+        # A look at the text first: parsing thousands of files to find one would take minutes.
         if rule_id not in whole:
             continue
         for document in whole.split("\n---"):
@@ -135,6 +137,7 @@ def rule_text(folders: tuple[Path, ...], rule_id: str) -> tuple[Path, str] | Non
 def selections(folders: tuple[Path, ...], document: str) -> dict[str, Node]:
     """The named selections of a Sigma rule as trees. Raises what pySigma or `predicate_of` does."""
     loaded = yaml_document(document, SigmaYAMLLoader)
+    # pySigma does not know our own keys.
     loaded.pop("headgate", None)
     parsed = SigmaRule.from_dict(with_known_names(loaded))
     named = parsed.logsource

@@ -173,6 +173,7 @@ class Matcher:
         looked_at = np.flatnonzero(rules.any(axis=1))
         # Most events concern no rule; they are dropped before any of their columns is read.
         rows = np.flatnonzero(seen.to_numpy(zero_copy_only=False) & np.isin(groups, looked_at))
+        # One product of matrices in place of a loop over rules and groups.
         self._counts[0] += np.bincount(groups[rows], minlength=len(pairs)) @ rules
         return _Routed(rows, groups, rules)
 
@@ -228,6 +229,8 @@ class Matcher:
             began = perf_counter()
             try:
                 for place in tried:
+                    # A rule that cannot be built fails at its first candidate, like one that
+                    # throws.
                     if ready.test is None:
                         raise ValueError(ready.broken)
                     if ready.test(picked, place):

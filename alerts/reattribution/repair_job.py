@@ -49,6 +49,7 @@ def repair(lake: Lake, *, once: bool = False) -> Job:
         waiting, lake.stream(DHCP_SEGMENT, job="repair"), settings.jobs, settings.scopes
     )
     servers = Listening(settings)
+    # A run that ends by itself has to leave nothing over, so it sweeps whatever the clock says.
     sweeps = _Sweeps(lake, always=once)
     mended = time.monotonic()
 
@@ -61,8 +62,10 @@ def repair(lake: Lake, *, once: bool = False) -> Job:
             known = ServerLiveness() if heard is None else ServerLiveness.from_json(heard)
             late = overdue(lake, limit, sweeps.reach(limit))
             unionByName = (
+                # `take` first: the as-of join costs seconds, and there is mostly nothing to sweep.
                 rows.unionByName(sweep(lake, late, limit, known)) if late.take(1) else rows
             )
+        # Counted and written: without it the joins would run twice.
         unionByName = unionByName.persist()
         try:
             counts = {
@@ -74,6 +77,7 @@ def repair(lake: Lake, *, once: bool = False) -> Job:
         finally:
             unionByName.unpersist()
         if limit is not None:
+            # Behind the append: what failed must be swept again.
             sweeps.done(limit)
         pause = settings.jobs.repair_minutes * 60
         if pause and not once and time.monotonic() - mended >= pause:
@@ -102,6 +106,7 @@ class _Sweeps:
         self._lake = lake
         self._always = always
         self._untold = PendingAttributions(lake)
+        # The first batch sweeps, since what was left over before the start is not known.
         self._looked = self._swept = -math.inf
 
     def limit(self) -> datetime | None:
@@ -111,6 +116,7 @@ class _Sweeps:
             return None
         self._looked = now
         self._untold.follow()
+        # Only as far as detection has finished: a finding may still come from an event before that.
         reached = self._untold.finished or _finished(self._lake)
         limit = reached - timedelta(seconds=patience(self._lake.settings))
         due = self._always or now - self._swept >= SWEEP_LONGEST
@@ -140,6 +146,7 @@ def overdue(lake: Lake, limit: datetime, since: datetime) -> DataFrame:
     first = limit if first_us is None else event_instant(first_us)
     happened = F.col("event_time")
     where = lake.read(ATTRIBUTION).where(happened.isNull() | (happened >= F.lit(first)))
+    # An anti-join: a finding may have several rows, and any of them is enough.
     return waiting.join(where.select("finding_id"), "finding_id", "left_anti")
 
 
@@ -164,4 +171,5 @@ def _finished(lake: Lake) -> datetime:
 def patience(settings: Settings) -> int:
     """Seconds after its arrival when a finding must have its row."""
     jobs = settings.jobs
+    # Two watermarks: the join lets a row go only when both of its inputs have passed it.
     return jobs.wait_seconds + 2 * jobs.watermark_seconds + SWEEP_SLACK

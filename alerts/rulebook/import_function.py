@@ -41,6 +41,7 @@ def import_function(settings: Settings, file: Path) -> _Imported:
     with running(settings) as spark:
         require_fit(spark, [query])
         sees = QueryRule(query).sees(spark)
+        # Compiled alone: its tests must not pass by the help of other rules.
         outcomes = check_rules(compile_rules([file]), spark=lambda: spark)
     failed = [outcome for outcome in outcomes if not outcome.passed]
     if failed:
@@ -49,7 +50,9 @@ def import_function(settings: Settings, file: Path) -> _Imported:
     store = PackStore(store_folder(settings))
     kept = store.folder / FUNCTIONS / f"{query.id}.py"
     sight_file(kept).write(list(sees))
+    # The source goes last: a function is in force from the moment its file is there.
     write_whole(kept, file.read_text("utf-8"))
+    # A version that was set aside before gets another chance when a person imports it again.
     Aside(store.folder).lift(query.id)
     pack = recompile(settings).pack.hash
     detail = {"file": file.name, "version": query.version, "pack": pack}

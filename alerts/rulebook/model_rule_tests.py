@@ -57,6 +57,7 @@ def score(rule: ModelRule, trial: Trial) -> float:
 
 
 def _score(rule: ModelRule, trial: Trial, feature: str) -> float:
+    # Seeded, or a test near the threshold would pass on some days only.
     chance = np.random.default_rng(_SEED)
     every = np.arange(UNTIL - rule.history_days * 86_400, UNTIL, HOUR_SECONDS)
     first, last = trial.active

@@ -76,4 +76,5 @@ def _events(
         {"since": since, "classes": list(rule.classes), "sources": list(rule.sources)},
     )
     for batch in answer.fetch_record_batch(_BATCH_ROWS):
+        # DuckDB gives its own Arrow types; the matcher wants those of silver.event.
         yield pa.Table.from_batches([batch]).cast(schema).combine_chunks().to_batches()[0]

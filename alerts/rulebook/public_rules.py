@@ -73,6 +73,7 @@ def look_through(folder: Path, configured: Collection[str], into: Path | None = 
     """
     if not folder.is_dir():
         raise Usage(f"{folder}: no such folder; give a clone of a rule repository, or a part of it")
+    # The next look at the folder would find the copies as rules with ids that are taken.
     if into is not None and into.resolve().is_relative_to(folder.resolve()):
         raise Usage(f"--into {into}: lies inside {folder}; give a folder of your own")
     compiled = compile_rules([folder])
@@ -123,6 +124,7 @@ def _copy(folder: Path, compiled: Compiled, into: Path) -> int:
     files = sorted({source.path for source in compiled.sources.values()})
     notices = [p for p in folder.iterdir() if p.is_file() and p.name.upper().startswith(NOTICES)]
     for path in (*files, *notices, *folder.rglob("placeholders.yml")):
+        # The same tree as there: file names repeat between the folders of public repositories.
         target = into / path.relative_to(folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)

@@ -42,7 +42,9 @@ def recompile(settings: Settings) -> Compiled:
             f"no rule could be read in {folders or 'any folder'}; the rules in force stay: "
             + "; ".join(f"{refused.rule}: {refused.reason}" for refused in compiled.refused[:3])
         )
+    # Models are no Sigma and are read apart, but a batch must find all rules under one hash.
     pack = msgspec.structs.replace(compiled.pack, models=model_rules(settings).running)
+    # Kept before it is named: a worker that reads the name finds the pack.
     store.set_current(store.put(pack))
     return replace(compiled, pack=pack)
 

@@ -54,6 +54,7 @@ def switch_on(settings: Settings, rule: str) -> tuple[RulePack, bool]:
     rule_id = id_of_any(settings, rule)
     store = PackStore(store_folder(settings))
     was_aside = Aside(store.folder).lift(rule_id)
+    # `lift` stands before: both have to happen, and `or` would stop at the first.
     changed = store.enable(rule_id) or was_aside
     return recompile(settings).pack, changed
 
@@ -116,6 +117,7 @@ def _kind(rule: Rule | Correlation | Query) -> str:
 def _has_name(path: str, name: str) -> bool:
     """Whether a file that was refused holds a rule of a name; it may be no YAML at all."""
     try:
+        # What was refused may be no text at all.
         text = Path(path).read_text("utf-8", "replace")
     except OSError:
         return False

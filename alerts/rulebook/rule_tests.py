@@ -71,6 +71,7 @@ def _of_rule(
                 else:
                     matched = _matches(rule, test)
                 detail = "" if matched is must_match else "matched" if matched else "did not match"
+            # A test that is written wrongly fails by itself; the others still run.
             except (Fatal, TypeError, ValueError, KeyError, AttributeError) as error:
                 matched, detail = not must_match, f"{type(error).__name__}: {error}"
             yield RuleTestOutcome(
@@ -82,6 +83,7 @@ def _matches(rule: Rule, test: Mapping[str, Any]) -> bool:
     event = complete(test, rule.classes, rule.sources)
     about = {name: event.pop(name, None) for name in ENRICHED}
     pack = RulePack(rules=(rule,))
+    # Both ways on purpose: each rule's tests prove the matcher against plain evaluation.
     matched = brute_force(pack, [event])
     rows = Matcher(pack).match(event_batch([event])).to_pylist()
     if [row["rule_id"] for row in rows] != [rule_id for rule_id, _ in matched]:
@@ -113,6 +115,7 @@ def _fires(
     batch = event_batch(list(_timeline(steps)))
     waiting = Matcher(pack).match(batch).to_pylist()
     states = {c.id: CorrelationState() for c in pack.correlations}
+    # Windows that wait are closed only when nothing else comes, as in a stream that has ended.
     while waiting := sorted(waiting or _settled(pack, states), key=_event_time):
         row = waiting.pop(0)
         if row["rule_id"] == correlation.id:
@@ -153,6 +156,7 @@ def complete(
     test: Mapping[str, Any], classes: Sequence[int] = (), sources: Sequence[str] = ()
 ) -> dict[str, Any]:
     """A test's event with dots unfolded and what every event has filled in."""
+    # What the matcher routes by; a test names only what its rule asks for.
     event: dict[str, Any] = {
         "event_uid": "test-1",
         "source": sources[0] if sources else "test",
@@ -166,5 +170,6 @@ def complete(
         inner = event
         for step in above:
             inner = inner.setdefault(step, {})
+        # `vary` makes texts, and ports are numbers in OCSF.
         inner[name] = value if name != "port" or not isinstance(value, str) else int(value)
     return event

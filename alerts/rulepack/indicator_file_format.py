@@ -173,7 +173,7 @@ class IndicatorList:
         """Places in `keys` whose key is that of an entry."""
         bits, shift = self._filter
         slots = (keys >> shift).astype(np.int64)
-        # The filter fits into the processor's cache; a binary search for each key would not.
+        # Most keys are of nothing that is listed; the filter spares them the binary search.
         maybe = np.flatnonzero(bits[slots >> 3] >> (slots & 7).astype(np.uint8) & 1)
         asked = keys[maybe]
         if not len(asked):

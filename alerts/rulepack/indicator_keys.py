@@ -71,7 +71,7 @@ def _keys(texts: pa.Array, kind: str, parents: bool) -> tuple[Keys, Places]:
     if parents:
         dots = np.flatnonzero(data == ord("."))
         starts, places = np.concatenate([starts, dots + 1]), np.concatenate([places, owners[dots]])
-    # The length goes in, so that texts that differ by bytes which sum to nothing do not meet.
+    # With length and kind: texts whose sums are equal by chance meet less often.
     long = (ends[places] - starts).astype(np.uint64)
     salted = long * np.uint64(_GAMMA) + np.uint64(SALTS[kind])
     return mixed((sums[ends[places]] - sums[starts]) ^ salted), places

@@ -119,6 +119,7 @@ def network_around(data: bytes, prefix: int) -> str:
 
 def prefix_of(value: str) -> tuple[bytes, int]:
     """An entry of kind ip or network as (16 bytes, bits of 128)."""
+    # All in 128 bits: IPv4 lies within IPv6, so one search serves both.
     address, result, bits = value.partition("/")
     data = packed(address)
     if data is None:
@@ -197,7 +198,9 @@ def _network(text: str) -> tuple[str, str]:
         if address is None:
             raise ValueError(f"'{text}' is no address or network")
         return "ip", address
+    # Lists write addresses inside a network as well as its first one.
     network = ip_network(text, strict=False)
+    # One such entry would make a finding of every event.
     if network.prefixlen == 0:
         raise ValueError(f"'{text}' is every address there is")
     data, prefix = prefix_of(str(network))
@@ -205,6 +208,7 @@ def _network(text: str) -> tuple[str, str]:
 
 
 def _domain(text: str) -> tuple[str, str]:
+    # Lists write `*.example.com`; an entry means its subdomains anyway.
     name = domain_of(text.removeprefix("*").removeprefix("."))
     if not _NAME.fullmatch(name):
         raise ValueError(f"'{text}' is no domain name of two labels or more")

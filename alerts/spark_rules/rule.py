@@ -57,6 +57,7 @@ class QueryRule:
                 f"WITH {VIEW} AS (SELECT * FROM {name}) SELECT * FROM (\n{self.query.text}\n)"
             )
         finally:
+            # The plan is analysed by then and needs the name no more.
             spark.catalog.dropTempView(name)
 
     def check(self, spark: SparkSession) -> None:
@@ -70,6 +71,7 @@ class QueryRule:
     def _of_nothing(self, spark: SparkSession) -> DataFrame:
         """What the query makes of no events; `Untranslatable` where it makes nothing of them."""
         try:
+            # No rows: Spark analyses the query without running it.
             rows = self.rows(spark.createDataFrame([], EVENT.schema))
             if not isinstance(rows, DataFrame):
                 raise Untranslatable(f"{RULE} gives {type(rows).__name__}", "return a DataFrame")
@@ -124,6 +126,7 @@ class QueryRule:
             names = [name for name in names if name not in EVENT.schema.fieldNames()]
         texts = [_text(name).alias(name) for name in names]
         select = found.select("event_uid", F.struct(F.lit("").alias("_"), *texts).alias("_said"))
+        # A query may give several rows for an event; `min` takes the same one on each run.
         once = select.groupBy("event_uid").agg(F.min("_said").alias("_said"))
         carried = {path: _at(path, seen.schema) for path in self.query.carry if path not in names}
         facts = seen.select(
@@ -166,11 +169,15 @@ class QueryRule:
             F.unix_micros(start) % slide == 0
         )
         other = f"its windows are not of {query.window_seconds} s, every {query.slide_seconds} s"
+        # Other windows than declared would be looked at in parts; the query fails rather than
+        # miscount.
         begins = F.when(fits, start).otherwise(F.raise_error(F.lit(other)).cast("timestamp"))
         time = F.coalesce(_col("time", names), start)
+        # Kept inside the window, whose end belongs to the next one.
         greatest = F.greatest(start, F.least(time, end - F.expr("INTERVAL 1 MICROSECOND")))
         group = F.to_json(
             F.array(*[_text(name) for name in query.group_by]),
+            # Left out, a null would make two different groups look the same.
             {"ignoreNullFields": "false"},
         )
         identity = identity_of(F.lit(query.id), F.unix_micros(start).cast("string"), group)
@@ -218,6 +225,7 @@ def function_of(source: str) -> _Rule:
     """
     name = f"headgate_rule_{hashlib.sha256(source.encode()).hexdigest()[:12]}"
     module = ModuleType(name)
+    # `dont_inherit`: this module's `from __future__` imports must not change a person's code.
     exec(compile(source, f"<{name}>", "exec", dont_inherit=True), module.__dict__)
     return cast(_Rule, getattr(module, RULE))
 

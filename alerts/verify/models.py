@@ -111,6 +111,7 @@ def _judged(hour: ModelHour, found: ModelFinding | None, known: KnownModel) -> D
     difference = Difference(
         "hour", "other", hour.finding_id, hour.rule_id, hour.hour * 1_000_000, "unexplained"
     )
+    # An hour is told once for good; any other number is a fault whatever the model says.
     if (found.times if found else 0) != hour.told or hour.told > 1:
         rows = f"{found.times if found else 0} rows in gold.finding, {hour.told} in device_hour"
         late = found is None and hour.received >= known.through
@@ -140,6 +141,7 @@ def _judged(hour: ModelHour, found: ModelFinding | None, known: KnownModel) -> D
 
 def _without_hours(findings: Iterable[ModelFinding], known: KnownModel) -> Iterator[Difference]:
     for finding in findings:
+        # Retention may have taken the hours while the findings stay.
         cause = "gone" if finding.hour < known.kept else "unexplained"
         hour = finding.hour * 1_000_000
         yield Difference(

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from math import nan
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from api.observability.ledger_gauges import LedgerCheck
@@ -58,7 +58,7 @@ LEDGER_GAUGES = {
 
 STATUS_GAUGES = {
     "up": "1 when the job makes progress within its target.",
-    "progress_age_seconds": "Since the job last finished a batch or had nothing to do.",
+    "since_progress_seconds": "Since the job last finished a batch or had nothing to do.",
     "batch_seconds": "How long its newest batch took.",
     "batch_rows": "Rows its newest batch read.",
     "batch_cap": "Most messages (ingest) or rows (what reads tables) a batch takes now.",
@@ -66,15 +66,49 @@ STATUS_GAUGES = {
     "held_seconds": "Since when what it wrote could not be handed on (alerts to their topic).",
     "unread_messages": "Kafka messages it has not taken.",
     "unread_commits": "Delta commits it has not taken.",
-    "behind_seconds": "Age of the oldest commit it has not taken.",
-    "lag_seconds": "Between now and what it takes as complete.",
-    "event_lag_seconds": "Between now and the event-time watermark of its query.",
+    "oldest_unread_commit_seconds": "Age of the oldest commit it has not taken.",
+    "arrival_time_lag_seconds": "Between now and what it takes as complete.",
+    "event_time_lag_seconds": "Between now and the event-time watermark of its query.",
     "state_rows": "Rows of state.",
     "state_bytes": "Memory of that state.",
     "late_rows": "Rows of its newest batch that came later than the watermark.",
-    "late_rows_total": "The same of all its batches since its driver began.",
 }
 """Where each job stands, from the files its driver writes every two seconds."""
+
+_FORMER_GAUGES = {
+    "progress_age_seconds": "since_progress_seconds",
+    "behind_seconds": "oldest_unread_commit_seconds",
+    "lag_seconds": "arrival_time_lag_seconds",
+    "event_lag_seconds": "event_time_lag_seconds",
+    "late_rows_total": "watermark_dropped_rows_total",
+}
+"""Deprecated names, for dashboards of the release before; they go with the next."""
+
+
+def _deprecated(name: str) -> str:
+    return f"Deprecated, gone with the next release: headgate_job_{name}."
+
+
+class _DroppedRows(Collector):
+    """A counter that the driver counts: it begins anew when the driver does."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, int] = {}
+
+    def describe(self) -> Iterable[CounterMetricFamily]:
+        """The counter, without jobs."""
+        yield CounterMetricFamily(
+            "headgate_job_watermark_dropped_rows",
+            "Rows of all its batches, since its driver began, that came later than the watermark.",
+            labels=(_JOB,),
+        )
+
+    def collect(self) -> Iterable[Metric]:
+        """The counter, by job."""
+        for family in self.describe():
+            for job, rows in self.rows.items():
+                family.add_metric([job], rows)
+            yield family
 
 
 class Jobs:
@@ -86,6 +120,12 @@ class Jobs:
             name: Gauge(f"headgate_job_{name}", doc, (_JOB,), registry=registry)
             for name, doc in STATUS_GAUGES.items()
         }
+        self._former = {
+            name: Gauge(f"headgate_job_{name}", _deprecated(new), (_JOB,), registry=registry)
+            for name, new in _FORMER_GAUGES.items()
+        }
+        self._dropped = _DroppedRows()
+        registry.register(self._dropped)
         self._phases = Gauge(
             "headgate_job_phase_seconds",
             "A phase of the job's newest batch.",
@@ -101,8 +141,10 @@ class Jobs:
 
     def refresh(self) -> None:
         """Read the files anew. A number nobody knows has no series."""
-        for gauge in (*self._gauges.values(), self._phases, self._memory):
+        gauges = (*self._gauges.values(), *self._former.values(), self._phases, self._memory)
+        for gauge in gauges:
             gauge.clear()
+        self._dropped.rows = {}
         now = time.time()
         settings = self._settings
         for job_status in status.judge_jobs(
@@ -115,9 +157,9 @@ class Jobs:
     def _show(self, job: status.JobStatus, now: float) -> None:
         moved = job.progressed_at
         since = {
-            "progress_age_seconds": None if moved is None else now - moved,
-            "lag_seconds": job.lag(now),
-            "event_lag_seconds": job.event_lag(now),
+            "since_progress_seconds": None if moved is None else now - moved,
+            "arrival_time_lag_seconds": job.lag(now),
+            "event_time_lag_seconds": job.event_lag(now),
         }
         # The other values are of a batch of then; shown on, they would look like those of now.
         if not job.current(now):  # these grow on when its driver is gone
@@ -131,13 +173,14 @@ class Jobs:
             "held_seconds": 0.0 if job.held_since is None else now - job.held_since,
             "unread_messages": job.unread_messages,
             "unread_commits": job.unread_commits,
-            "behind_seconds": job.behind_seconds,
+            "oldest_unread_commit_seconds": job.behind_seconds,
             "state_rows": job.state_rows,
             "state_bytes": job.state_bytes,
             "late_rows": job.dropped,
-            "late_rows_total": job.dropped_so_far,
         }
         self._set(job.job, values)
+        self._dropped.rows[job.job] = job.dropped_so_far
+        self._former["late_rows_total"].labels(job.job).set(job.dropped_so_far)
         for phase, seconds in job.phases.items():
             self._phases.labels(job.job, phase).set(seconds)
         for part, used in asdict(job.memory).items():
@@ -148,6 +191,9 @@ class Jobs:
             # No series says "not known"; a zero would say "nothing to do".
             if value is not None:
                 self._gauges[name].labels(job).set(value)
+        for former, name in _FORMER_GAUGES.items():
+            if (value := values.get(name)) is not None:
+                self._former[former].labels(job).set(value)
 
 
 class _Work(Collector):
@@ -225,7 +271,11 @@ class Meters:
         )
         self._lake_up = self._gauge("lake_up", "Whether the lake could be read.")
         self._alerts = self._gauge("alerts", "Alerts in gold.alert, by newest revision.", "level")
-        self._age = self._gauge("job_batch_age_seconds", "Age of the newest batch.", _JOB)
+        self._age = self._gauge(
+            "job_since_batch_seconds", "Since the newest batch in the ledger was finished.", _JOB
+        )
+        former = _deprecated("since_batch_seconds")
+        self._former_age = self._gauge("job_batch_age_seconds", former, _JOB)
         self._finished: dict[str, float] = {}
         """When each job's newest batch was finished, seconds since 1970."""
         self._ledger = {
@@ -291,7 +341,8 @@ class Meters:
 
     def _show_ages(self) -> None:
         """They grow on also between two looks, and while the lake cannot be read."""
-        self._age.clear()
         now = time.time()
-        for job, finished_at in self._finished.items():
-            self._age.labels(job).set(max(0.0, now - finished_at))
+        for gauge in (self._age, self._former_age):
+            gauge.clear()
+            for job, finished_at in self._finished.items():
+                gauge.labels(job).set(max(0.0, now - finished_at))

@@ -14,6 +14,7 @@ from types import ModuleType
 
 def route_modules() -> Iterator[ModuleType]:
     """Every module of this folder that has routes, by name."""
+    # Sorted: routes of one path are tried in the order in which they were added.
     for module in sorted(name for _, name, _ in pkgutil.iter_modules(__path__)):
         imported = import_module(f"{__name__}.{module}")
         if hasattr(imported, "router"):

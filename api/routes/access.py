@@ -48,6 +48,7 @@ class Services:
 
     def close(self) -> None:
         """End the streams, the engines and their processes."""
+        # Streams first: each still asks the reader until it ends.
         self.streams.close()
         self.statements.close()
         self.reader.close()
@@ -75,8 +76,10 @@ def caller_of(
         raise HTTPException(
             401,
             f"send the API token: Authorization: Bearer <token>{wait}",
+            # A 401 has to name a scheme (RFC 9110); `Basic` would make browsers ask for a password.
             headers={"WWW-Authenticate": 'Bearer realm="headgate"'},
         )
+    # After the token: a stranger must not use up the requests of somebody whose name is known.
     services.quotas.take(caller.name, caller.requests_per_minute)
     return caller
 

@@ -82,6 +82,8 @@ def filter_of(
     ] = False,
 ) -> AlertFilter:
     """What the parameters select; each route that lists alerts takes the same ones."""
+    # `locals` here, as the parameters are the filter: listed again, one would be forgotten some
+    # day.
     given = {name: value for name, value in locals().items() if name != "who"}
     return AlertFilter.of(given, who.name)
 
@@ -141,8 +143,10 @@ async def stream_alerts(
 
     Events are called `alert`. Who was away sends `Last-Event-ID` and gets what it missed.
     """
+    # Before the answer begins: a stream that has begun cannot turn into a 503.
     services.streams.require_room()
     lake = await run_in_threadpool(_lake, services)
+    # A browser that reconnects sends the first URL again, with its `after` of then.
     begin = last_event_id or after
     if begin is None:
         begin = await run_in_threadpool(alerts.newest_cursor, services.reader, lake)
@@ -153,6 +157,7 @@ async def stream_alerts(
         return alerts.feed(services.reader, lake, cursor, STREAM_PAGE)
 
     events = event_stream(page, begin, lake, request.is_disconnected, services.streams)
+    # nginx would hold events back until its buffer is full.
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 

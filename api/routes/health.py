@@ -33,6 +33,7 @@ async def healthz(services: Here) -> models.Health:
             f"{len(blocked)} statement workers have not come back for {max(blocked):.0f} s"
         )
     with anyio.move_on_after(_A_TURN) as turn:
+        # Any work will do: only whether a thread gets free is asked.
         await anyio.to_thread.run_sync(time.monotonic)
     if turn.cancelled_caught:
         raise Retryable(f"no thread that answers was free for {_A_TURN:g} s")
@@ -56,7 +57,10 @@ def readyz(services: Here) -> models.Ready:
         raise Retryable("; ".join(f"job {verdict.job}: {verdict.missed}" for verdict in late))
     status = [verdict.status for verdict in verdicts if verdict.status is not None]
     batches = [verdict.batch_at for verdict in status if verdict.batch_at is not None]
+    since_batch = round(now - max(batches), 3) if batches else None
     return models.Ready(
-        newest_batch_age_seconds=round(now - max(batches), 3) if batches else None,
+        # Jobs that have nothing to do make progress without a batch.
+        since_batch_seconds=since_batch,
+        newest_batch_age_seconds=since_batch,
         jobs={verdict.job: round(now - (verdict.progressed_at or now), 3) for verdict in status},
     )

@@ -32,9 +32,11 @@ def refuse_unknown(request: Request) -> None:
     A parameter given twice is refused too, unless it is a list: the first would be ignored.
     """
     dependant = getattr(request.scope.get("route"), "dependant", None)
+    # Mounted files and the console's pages have no declared parameters.
     if not isinstance(dependant, Dependant):
         return
     known = dict(_parameters(dependant))
+    # `multi_items`, since the plain mapping shows only the last of a name.
     counted = Counter(name for name, _ in request.query_params.multi_items())
     for name, times in counted.items():
         if name not in known:

@@ -34,12 +34,14 @@ async def _statement(
     What this engine cannot answer exactly as Spark would is refused with a
     sentence. Every statement is noted in ops.audit. It ends when the caller hangs up.
     """
+    # An event and not a task's cancel: the statement runs in a thread, which cannot be cancelled.
     cancelled = threading.Event()
     asking = asyncio.ensure_future(
         run_in_threadpool(_answered, services, who.name, asked, cancelled)
     )
     gone = asyncio.ensure_future(_hung_up(request))
     try:
+        # Whichever comes first: a caller that left must not hold one of the few workers.
         await asyncio.wait({asking, gone}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         cancelled.set()  # also where this task itself is cancelled, as the API ends
@@ -62,6 +64,7 @@ def _answered(
     detail: dict[str, Any] = {"sql": asked.sql, "params": asked.params}
     if asked.as_of is not None:
         detail["as_of"] = asked.as_of.isoformat()
+    # Noted before it runs: a statement that kills the process is in the audit all the same.
     with under_way(services.settings, "statement", detail, who=who) as act:
         try:
             answer = services.statements.run(

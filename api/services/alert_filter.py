@@ -47,6 +47,7 @@ class AlertFilter:
         fields = {name: value for name, value in given.items() if value is not None}
         status = fields.pop("status", None)
         if status is not None:
+            # One word for two columns in older calls; no value belongs to both.
             fields["state" if status in ("open", "closed") else "attribution"] = status
         if fields.get("assignee") == "me":
             fields["assignee"] = who
@@ -82,6 +83,7 @@ class AlertFilter:
             (_text("$q"), "q", self.q),
             *((_names(kind), kind, getattr(self, kind)) for kind in ("host", "user", "ip")),
         ]
+        # Never empty, so that a WHERE can always be written before it.
         texts = ["TRUE" if self.muted else "suppressed_by IS NULL"]
         params: ReaderRow = {}
         for text, name, value in wanted:
@@ -101,6 +103,7 @@ class AlertFilter:
 def _names(kind: str) -> str:
     """Whether the alert names this host, user or address, whatever it is about."""
     named = (
+        # DuckDB reads JSON of unknown shape only with the shape named.
         "list_contains(list_transform(from_json(json_extract(body, '$.entities'), "
         '\'[{"type": "VARCHAR", "value": "VARCHAR"}]\'), '
         f"e -> lower(e.type || '|' || e.value)), '{kind}|' || lower(${kind}))"
@@ -125,5 +128,6 @@ def _text(value: str) -> str:
         f"coalesce({_BODY.format('summary')}, '')", f"coalesce({_BODY.format('comment')}, '')",
         "coalesce(CAST(json_extract(body, '$.fields') AS VARCHAR), '')",
     )  # fmt: skip
+    # Joined by a line end, which no search text holds: a hit never spans two fields.
     whole = " || chr(10) || ".join(places)
     return f"contains(lower({whole}), lower({value}))"

@@ -55,6 +55,7 @@ class AlertNow:
     @property
     def etag(self) -> str:
         """Differs once a revision came, or somebody asked for something."""
+        # Requests count, too: two people who close at once must not both have the same etag.
         behind = f".{len(self.waiting)}" if self.waiting else ""
         return f'"{self.revision}{behind}"'
 
@@ -95,6 +96,7 @@ def alerts_now(reader: Reader, settings: Settings, ids: Iterable[str]) -> dict[s
     alerts = {}
     for row in rows:
         body = json.loads(row["body"])
+        # Requests that the revision shows already are left out; file and table may both have one.
         waiting = still_waiting(body, by_alert.get(row["alert_id"], ()))
         alerts[row["alert_id"]] = AlertNow(**(row | {"body": body}), waiting=waiting)
     return alerts
@@ -108,6 +110,7 @@ def alert_now(reader: Reader, settings: Settings, alert_id: str) -> AlertNow:
 
 def changed_since(reader: Reader, alert: AlertNow, etag: str) -> str:
     """Who changed an alert to what since it had `etag`, as a sentence."""
+    # The part behind the dot counts requests; what changed is told by revisions.
     revision = int(etag.strip('"').partition(".")[0] or 0)
     known = reader.rows(
         "SELECT revision, reason, body FROM gold.alert WHERE alert_id = $id AND revision >= $since"
@@ -138,8 +141,10 @@ def changed_since(reader: Reader, alert: AlertNow, etag: str) -> str:
 def _undecided(settings: Settings, actions: Iterable[ReaderRow]) -> list[ReaderRow]:
     """Requests in the table that job `alert` may still have before it."""
     batch_at = last_alert_batch(settings)
+    # Job `alert` has not run yet, so everything in the table is still before it.
     if batch_at is None:
         return list(actions)
+    # A batch reads its input when it begins, and a request may come while it runs.
     limit = batch_at - DECIDED_AFTER.total_seconds()
     return [row for row in actions if row["at"].timestamp() > limit]
 

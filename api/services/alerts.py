@@ -28,6 +28,7 @@ FROM gold.alert_current a JOIN first USING (alert_id)
 def alerts(reader: Reader, wanted: AlertFilter, limit: int, cursor: str | None) -> models.AlertPage:
     """One page of alerts in their newest revision. Raises `Usage` for a wrong cursor."""
     condition, params = wanted.sql()
+    # `muted` has no parameter in SQL, but changes the answer, so it belongs to the cursor.
     question = {name: str(value) for name, value in params.items()} | {"muted": str(wanted.muted)}
     if cursor:
         time, alert_id = reader_cursor(cursor, question, 2)
@@ -92,10 +93,12 @@ def feed(reader: Reader, lake: str, after: str, limit: int) -> models.FeedPage:
     """
     place = place_in_feed(after, lake)
     params = {**asdict(place), "most": limit + 1}
+    # One more than asked tells whether there is more.
     rows = reader.rows(FEED_SQL, params, needs=("gold.alert",))
     page = rows[:limit]
     if page:
         last = page[-1]
+        # An empty page keeps its place, so that whoever asks again misses nothing.
         place = FeedCursor(last["sequence"], last["alert_id"], last["revision"])
     return models.FeedPage(
         items=[
@@ -121,6 +124,7 @@ def newest_cursor(reader: Reader, lake: str) -> str:
 
 def _alert(row: ReaderRow) -> models.AlertSummary:
     short = _with_entity(row)
+    # Read for the filter alone; a list would grow many times larger with it.
     short.pop("body", None)
     return models.AlertSummary(**short)
 

@@ -181,6 +181,7 @@ def _events(
         for place, name in enumerate(("scopes", "held", "starts", "ends")):
             asked[name] = [span[place] for span in spans]
         first, last = min(span[2] for span in spans), max(span[3] for span in spans)
+        # Narrowed to the spans themselves: times outside of them need not be read.
         asked["since"] = max(params["since"], _moment(first))
         asked["until"] = min(params["until"], _moment(last))
     sql = _EVENTS.format(held="" if held is None else _HELD, ips=names, after=after, limit=limit)
@@ -203,6 +204,7 @@ def _item(
 ) -> models.AttributedEvent:
     spans = true.get((event["scope"], event["ip"]), [])
     micros = _micros(event["time"])
+    # True spans do not overlap, so the last one that began is the only one that may cover it.
     place = bisect_right(spans, micros, key=lambda held: held.start_us) - 1
     covering = spans[place].segment if place >= 0 and micros < spans[place].end_us else {}
     by_hand = standing(event["ip"], event["scope"], scopes) if scopes else None

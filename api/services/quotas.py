@@ -32,6 +32,7 @@ class Quotas:
 
     def take(self, name: str, per_minute: int | None) -> None:
         """Count a request; raises `QuotaUsedUp`. Without a limit nothing is counted."""
+        # Before the lock: most callers have no limit.
         if per_minute is None:
             return
         with self._lock:
@@ -40,6 +41,7 @@ class Quotas:
             gained = (now - bucket.seen) * per_minute / 60
             bucket.left, bucket.seen = min(per_minute, bucket.left + gained), now
             if bucket.left < 1:
+                # Rounded up: a client that waits exactly so long must not be refused again.
                 wait = int((1 - bucket.left) * 60 / per_minute) + 1
                 raise QuotaUsedUp(f"key '{name}' may make {per_minute} requests a minute", wait)
             bucket.left -= 1

@@ -87,6 +87,7 @@ class Suppressions:
         if not reason:
             raise Usage("reason: say why")
         end = time_of("until", new.until, now)
+        # Bounded in time: a suppression that nobody remembers hides alerts for good.
         require_end(end, now)
         asked = request_action(
             self._settings,
@@ -105,6 +106,7 @@ class Suppressions:
 
     def list(self, *, over: bool = False) -> wire.SuppressionList:
         """Suppressions, the longest lasting first; `over`: also those that ended or expired."""
+        # With what still waits: who has just asked for one must see it in the list.
         items = self._items().values()
         return wire.SuppressionList(
             items=[item for item in items if over or item.state in ("active", "waiting")]

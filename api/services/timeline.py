@@ -128,6 +128,7 @@ NORMAL: dict[str, Callable[[str], str]] = {
     # User and host names are compared as they were logged.
     "user": str,
     "host": str,
+    # DNS does not mind case, and logs write the final dot or leave it out.
     "domain": lambda value: value.lower().rstrip("."),
 }
 """How the tables write each kind of value."""
@@ -156,6 +157,7 @@ _PARTS: dict[str, tuple[str, ...]] = {
     ),
     "mac": (
         _event("e.mac = $value"),
+        # Without what a later statement about the address has taken away from the device.
         _event(_STILL_TRUE, via="'lease'", join=_HELD),
         _finding(
             "f.holder.mac = $value OR f.finding_id IN (SELECT finding_id "
@@ -179,6 +181,7 @@ _PARTS: dict[str, tuple[str, ...]] = {
     "domain": (
         _event(_DOMAIN_OF.format("e")),
         _finding(
+            # A finding names no domain, so its event is asked.
             f"f.event_uid IN (SELECT d.event_uid FROM silver.events d "
             f"WHERE d.time >= $since AND d.time < $until AND ({_DOMAIN_OF.format('d')}))"
         ),

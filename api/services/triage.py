@@ -108,8 +108,10 @@ class Triage:
                 if _requests(alert, wanted):
                     changing.append(alert)
             except ChangeRefused as error:
+                # One that cannot change must not keep the others from it; it is counted and named.
                 refused.append(f"alert {alert.alert_id}: {error}")
         token, until = new_id(), expiry(PLAN_FOR)
+        # With the etags: the act can then tell which alerts people have touched since.
         self._plans.put(
             token,
             {
@@ -353,6 +355,7 @@ def _touched(alert: AlertNow, etag: str) -> bool:
     revision, _, waiting = etag.strip('"').partition(".")
     if str(alert.revision) == revision:
         return len(alert.waiting) != int(waiting or 0)
+    # These three are the job's own; any other reason is a person's.
     return bool(alert.waiting) or alert.body.get("reason") not in ("first", "count", "attribution")
 
 

@@ -15,7 +15,9 @@ def visible(settings: Settings) -> Visible:
     """What to tell whoever asked for something; reads the driver's own word, not the lake."""
     now = time.time()
     status = job_status.read_status(settings).get(JOB_OF_ALERTS)
+    # By the driver's own word: in the lake a quiet job looks like one that stands still.
     runs = status is not None and job_status.at_work(status, now)
+    # A driver on another machine may have a clock that is ahead.
     age = None if status is None or status.batch_at is None else max(0.0, now - status.batch_at)
     when = "when job alert has had its next batch"
     if not runs:

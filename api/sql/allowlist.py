@@ -93,6 +93,7 @@ def parse(sql: str, tables: Collection[str], params: Mapping[str, Scalar]) -> ex
 
 
 def _one_question(sql: str) -> exp.Query:
+    # Before the parser, whose time some texts double with each level.
     require_bounded(sql)
     try:
         parse = sqlglot.parse(sql, dialect="spark")
@@ -116,6 +117,7 @@ def _allowed(node: exp.Expr, sql: str) -> None:
         if node.name.lower() not in ANONYMOUS:
             raise _no_function(node.name)
         return
+    # The exact type: a subclass may mean something else, and is not on the list.
     if type(node) not in _ALLOWED:
         if isinstance(node, exp.Func):
             raise _no_function(_typed(node, sql))
@@ -163,6 +165,7 @@ def _check_tables(tree: exp.Query, tables: Collection[str]) -> None:
     Names given by WITH get a prefix: outside their scope they then mean nothing,
     rather than one of DuckDB's own tables.
     """
+    # Names of WITH are compared without case, as Spark does.
     given = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     for cte in list(tree.find_all(exp.CTE)):
         cte.args["alias"].set("this", exp.to_identifier(f"with_{cte.alias}", quoted=True))
@@ -190,7 +193,9 @@ def _with_params(tree: exp.Query, params: Mapping[str, Scalar]) -> exp.Query:
         if name not in params:
             raise Usage(f"no value for parameter :{name}; params has {sorted(params)}")
         used.add(name)
+        # As a literal of the tree and not as text, so that no value can become SQL.
         placeholder.replace(exp.convert(params[name]))
+    # A value that nothing uses is mostly a misspelt name.
     unused = set(params) - used
     if unused:
         raise Usage(f"the statement has no parameter :{min(unused)}; remove it from params")
@@ -213,4 +218,5 @@ def _words(node: exp.Expr) -> str:
 
 
 def _first_line(error: Exception) -> str:
+    # sqlglot underlines the place with terminal codes, which have no place in JSON.
     return re.sub(r"\x1b\[\d+m", "", str(error)).splitlines()[0]

@@ -192,7 +192,6 @@ def _write_concat(node: exp.Expr) -> exp.Expr:
     parts = node.expressions if isinstance(node, exp.Concat) else [node.this, node.expression]
     joined = _as_text(parts[0])
     for part in parts[1:]:
-        # `safe=False`, or the generator writes a null as an empty text.
         joined = exp.DPipe(this=joined, expression=_as_text(part), safe=False)
     return exp.Paren(this=joined)
 

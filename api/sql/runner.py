@@ -98,6 +98,8 @@ class Statements:
         # Last in, first out: the worker that is warm is asked again, a second one starts only when
         # needed.
         self._workers: LifoQueue[Worker] = LifoQueue()
+        # Handed over as data: a worker that starts quickly does not import the packages that
+        # declare them.
         known = definitions(settings.lake_root)
         room = _room(settings)
         self._all = [
@@ -269,6 +271,7 @@ class Worker:
                     self._kill()
         except (EOFError, OSError, ValueError):
             self._kill()
+            # Closing kills the worker too, which is no fault of the statement.
             if self._closed:
                 raise Cancelled("the API ends; ask again when it is back") from None
             # A worker that dies in the middle was ended by its memory bound.

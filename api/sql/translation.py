@@ -30,6 +30,7 @@ def translated(
     """
     try:
         tree = parse(sql, names, params)
+        # Before it is rewritten; names that WITH gives have no layer.
         tables = sorted({f"{t.db}.{t.name}".lower() for t in tree.find_all(exp.Table) if t.db})
         return Translated(to_duckdb(tree, max_rows), tables)
     except RecursionError:

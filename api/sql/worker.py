@@ -82,9 +82,11 @@ def answer(
     ]
     rows: list[list[Any]] = []
     size, cut = 0, None
+    # In small pieces, so that the limit on bytes holds before all rows are in memory.
     while cut is None and (chunk := result.fetchmany(_CHUNK)):
         for raw in chunk:
             row = [plain(value) for value in raw]
+            # As it goes over the wire; Python's size of a row says little about that.
             size += len(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace"))
             cut = "rows" if len(rows) >= max_rows else "bytes" if size > max_bytes else None
             if cut is not None:
@@ -122,10 +124,12 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, (str, bool)):
         return value
     if isinstance(value, int):
+        # DuckDB sums in 128 bits where Spark would fail on overflow.
         if not -_LONG <= value < _LONG:
             raise StatementRefused("a sum is outside bigint")
         return value
     if isinstance(value, float):
+        # JSON has no such numbers; Spark writes them by these names.
         return value if math.isfinite(value) else {"nan": "NaN"}.get(str(value), _infinity(value))
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")
@@ -145,6 +149,7 @@ def _infinity(value: float) -> str:
 
 
 def _other(value: Any) -> str:
+    # Decimals as text: a float in JSON would lose digits, and `str` may write an exponent.
     return format(value, "f") if isinstance(value, Decimal) else str(value)
 
 

@@ -112,6 +112,7 @@ def strength(witness: Witness, at: datetime) -> int:
     age = at - witness.time
     if age > kind.reach:
         return 0
+    # `dhcp` has no reach: it counts at its instant alone.
     return round(kind.strength * (1 - 0.5 * (age / kind.reach if kind.reach else 0.0)))
 
 

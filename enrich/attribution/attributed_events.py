@@ -54,6 +54,7 @@ def waiting_events(events: DataFrame, classes: Sequence[int], like: T.StructType
     named = {
         "finding_id": F.col("event_uid"),
         "rule_id": F.when(beat, HEARTBEAT).otherwise(EVENT_ROW),
+        # Heartbeats need `rule_id` for themselves; by the kind they, too, are told apart later.
         "kind": F.lit(EVENT_ROW),
         "event_time": F.col("time"),
         "role": role(),

@@ -117,6 +117,7 @@ def _device(scopes: Sequence[ScopeSettings]) -> Column:
     address, else the host that logged it. Addresses of others are not counted one by one: whoever
     scans us from outside would choose how many rows there are.
     """
+    # Addresses that are set by hand are ours as well, though no lease names them.
     sites = [s.model_copy(update={"networks": (*s.networks, *s.static)}) for s in scopes]
     ours = F.coalesce(in_networks(F.col("scope"), F.col("src_ip"), sites), F.lit(False))
     return F.coalesce(

@@ -39,6 +39,7 @@ def unpublished_hours(settings: Settings) -> Iterator[tuple[Path, list[RollupHou
 
     Each under another name first: what is noted once more while it is told stays for the next time.
     """
+    # Hidden ones are still being written (`infra.storage.atomic_files`).
     for file in _folder(settings).glob(f"[!.]*{NOTED}"):
         file.replace(file.with_suffix(TELLING))
     for file in sorted(_folder(settings).glob(f"[!.]*{TELLING}")):

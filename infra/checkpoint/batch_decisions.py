@@ -34,6 +34,7 @@ def decided(folder: Path, number: int) -> dict[str, Any]:
     """What a batch decided. Raises `Fatal` for a damaged file, `FileNotFoundError` for none."""
     file = decisions_file(folder, number)
     try:
+        # A byte that is no UTF-8 is damage too: replaced, it shows in the checksum.
         return opened(file.read_text("utf-8", "replace"))
     except Damaged as error:
         remedy = f"restore {folder} from a backup that is not older than the tables"

@@ -111,6 +111,7 @@ def ended(job: str, folder: Path, batch: int, attempts: int) -> None:
         )
         changed = replace(changed, stopped=f"{message}: {remedy}")
     _write(folder, changed)
+    # Once may have any reason, a person's `kill -9` among them.
     if changed.ends > 1:
         say(f"job {job}: {message}")
 
@@ -138,5 +139,6 @@ def _file(folder: Path) -> StateFile[Trouble]:
 def _identity(folder: Path) -> str:
     try:
         return str(parsed((folder / "spark" / "metadata").read_text("utf-8", "replace"))["id"])
+    # Before the first start there is no identity; a damaged one is named where the job starts.
     except (OSError, Damaged, KeyError):
         return ""

@@ -59,6 +59,7 @@ def _head(arguments: argparse.Namespace, settings: Settings) -> int:
     if head is None:
         raise Usage("there is no chain yet; the driver begins it with the first act")
     print(f"{head.digest}  link {head.seq} of chain {head.chain}")
+    # On stderr: a script that keeps stdout gets the link alone.
     print("keep it where who can write the lake cannot: 'audit verify --digest'", file=sys.stderr)
     return 0
 

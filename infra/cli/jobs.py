@@ -45,16 +45,16 @@ def _resume(arguments: argparse.Namespace, settings: Settings) -> int:
         raise Usage(f"no job '{job}'; there are {', '.join(JOBS)}")
     job_state = job_status.read_status(settings).get(job)
     why = failed_batch.stands(settings.checkpoint_root / job)
-    if why is None and (job_state is None or job_state.standing != "given up"):
-        standing = job_state.standing if job_state else "not known here"
-        raise Usage(f"job {job} was not stopped for good (it is {standing}); nothing to resume")
+    if why is None and (job_state is None or job_state.state != "failed"):
+        state = job_state.state if job_state else "not known here"
+        raise Usage(f"job {job} was not stopped for good (it is {state}); nothing to resume")
     note_act(settings, "job.resume", job, why or (job_state.why if job_state else ""))
     resume(settings, job)
     if job_state is not None and time.time() - job_state.at <= job_status.SILENT_SECONDS:
         print(f"job {job}: its driver starts it again", file=sys.stderr)
         return 0
     if job_state is not None:
-        job_status.write_status(settings, replace(job_state, standing="stopped", why=""))
+        job_status.write_status(settings, replace(job_state, state="stopped", why=""))
     print(f"job {job}: goes on with the next driver (headgate up)", file=sys.stderr)
     return 0
 

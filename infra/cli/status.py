@@ -19,16 +19,16 @@ from infra.runtime.nearby_homes import require_home
 
 _COLUMNS = {
     "job": "name",
-    "standing": "what it does now",
+    "state": "what it does now",
     "batch": "newest batch that is in",
     "rows": "rows it read",
     "seconds": "how long it took",
-    "progress_age": "seconds since it last made progress",
+    "since_progress_seconds": "seconds since it last made progress",
     "target": "seconds within which it must",
     "unread": "Kafka messages or Delta commits not taken yet",
-    "behind": "age of the oldest of them (commits), seconds",
-    "lag": "seconds between now and what it takes as complete",
-    "event_lag": "seconds between now and the event-time watermark of its query",
+    "oldest_unread_commit_seconds": "age of the oldest of them (commits)",
+    "arrival_time_lag_seconds": "seconds between now and what it takes as complete",
+    "event_time_lag_seconds": "seconds between now and the event-time watermark of its query",
     "state_rows": "rows of state",
     "state_mb": "memory of that state",
     "cap": "most messages (ingest) or rows (what reads tables) a batch takes now",
@@ -36,6 +36,14 @@ _COLUMNS = {
     "memory_mb": "driver, JVM and workers together",
     "missed": "why it misses its target",
 }
+
+_FORMER_COLUMNS = {
+    "progress_age": "since_progress_seconds",
+    "behind": "oldest_unread_commit_seconds",
+    "lag": "arrival_time_lag_seconds",
+    "event_lag": "event_time_lag_seconds",
+}
+"""Deprecated: programs that read the output find these, and `standing`, for one release more."""
 
 
 def build(commands: Any) -> None:
@@ -50,8 +58,13 @@ def build(commands: Any) -> None:
 
 
 def rows(verdicts: Sequence[JobVerdict], now: float) -> list[dict[str, Any]]:
-    """One row a job, under the names of `COLUMNS`."""
-    return [_row(verdict, now) for verdict in verdicts]
+    """One row a job, under the names of `_COLUMNS` and those of the release before."""
+    return [_with_former(_row(verdict, now)) for verdict in verdicts]
+
+
+def _with_former(row: dict[str, Any]) -> dict[str, Any]:
+    former = {name: row[column] for name, column in _FORMER_COLUMNS.items()}
+    return row | former | {"standing": job_status.former_state(row["state"])}
 
 
 def _row(one: JobVerdict, now: float) -> dict[str, Any]:
@@ -60,20 +73,21 @@ def _row(one: JobVerdict, now: float) -> dict[str, Any]:
     used = status.memory
     current = status.current(now)
     unread = status.unread_messages if status.unread_messages is not None else status.unread_commits
-    behind = None if status.behind_seconds is None else round(status.behind_seconds, 1)
+    oldest = None if status.behind_seconds is None else round(status.behind_seconds, 1)
     lag, event_lag = status.lag(now), status.event_lag(now)
     return {
         "job": one.job,
-        "standing": status.standing if one.status else "unknown",
+        "state": status.state if one.status else "unknown",
         "batch": status.batch,
         "rows": status.rows,
         "seconds": status.seconds,
-        "progress_age": None if moved is None else round(now - moved, 1),
+        "since_progress_seconds": None if moved is None else round(now - moved, 1),
         "target": one.target,
+        # What a driver that is gone said last is not shown as if it were so still.
         "unread": unread if current else None,
-        "behind": behind if current else None,
-        "lag": None if lag is None else round(lag, 1),
-        "event_lag": None if event_lag is None else round(event_lag, 1),
+        "oldest_unread_commit_seconds": oldest if current else None,
+        "arrival_time_lag_seconds": None if lag is None else round(lag, 1),
+        "event_time_lag_seconds": None if event_lag is None else round(event_lag, 1),
         "state_rows": status.state_rows,
         "state_mb": round(status.state_bytes / 2**20, 1),
         "cap": status.cap if current else None,
@@ -102,7 +116,8 @@ def print_status(settings: Settings, form: str) -> int:
     """One look at all jobs; 1 when one misses its target."""
     require_home(settings, "status")
     status_rows, missed = _look(settings)
-    print_rows(status_rows, form, list(_COLUMNS), shown=_SHOWN, style=_style)
+    former = () if form == "table" else (*_FORMER_COLUMNS, "standing")
+    print_rows(status_rows, form, [*_COLUMNS, *former], shown=_SHOWN, style=_style)
     return 1 if missed else 0
 
 

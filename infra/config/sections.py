@@ -117,6 +117,7 @@ class ScopeSettings(_Section):
     @field_validator("networks", "static")
     @classmethod
     def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        # Read once here: a slip is refused at the start, not by a batch.
         for network in value:
             ip_network(network)
         return value
@@ -181,6 +182,7 @@ class KafkaSettings(_Section):
     @field_validator("options")
     @classmethod
     def _options(cls, value: dict[str, str]) -> dict[str, str]:
+        # Options are shown in plans and errors of Spark, where no secret may stand.
         for name in filter(is_secret, value):
             raise ValueError(f"'{name}' is a secret; use kafka.user and kafka.password_file")
         return value
@@ -192,6 +194,7 @@ class KafkaSettings(_Section):
         known = self.password is not None or self.password_file is not None
         if known != (self.user is not None):
             raise ValueError("user and password_file (or HEADGATE_KAFKA__PASSWORD) go together")
+        # Without TLS the password, or what proves it, can be read on its way.
         if self.user is not None and self.protocol != "SASL_SSL":
             raise ValueError("user and password go to a broker only with protocol = 'SASL_SSL'")
         return self

@@ -64,6 +64,7 @@ def _lake(value: Any) -> Any:
         if not value.removeprefix(SCHEME).strip("/"):
             raise ValueError(f"names no bucket; write {SCHEME}bucket/prefix")
         return value.rstrip("/")
+    # `Path` would take `hdfs://host/lake` for a folder below this one.
     if "://" in value:
         raise ValueError(f"is no folder and no bucket; write a path, or {SCHEME}bucket/prefix")
     return Path(value)

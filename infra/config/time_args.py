@@ -75,6 +75,7 @@ def _read(option: str, text: str, now: datetime, zone: tzinfo, *, named: bool) -
     if span := _SPAN.fullmatch(word):
         length = timedelta(**{_UNITS[span[2]]: int(span[1])})
         return now + length if word.startswith("+") else now - length
+    # Before `datetime` reads it, which would take a date for a midnight without a zone.
     if len(text) == len("2026-11-20"):
         return _first_instant(date.fromisoformat(text), zone)
     moment = datetime.fromisoformat(text)

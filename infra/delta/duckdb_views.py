@@ -92,6 +92,7 @@ def needed(names: Iterable[str], known: Sequence[Definition]) -> tuple[Definitio
         name = waiting.pop()
         if name not in definitions:
             definitions.add(name)
+            # Whole words: `silver.event` is also how `silver.events` begins.
             sql = by_name[name].sql
             waiting += [
                 definition

@@ -77,6 +77,7 @@ def archived(table: Location) -> list[int]:
     packed = [
         version for first, last, _ in archive_packs(table) for version in range(first, last + 1)
     ]
+    # A set: while a pack is made, its commits are there twice for a moment.
     return sorted({*packed, *singles(table / ARCHIVE)})
 
 

@@ -71,6 +71,7 @@ class DataFile:
             {
                 "add": {
                     "path": self.name,
+                    # The protocol wants it also of tables without partitions, as all of ours are.
                     "partitionValues": {},
                     "size": self.size,
                     "modificationTime": self.written_at,

@@ -247,6 +247,7 @@ def _is_old(file: ActiveFile, limits: Applied) -> bool:
 def _may_hold_old(file: ActiveFile, limits: Applied) -> bool:
     """Whether a file may have old rows of a source, or family, with a retention of its own."""
     return any(
+        # Sources of a family lie between its name and the last text that begins with `name:`.
         file.may_hold("source", name, name if ":" in name else f"{name}:\U0010ffff")
         and file.may_hold(_RECEIVED, NEVER, limit)
         for name, limit in limits.sources.items()

@@ -90,6 +90,7 @@ class ForwardClock:
     def _look(self) -> float:
         steady = self._steady()
         ahead = self._wall() - steady
+        # Summed up: a clock may be set back in several small steps.
         self._back = max(0.0, self._back + self._seen - ahead)
         self._seen = ahead
         if abs(ahead - self._ahead) <= TOLERANCE:

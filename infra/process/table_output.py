@@ -146,6 +146,7 @@ def _laid_out(
             min_width=min(most, _LEAST),
         )
     for row, style in zip(cells, styles, strict=True):
+        # As `Text`: rich would read a plain string as markup, and outsiders choose some of them.
         table.add_row(*[Text(text, style) for text in row])
     return table
 

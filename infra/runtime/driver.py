@@ -117,7 +117,7 @@ class Driver:
             return False
         content = status.read_status(self.settings)
         for name, why in results.items():
-            changed = replace(content.get(name) or status.JobStatus(name), standing="given up")
+            changed = replace(content.get(name) or status.JobStatus(name), state="failed")
             changed = replace(changed, why=why or "", at=clock.time(), pid=os.getpid())
             status.write_status(self.settings, status.with_ages(changed, clock.jumped))
             self.tell(f"job {name}: stopped for good: {why}")
@@ -457,7 +457,7 @@ class Round:
                 return
             one.again_at = time.monotonic() + follows.seconds
             reason_result = reason(why)
-            self.watch.ended(one.name, "pausing", reason_result, one.record.failures)
+            self.watch.ended(one.name, "backoff", reason_result, one.record.failures)
             self.driver.tell(
                 f"job {one.name}: failed, again in {follows.seconds:.0f} s: {reason_result}"
             )
@@ -477,5 +477,5 @@ class Round:
     def _give_up(self, one: Watched, why: str) -> None:
         one.given_up = why
         self._asked(one)  # asked before it was stopped: not about this
-        self.watch.ended(one.name, "given up", why, one.record.failures)
+        self.watch.ended(one.name, "failed", why, one.record.failures)
         self.driver.tell(f"job {one.name}: stopped for good: {why}")

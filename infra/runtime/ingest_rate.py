@@ -61,6 +61,7 @@ class Governor:
         if not self.settings.jobs.adaptive:
             return self.settings
         if self.pace is None:
+            # Only at the first start: one for another pace begins with the pace that was decided.
             self.learned = read_estimates(self.settings.checkpoint_root / GOVERNED, Learned())
             waiting = backlog(
                 kafka_checkpoint(self.settings.checkpoint_root / GOVERNED),
@@ -86,6 +87,7 @@ class Governor:
             return False
         status.cap, status.regime = self.pace.cap, self.pace.regime
         self._sample(job)
+        # Spark gives the newest progress again until there is another batch.
         if progress is None or progress["batchId"] in (self._batch, None):
             return False
         seen = self._seen(job, progress)

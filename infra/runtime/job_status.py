@@ -21,9 +21,13 @@ from infra.streaming.outbox import put_row
 SILENT_SECONDS = 15.0
 """The driver writes every two seconds; one that has not for so long is gone or hangs."""
 
-Standing = Literal["starting", "running", "waiting", "pausing", "given up", "stopped"]
+_State = Literal["starting", "running", "waiting", "backoff", "failed", "stopped"]
 """starting: no batch yet in this run; running: in a batch or between two; waiting: nothing to do;
-pausing: failed, will be started again; given up: needs a person; stopped: the driver ended."""
+backoff: failed, will be started again; failed: needs a person; stopped: the driver ended."""
+
+_FORMER_STATES = {"backoff": "pausing", "failed": "given up"}
+"""The words of files and of `standing`: drivers and readers of two releases share one home."""
+_STATE_OF_FORMER = {former: state for state, former in _FORMER_STATES.items()}
 
 
 @dataclass
@@ -43,14 +47,14 @@ class JobStatus:
     """One job, as its driver last saw it. Times are epoch seconds; None: not known, not so."""
 
     job: str
-    standing: Standing = "starting"
+    state: _State = "starting"
     at: float = 0.0
     """When this was written."""
     pid: int = 0
     """The driver's process."""
     started_at: float = 0.0
     why: str = ""
-    """Why it pauses or was given up."""
+    """Why it is in backoff or failed."""
     failures: int = 0
     """Failures in a row."""
     batch: int | None = None
@@ -120,9 +124,16 @@ def _folder(settings: Settings) -> Path:
 
 
 def write_status(settings: Settings, status: JobStatus) -> None:
-    """Leave a job's standing for readers; whole or not at all."""
+    """Leave a job's status for readers; whole or not at all."""
     # Not forced to disk: it is written every two seconds, and anew after a crash.
-    put_row(_folder(settings), status.job, asdict(status))
+    row = asdict(status)
+    del row["state"]
+    put_row(_folder(settings), status.job, {**row, "standing": former_state(status.state)})
+
+
+def former_state(state: str) -> str:
+    """A state in the words of the release before, which files keep."""
+    return _FORMER_STATES.get(state, state)
 
 
 def end_unwanted(settings: Settings, jobs: Collection[str]) -> None:
@@ -130,14 +141,14 @@ def end_unwanted(settings: Settings, jobs: Collection[str]) -> None:
     for name, job_status in read_status(settings).items():
         if (
             name not in jobs
-            and job_status.standing != "stopped"
+            and job_status.state != "stopped"
             and not psutil.pid_exists(job_status.pid)
         ):
-            write_status(settings, replace(job_status, standing="stopped", why=""))
+            write_status(settings, replace(job_status, state="stopped", why=""))
 
 
 def with_ages(status: JobStatus, ahead: float) -> JobStatus:
-    """The standing by the system's clock, which is `ahead` of the driver's; readers go by that."""
+    """The status by the system's clock, which is `ahead` of the driver's; readers go by that."""
     if not ahead:
         return status
     times = {name: getattr(status, name) for name in _TIMES}
@@ -161,7 +172,9 @@ def read_status(settings: Settings) -> dict[str, JobStatus]:
 
 def _of(told: Mapping[str, Any]) -> JobStatus:
     memory = Memory(**_known(Memory, told.get("memory") or {}))
-    return JobStatus(**_known(JobStatus, told) | {"memory": memory})
+    former = told.get("standing", "starting")
+    state = _STATE_OF_FORMER.get(former, former)
+    return JobStatus(**_known(JobStatus, told) | {"memory": memory, "state": state})
 
 
 def _known(kind: type, told: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,7 +190,7 @@ def judge_jobs(
 ) -> list[JobVerdict]:
     """A verdict for each of `jobs`, and for each other job that a driver told of and still runs."""
     moment = time.time() if now is None else now
-    others = (name for name, job_status in found.items() if job_status.standing != "stopped")
+    others = (name for name, job_status in found.items() if job_status.state != "stopped")
     names = list(dict.fromkeys([*jobs, *others]))
     return [verdict(name, found.get(name), settings.targets.of(name), moment) for name in names]
 
@@ -190,13 +203,13 @@ def verdict(job: str, status: JobStatus | None, target: float, now: float) -> Jo
 
 def at_work(status: JobStatus, now: float) -> bool:
     """Whether a driver runs a job, as it said lately; also one that fails and comes again."""
-    alive = status.standing in ("starting", "running", "waiting", "pausing")
+    alive = status.state in ("starting", "running", "waiting", "backoff")
     return alive and now - status.at <= SILENT_SECONDS
 
 
 def _fine(status: JobStatus, target: float, now: float) -> bool:
     moved = status.progressed_at
-    alive = status.standing in ("starting", "running", "waiting", "pausing")
+    alive = status.state in ("starting", "running", "waiting", "backoff")
     fresh = now - status.at <= max(SILENT_SECONDS, target)
     handed_on = status.held_since is None or now - status.held_since <= target
     return alive and fresh and handed_on and moved is not None and now - moved <= target
@@ -205,9 +218,9 @@ def _fine(status: JobStatus, target: float, now: float) -> bool:
 def _missed(status: JobStatus | None, target: float, now: float) -> str:
     if status is None:
         return "no driver has told of it; is it running (headgate up)?"
-    if status.standing == "given up":
+    if status.state == "failed":
         return f"stopped for good: {status.why}"
-    if status.standing == "stopped":
+    if status.state == "stopped":
         return "its driver was stopped (headgate up starts it)"
     if now - status.at > max(SILENT_SECONDS, target):
         return f"its driver (process {status.pid}) has said nothing for {now - status.at:.0f} s"

@@ -25,6 +25,7 @@ class Finding:
 
 def check_memory() -> Finding:
     """Whether there is memory enough for a driver and a broker."""
+    # Available, not free: the system gives up its cache of files when memory is asked for.
     free = psutil.virtual_memory().available / 2**30
     short = free < LEAST_MEMORY_GB
     return Finding(
@@ -40,6 +41,7 @@ def check_memory() -> Finding:
 def check_disk(home: Path) -> Finding:
     """Whether the disk under `home` has room."""
     there = home.absolute()
+    # A home that is not made yet will be on the disk of the nearest folder above.
     while not there.exists():
         there = there.parent
     free = shutil.disk_usage(there).free / 2**30

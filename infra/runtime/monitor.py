@@ -50,15 +50,15 @@ class Watch:
     def began(self, name: str) -> None:
         """A job was started, for the first time or again."""
         status = self.of(name)
-        status.standing, status.started_at = "starting", clock.time()
+        status.state, status.started_at = "starting", clock.time()
         # It is the former query's, whose figures are not those of this one.
         self.progress.pop(name, None)
         self.tell(name)
 
-    def ended(self, name: str, standing: Any, why: str, failures: int = 0) -> None:
-        """A job failed, was given up or was stopped."""
+    def ended(self, name: str, state: Any, why: str, failures: int = 0) -> None:
+        """A job is in backoff, failed for good or was stopped."""
         status = self.of(name)
-        status.standing, status.why, status.failures = standing, why, failures
+        status.state, status.why, status.failures = state, why, failures
         self.tell(name)
 
     def keep(self, name: str) -> None:
@@ -79,9 +79,9 @@ class Watch:
         if idle:
             status.progressed_at = clock.time()
         if idle:
-            status.standing = "waiting"
-        elif pulse.done is not None or status.standing == "waiting":
-            status.standing = "running"
+            status.state = "waiting"
+        elif pulse.done is not None or status.state == "waiting":
+            status.state = "running"
         if pulse.regime is not None:
             status.cap, status.regime = pulse.cap, pulse.regime
         status.held_back, status.held_since = pulse.held_back, pulse.held_since

@@ -69,6 +69,7 @@ class Every:
             if self._stop.wait(0.5):
                 part.stop(5)
                 return
+        # Our commands end with 0 or 1 by themselves, and with 1 they have said why.
         if part.ended not in (0, 1):
             self._news.tell(f"{self._name}: ended with {part.ended}: {part.last_words()}")
         elif refusals := part.refusals():

@@ -79,6 +79,7 @@ def measured(results: Path) -> MeasuredLoad:
         parse=parse,
         detect=detect,
         standing=_value(results, "standing", "no events, all jobs"),
+        # Three figures that were measured apart: their difference may fall below nothing.
         others=max(0.0, each - 1 / parse - 1 / detect),
         worker_mb=_value(results, "sources", "largest Python worker"),
         bronze=_value(results, "footprint", "mix: bronze.record"),

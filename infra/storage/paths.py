@@ -86,6 +86,7 @@ def require(root: Location) -> None:
     bucket = root.path.partition("/")[0]
     with _named(root):
         try:
+            # The bucket itself: a listing of an empty prefix does not tell whether there is one.
             root.fs.call_s3("head_bucket", Bucket=bucket)
         except FileNotFoundError:
             raise Fatal(
@@ -138,6 +139,7 @@ def tables_below(root: Location) -> list[Location]:
     layers = [
         folder_entry
         for folder_entry in listed(root)
+        # Locks, indexes and rules lie beside the tables, in folders that begin so.
         if not folder_entry.name.startswith("_") and folder_entry.name != FRESH
     ]
     return [table for layer in layers for table in listed(layer) if is_table(table)]

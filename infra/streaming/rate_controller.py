@@ -180,6 +180,7 @@ def follow(pace: Pace, batch: BatchSeen, learned: Learned, limits: RateLimits) -
     """
     small, large = caps(learned, limits)
     if pace.regime == "behind":
+        # Far below the mark that began it, or the regime would go back and forth.
         if batch.left <= small // 2:
             return Pace("steady", small)
         less = pace.cap > 2 * large

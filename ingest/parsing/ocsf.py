@@ -167,6 +167,7 @@ def event(
     """
     kind = KINDS[class_uid]
     if activity_name is None:
+        # An id that the class does not have raises: that is an error of the parser, not of the log.
         activity_name = "Other" if activity_id == OTHER else kind.activities[activity_id]
     row = {
         "class_uid": class_uid,
@@ -204,6 +205,7 @@ def metadata(product: Mapping[str, str], stamp: Stamp, **fields: str | None) -> 
 
 def observables(*found: tuple[str, int, Any]) -> list[dict[str, Any]] | None:
     """Observables from (OCSF path, type_id, value), without the empty ones and repeats."""
+    # Through a dictionary and not a set, so that the order stays and two runs give the same row.
     return [_observable(*fromkey) for fromkey in dict.fromkeys(found) if fromkey[2]] or None
 
 
@@ -234,6 +236,7 @@ def address(text: str) -> str | None:
     An IPv4 address inside an IPv6 one (`::ffff:10.0.0.1`) becomes plain IPv4,
     so that both spellings of a client meet. A zone (`%eth0`) is refused.
     """
+    # A zone means something on one machine only, and would keep equal addresses apart.
     if "%" in text:
         return None
     try:
@@ -252,6 +255,7 @@ _HEX12 = re.compile(r"[0-9a-f]{12}")
 @lru_cache(maxsize=65536)
 def mac_address(text: str | None) -> str | None:
     """A hardware address as `02:42:ac:77:0b:19`, or None if `text` is not one of six octets."""
+    # Colons, dashes, and Cisco's points in groups of four are the same address.
     digits = _SEPARATORS.sub("", (text or "").lower())
     if not _HEX12.fullmatch(digits):
         return None

@@ -57,8 +57,10 @@ def ocsf_object(row: Mapping[str, Any]) -> dict[str, Any]:
         results["unmapped"] = msgspec.json.decode(results["unmapped"])
     if row.get("auth_method"):
         results["unmapped"] = results.get("unmapped", {}) | {"auth_method": row["auth_method"]}
+    # After the columns: `more` has what OCSF wants and no column holds, beside what one does.
     if row.get("more"):
         _merge(results, msgspec.json.decode(row["more"]))
+    # Only now that all is in its place can be told what the class does not allow.
     _keep_valid(results)
     _move_misplaced(results)
     if row.get("relay_ip"):
@@ -149,6 +151,7 @@ def _struct(value: dict[str, Any]) -> dict[str, Any] | None:
 def milliseconds(time: datetime) -> int:
     """Milliseconds since 1970 of an aware time, rounded down."""
     since = time - EPOCH
+    # In whole numbers: a float of seconds does not hold every millisecond of a far year.
     return (since.days * 86400 + since.seconds) * 1000 + since.microseconds // 1000
 
 
@@ -188,6 +191,7 @@ def _endpoint(endpoint: dict[str, Any]) -> dict[str, Any]:
 
 
 def _last(path: str) -> str:
+    # By the path's own separators, whatever system exports it.
     return (windows_basename(path) if "\\" in path else basename(path)) or path
 
 
@@ -205,6 +209,7 @@ def _file(file: dict[str, Any]) -> dict[str, Any]:
 
 
 def _signer(name: str) -> dict[str, Any]:
+    # OCSF demands all three of a certificate, and logs tell the signer alone.
     return {"subject": name, "issuer": "unknown", "serial_number": "unknown"}
 
 
@@ -268,6 +273,7 @@ def _tls(tls: dict[str, Any]) -> dict[str, Any]:
             tls[name] = {"algorithm": "MD5", "algorithm_id": 1, "value": tls[name]}
     if "certificate" in tls:
         tls["certificate"] = _certificate(tls["certificate"])
+    # OCSF demands a version.
     return {"version": "unknown"} | tls
 
 
@@ -284,6 +290,7 @@ def _finding(finding: dict[str, Any]) -> dict[str, Any]:
 
 
 def _registry(value: dict[str, Any]) -> dict[str, Any]:
+    # Windows leaves out the name of a key's default value, and OCSF demands one.
     return {"name": "(Default)"} | value
 
 

@@ -25,6 +25,7 @@ def _text(value: Any) -> str | None:
 
 def small(value: Any) -> int | None:
     """A whole number of 32 bits."""
+    # `type(...) is int`, since to Python `true` is an `int` as well.
     return value if type(value) is int and -INT32 <= value < INT32 else None
 
 
@@ -58,6 +59,7 @@ def time(value: Any) -> datetime | None:
     if type(value) is not int:
         return None
     try:
+        # Whole milliseconds: what OCSF says of a time, and no float in between.
         EPOCH_result = EPOCH + timedelta(milliseconds=value)
     except OverflowError:
         return None
@@ -234,6 +236,7 @@ def _taken(node: Any, shape: _Shape) -> dict[str, Any] | None:
     for name, reads in shape.items():
         if isinstance(reads, Mapping):
             value: Any = _taken(node.get(name), reads)
+        # These stand deeper in OCSF than in silver, so their readers need the whole object.
         elif name in ("account_uid", "country") or (name == "product" and "size" in shape):
             value = reads(node)
         else:

@@ -75,6 +75,8 @@ def quality_lock(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as file:
         try:
+            # A lock of the system's goes with its process; a file by its presence would outlive a
+            # crash.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Retryable("another quality run is under way; wait until it ends") from None

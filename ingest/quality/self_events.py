@@ -88,6 +88,7 @@ def of_silences(found: Sequence[Silence], state: QualityState, run_at: datetime)
     for silence in found:
         since = state.silent.get(silence.source)
         newest = silence.newest.isoformat()
+        # Another newest record means that it was heard in between, however shortly.
         ended = since is not None and since != newest
         if ended:
             del state.silent[silence.source]
@@ -167,6 +168,7 @@ def send(settings: Settings, records: Sequence[_Said], seconds: float = 30.0) ->
     for record in records:
         raw = json.dumps(record).encode()
         client.produce(topic_of(SOURCE, kafka), raw, on_delivery=delivered)
+    # A little longer than the delivery may take, so that each record has its report.
     left = client.flush(seconds + 5)
     if refused or left:
         why = refused[0] if refused else "no answer"

@@ -86,6 +86,7 @@ def habit(heard: SourceActivity, unknown: Unknown, told: Iterable[datetime]) -> 
     for start, end in heard.long:
         whole = (end - start).total_seconds()
         usual = whole - unknown.within((start, end))
+        # The pause was told as a silence while it lasted.
         if bisect_right(instants, end) > bisect_right(instants, start):
             silent.append(usual)
             left.append((whole, Left(start, whole, _TOLD)))
@@ -94,6 +95,7 @@ def habit(heard: SourceActivity, unknown: Unknown, told: Iterable[datetime]) -> 
         if usual < whole:
             left.append((whole, Left(start, whole - usual, unknown.why((start, end)))))
     if len(silent) >= _USUAL:
+        # The third longest: it was reached so often that it is usual.
         longest = max(longest, sorted(silent)[-_USUAL])
     return SilenceHabit(longest, [pause for whole, pause in left if whole > longest])
 

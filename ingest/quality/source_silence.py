@@ -181,7 +181,7 @@ def silences(
         result.append(
             _judged(habit_row, unknown, habit(habit_row, unknown, instants), at, settings, told)
         )
-    # Whoever is silent for longer than the look back is heard of nowhere, and must still be named.
+    # Whoever is silent for longer than the look back is in no count, and must still be named.
     known = {habit_row.source for habit_row in heard}
     result += [
         _forgotten(source, newest, at, settings)

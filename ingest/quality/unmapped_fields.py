@@ -93,6 +93,7 @@ class _Seen:
 
     def add(self, source: str, path: str, at: datetime, uid: str) -> None:
         fields = self.fields.get(path)
+        # What a run holds in memory is bounded as well, before anything is named.
         if fields is None and len(self.fields) >= _REMEMBERED:
             fields = self.others = self.others or Field(source, OTHERS, at, 0, uid)
         elif fields is None:
@@ -176,6 +177,7 @@ def _folded(source: str, fields: Mapping[str, Field], had: Iterable[str]) -> dic
         parts = path.split(".")
         for depth in range(1, len(parts)):
             keys[".".join(parts[:depth])].add(parts[depth])
+    # Once a place counts as one field it stays so, or its keys would be new again.
     wide = {place for place, names in keys.items() if len(names) > OPEN or "*" in names}
     all_fields: dict[str, Field] = {}
     for path, seen_field in fields.items():

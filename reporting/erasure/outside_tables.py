@@ -30,6 +30,7 @@ def spooled(settings: Settings, search: Search, *, dry: bool) -> int:
     """Replace words in rows that wait to be folded into tables; how many rows had some."""
     done = 0
     root = settings.home.absolute() / "spool"
+    # Folder by folder, each under the lock that its folding takes.
     for folder in sorted({file.relative_to(root).parts[0] for file in root.glob("*/**/*.json")}):
         # Nobody folds meanwhile: a row that was moved away and written again would be there twice.
         with (root / folder / "lock").open("w") as lock:
@@ -146,5 +147,6 @@ def _names(file: Path, search: Search) -> bool:
                 for column in batch.columns
             )
     if file.suffix in (".json", ".ndjson", ".html", ".txt", ".csv", ".log"):
+        # Undecodable bytes are replaced: a name elsewhere in the file is found all the same.
         return search.has(file.read_text("utf-8", "replace"))
     return False

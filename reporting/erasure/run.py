@@ -100,6 +100,7 @@ def erase(
         progress = progress_of(settings, file, wish, _newest(lake))
         instead = progress.pseudonym if wish.pseudonymise else BLANK
         search = Search(words_of(wish, progress.names, instead))
+        # Asked once: topics that cannot be reached are named in the certificate, tables go on.
         away = _away(settings)
         erasure = Erasure(progress.id, search, not wish.pseudonymise)
         eraser = Eraser(

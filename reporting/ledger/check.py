@@ -83,6 +83,7 @@ def check_ledger(
     Raises `Retryable` where the broker is away, `Taken` beside another check.
     """
     folder = ledger_check_folder(settings)
+    # Two checks beside each other would each write the state that the other has read.
     held = ExclusiveLock(folder / "lock", lambda who: f"another check is under way (process {who})")
     try:
         state = LedgerCheckState() if everything else LedgerCheckState.load(folder)
@@ -111,6 +112,7 @@ def _check(
         {*broker.partitions(settings.kafka.topic_prefix), *checkpoint_folder.offsets}
     )
     gaps = accepted(settings, connection)
+    # What is looked at again stands first; its number says where the new ones begin.
     wanted = stretches(checkpoint_folder, state, settings.kafka, gaps, there)
     since = datetime.fromisoformat(state.finished) - _SLACK if state.finished else None
     last = datetime.fromisoformat(state.at) if state.at else None

@@ -233,7 +233,7 @@ CREATE OR REPLACE TEMP TABLE emptied AS
   FROM (SELECT getvariable('expired_of')::MAP(VARCHAR, TIMESTAMPTZ) AS limits);
 """
 # Up to here the ingest job has said that all it received is in.
-# Without any heartbeat, as in a lake made by hand, everything counts as finished.
+# Without any heartbeat all counts as finished, so that no record is passed over.
 _FINISHED = """
 SELECT coalesce(max(time), 'infinity'::TIMESTAMPTZ) FROM silver.event WHERE source = '_heartbeat'
 """
@@ -357,6 +357,7 @@ def _weights(
     """The rows of each minute, and of each second of those minutes that hold many."""
     asked = _WEIGHTS.format(grain="MINUTE", which="", **_span(since, until))
     weights: list[Weight] = connection.execute(asked).fetchall()
+    # A minute with that many rows would make a slice far larger than wanted.
     many = most // BUSY
     busy = [minute for minute, rows in weights if rows > many]
     if not busy:

@@ -32,6 +32,7 @@ class Missed:
 
     def sentence(self) -> str:
         """The gap in words."""
+        # A partition that was made anew does not tell where its former log ended.
         many = f"from {self.first} on, how many is not known"
         span = many if self.end is None else f"{self.first} to {self.end - 1}"
         count = "" if self.messages is None else f" ({self.messages} messages)"

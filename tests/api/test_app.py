@@ -97,7 +97,8 @@ def test_ready_while_every_job_makes_progress_within_its_target(lake: Lake) -> N
     client = TestClient(create_app(lake.settings))
     found = client.get("/readyz")
     assert found.status_code == 200
-    assert 5 <= found.json()["newest_batch_age_seconds"] < 60
+    assert 5 <= found.json()["since_batch_seconds"] < 60
+    assert found.json()["newest_batch_age_seconds"] == found.json()["since_batch_seconds"]
     assert set(found.json()["jobs"]) == set(wanted_jobs(lake.settings))
 
     write_status(lake.settings, replace(jobs[2], progressed_at=now - 61))
@@ -134,7 +135,8 @@ def test_metrics_of_a_driver_that_is_gone_are_only_those_that_grow_on(lake: Lake
     client.headers["Authorization"] = f"Bearer {token_of(lake.settings)}"
     text = client.get("/metrics").text
     shown = re.findall(r'^headgate_job_(\w+){headgate_job="ingest"', text, re.MULTILINE)
-    assert set(shown) == {"up", "progress_age_seconds", "lag_seconds"}
+    former = {"progress_age_seconds", "lag_seconds"}
+    assert set(shown) == {"up", "since_progress_seconds", "arrival_time_lag_seconds"} | former
     assert "headgate_memory_bytes{" not in text
 
 

@@ -66,6 +66,7 @@ def leases_around(reader: Reader, body: ReaderRow) -> tuple[datetime, datetime, 
     """
     first, last = body_time(body["window_start"]), body_time(body["window_end"])
     proof = body.get("attribution") or {}
+    # Widest first: the nearest change of hands decides how much of it is shown.
     since, until = first - MOST_AROUND, last + MOST_AROUND
     address, scope = proof.get("ip"), proof.get("scope")
     spans: list[LeaseSpan] = []
@@ -76,6 +77,7 @@ def leases_around(reader: Reader, body: ReaderRow) -> tuple[datetime, datetime, 
     before = [first - edge for edge in changes if edge <= first]
     after = [edge - last for edge in changes if edge >= last]
     nearest = [min(each) for each in (before, after) if each]
+    # Five times as far as the nearest change: it stands well inside the picture.
     around = min(max(5 * max(nearest, default=MOST_AROUND), LEAST_AROUND), MOST_AROUND)
     since, until = first - around, last + around
     return since, until, [s for s in spans if s.start < until and s.end > since]

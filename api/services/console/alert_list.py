@@ -162,6 +162,7 @@ def every(reader: Reader, wanted: ListFilter) -> Iterator[ReaderRow]:
 
 def facet_counts(reader: Reader, wanted: ListFilter) -> FacetCounts:
     """How many alerts there are by each facet."""
+    # Without the facets: each facet counts as if it alone were open.
     condition, params = wanted.base()
     columns = ", ".join(f"coalesce({column}, '') AS {column}" for column in FACETS)
     rows = reader.rows(
@@ -170,6 +171,7 @@ def facet_counts(reader: Reader, wanted: ListFilter) -> FacetCounts:
         params,
         needs=NEEDS,
     )
+    # One question for all facets; they are summed here, as there are few combinations.
     total = sum(row["n"] for row in rows if _fits(row, wanted.facets))
     return FacetCounts(total, {facet: _counted(rows, facet, wanted) for facet in FACETS})
 
@@ -235,6 +237,7 @@ def _counted(
             number[row[facet]] += row["n"]
             names[row[facet]] = row["rule_name"] if facet == "rule_id" else row[facet]
     for value in wanted.facets.get(facet, ()):
+        # A value that is chosen stays to be unchosen, also where nothing has it any more.
         number.setdefault(value, 0)
     order = _ORDERS.get(facet)
     values = sorted(

@@ -72,6 +72,7 @@ class EventFilter:
 
     def sql(self, name: str) -> str:
         """The condition, its value by parameter `name`."""
+        # As text: the value comes from a URL, and a port is a number in the table.
         column = f"CAST({COLUMNS_OF_EVENTS[self.column]} AS VARCHAR)"
         if self.operator == "~":
             return f"contains(lower({column}), lower(${name}))"
@@ -80,6 +81,7 @@ class EventFilter:
     def spark(self) -> str:
         """The same in Spark SQL, for who goes on by hand."""
         column = COLUMNS_OF_EVENTS[self.column]
+        # Spark reads a backslash in a text as an escape, DuckDB does not.
         value = self.value.replace("\\", "\\\\").replace("'", "\\'")
         if self.operator == "~":
             return f"contains(lower({column}), lower('{value}'))"
@@ -173,6 +175,7 @@ def histogram(
     """Events by time and class, and how wide a bucket is; empty buckets are there too."""
     condition, params = asked.sql()
     seconds = max(1, round((asked.until - asked.since).total_seconds() / BUCKETS))
+    # Round widths, which a person can read off an axis.
     step = timedelta(seconds=next((s for s in _STEPS if s >= seconds), seconds))
     rows = reader.rows(
         "SELECT time_bucket($step, time) AS bucket, coalesce(class_name, '?') AS class_name,"
@@ -181,6 +184,7 @@ def histogram(
         needs=_NEEDS,
     )
     width = int(step.total_seconds())
+    # As `time_bucket` begins its buckets, or no count would find its place.
     first = datetime.fromtimestamp(
         int(asked.since.timestamp()) // width * width, asked.since.tzinfo
     )
@@ -208,6 +212,7 @@ def common_values(reader: Reader, asked: EventQuestion) -> dict[str, list[tuple[
         for name in columns
     )
     rows = reader.rows(
+        # Materialised: DuckDB would otherwise read the events once for each column.
         f"WITH matching AS MATERIALIZED (SELECT {', '.join(columns)} FROM silver.events"
         f" WHERE {condition}) {parts}",
         params,
@@ -239,6 +244,7 @@ def raw_records(reader: Reader, event: ReaderRow) -> list[ReaderRow]:
     return reader.rows(
         'SELECT record_id, source, received_at, topic, partition, "offset", raw'
         " FROM bronze.record WHERE list_contains($ids, record_id)"
+        # Bounds on arrival let DuckDB pass over the files of other days.
         " AND received_at >= $low AND received_at <= $high LIMIT $most",
         {
             "ids": list(event["record_ids"] or ())[:AT_ONCE],
@@ -267,6 +273,7 @@ def filled(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         for name, inner in value.items():
             yield from filled(inner, f"{path}.{name}" if path else name)
     elif isinstance(value, list):
+        # A page cannot show thousands of values of one list.
         for number, inner in enumerate(value[:50]):
             yield from filled(inner, f"{path}[{number}]")
     elif value is not None:

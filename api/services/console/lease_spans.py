@@ -66,6 +66,7 @@ def lease_spans(
         _SEGMENTS.format(which=_WHICH[kind], most=MOST), asked, needs=("silver.dhcp_segment",)
     )
     spans = _joined(_true(rows))
+    # By device all statements about its addresses are read: a later one may have taken them away.
     wanted = [s for s in spans if mac in (None, s.mac) and host in (None, s.hostname)]
     return sorted(wanted, key=lambda s: (s.start, s.ip))
 
@@ -97,6 +98,7 @@ def _true(rows: Sequence[ReaderRow]) -> list[LeaseSpan]:
             learned_at=rows[owner]["learned_at"],
         )
         for start, end, owner in zip(starts, ends, owners, strict=True)
+        # "Nobody" is a statement as well, and had to take part until here.
         if rows[owner]["mac"] is not None
     ]
 

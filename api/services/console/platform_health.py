@@ -48,7 +48,7 @@ class JobView:
     """A job as its driver last told of it, and what is wrong with it."""
 
     job: str
-    standing: str
+    state: str
     missed: str | None
     status: JobStatus | None
     unread: int | None
@@ -80,7 +80,7 @@ def job_views(settings: Settings) -> list[JobView]:
         views.append(
             JobView(
                 job=verdict.job,
-                standing=status.standing if status else "not seen",
+                state=status.state if status else "not seen",
                 missed=verdict.missed,
                 status=status,
                 unread=status.unread_messages if status else None,
@@ -110,6 +110,7 @@ def source_views(reader: Reader, settings: Settings, since: datetime) -> list[So
     for row in reader.rows(_RECENT, {"recent": recent}, needs=("bronze.record",)):
         seen = known.setdefault(row["source"], row | {"dead": 0})
         seen["newest"] = max(seen["newest"], row["newest"])
+        # The same records by two ways, one of them up to a minute behind: not to be added up.
         seen["records"] = max(seen["records"], row["records"])
     silent = silent_sources(settings)
     views = [

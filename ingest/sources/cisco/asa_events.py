@@ -91,6 +91,7 @@ class Message:
         ip = address(spelled) if spelled else None
         name = spelled if spelled and ip is None and _HOST.fullmatch(spelled) else None
         numbered = not str(self.parts.get("proto", "")).upper().startswith("ICMP")
+        # It is neither address nor name, so it stays in `unmapped` as it was written.
         if spelled and not ip and not name:
             self.parts[at] = spelled
         return endpoint(
@@ -115,6 +116,7 @@ class Message:
 
 def _user(name: str | None) -> dict[str, Any] | None:
     """A user; `LOCAL\\ann` is one of the firewall's own, not of a domain."""
+    # The firewall hides a name that may be a mistyped password with asterisks.
     if not name or set(name) == {"*"}:
         return None
     return split_user(name.removeprefix("LOCAL\\"))
@@ -135,6 +137,7 @@ def _turn(message: Message) -> bool:
     if not all(port.isdecimal() and len(port) <= 5 for port in ports):
         return False
     first, second = map(int, ports)
+    # Only where exactly one of the ports is well known; else the order is left as it is.
     return first < _WELL_KNOWN <= second
 
 
@@ -324,6 +327,7 @@ def _tunnel(message: Message, shape: Shape) -> Event:
     allowed = _allowed(message, shape)
     if ambiguous(message.uid, shape.kind, message.text):
         parts["ambiguous"] = True
+        # Rather no address than one that a user's name may have put there.
         parts.pop("src", None)
         parts.pop("user", None)
     user = _user(parts.text("user"))

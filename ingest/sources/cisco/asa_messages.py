@@ -440,7 +440,9 @@ SHAPES: Mapping[str, tuple[Shape, ...]] = MappingProxyType(_by_number())
 
 def shaped(uid: str, text: str) -> tuple[Shape, dict[str, str]] | None:
     """The form of a message and its parts; None for one of no known form."""
+    # The number first: a form for a whole range of numbers says less.
     for shape in (*SHAPES.get(uid, ()), *SHAPES.get(uid[:3], ())):
+        # `fullmatch` throughout: a message with other words at its end is of another version.
         match = shape.pattern.fullmatch(text)
         if match:
             return shape, {name: part for name, part in match.groupdict().items() if part}

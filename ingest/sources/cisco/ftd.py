@@ -85,6 +85,7 @@ _LONGEST = 65536
 def _pairs(text: str) -> Fields:
     """The values by key; of a key that stands twice the first counts, the second is kept apart."""
     fields = Fields()
+    # A word with a colon in a URL or a user agent is none of these keys, and ends nothing.
     position = [match for match in _PAIR.finditer(text) if match["key"] in KEYS]
     for here, there in zip(position, [*position[1:], None], strict=False):
         value = text[here.end() : there.start() if there else len(text)]
@@ -99,6 +100,7 @@ def ftd_event(
     if len(text) > _LONGEST:
         return None
     fields = _pairs(text)
+    # Without either end it is no event of these, and its words stand as they are.
     if not fields.keys() & {"SrcIP", "DstIP"}:
         return None
     number = fields.text("ConnectionID")
@@ -119,6 +121,7 @@ def ftd_event(
         zone=fields.text("EgressZone"),
     )
     named = fields.get("User")
+    # Firepower writes these words in place of a user.
     user = None if named in _NO_USER else split_user(fields.text("User"))
     common |= {
         "src_endpoint": source,

@@ -77,11 +77,14 @@ def _user(identity: dict[str, Any]) -> dict[str, Any] | None:
     """Who called; what is used goes out of `identity`."""
     of = text(identity, "type")
     name = text(identity, "userName")
+    # It is no name; it stays in `unmapped`, since it tells of a mistyped login.
     if name == HIDDEN:
         identity["userName"], name = name, None
     issuer = child(child(identity, "sessionContext"), "sessionIssuer")
+    # Of an assumed role CloudTrail names who issued the session, not a user.
     if name is None and type(issuer.get("userName")) is str:
         name = issuer["userName"]
+    # The root user's record has no `userName`; rules ask for it by this name.
     if name is None and of == "Root":
         name = "root"
     uid, account = text(identity, "principalId"), text(identity, "accountId")
@@ -123,6 +126,7 @@ def _source(address_or_service: str | None) -> dict[str, Any] | None:
     if not address_or_service:
         return None
     ip = address(address_or_service)
+    # `sourceIPAddress` may be the name of an AWS service, which is no host.
     return {"ip": ip} if ip else {"svc_name": address_or_service}
 
 
@@ -207,6 +211,7 @@ def _nameless(
     insight = entry.get("insightDetails")
     if type(insight) is dict and type(insight.get("insightType")) is str:
         return _insight(entry, insight, stamp, kept(eventName=operation, eventSource=service))
+    # Digest files, which sign the others, lie in the same bucket.
     digest = entry.get("digestEndTime")
     if ("eventCategory" not in entry or "eventType" not in entry) and type(digest) is not str:
         missing = "eventSource" if operation else "eventName"
@@ -271,6 +276,7 @@ def _api_call(
     common: dict[str, Any],
 ) -> Event:
     error, words = text(entry, "errorCode"), text(entry, "errorMessage")
+    # Some services give words without a code.
     failed = error is not None or words is not None
     request = text(entry, "requestID")
     response = {"error": error, "error_message": words} if failed else None
@@ -333,6 +339,7 @@ def _console_login(
     mfa = more.get("MFAUsed")
     name = str(common["metadata"]["event_code"])
     results = child(entry, "responseElements"), child(entry, "serviceEventDetails")
+    # A wrong password has no `errorCode`; the answer says so.
     failed = any(result.get(name) == "Failure" for result in results)
     user = actor["user"]
     if user is None:

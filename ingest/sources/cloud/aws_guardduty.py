@@ -167,6 +167,7 @@ def _action(fields: Fields, resource: Fields) -> _Seen:
             seen.columns |= {"action_id": DENIED, "disposition_id": _BLOCKED}
     remote, place = _remote(inner_result)
     own = _own(inner_result, resource)
+    # A question of DNS always goes out; of other actions the record says the direction.
     outward = name in ("DnsRequestAction", "") or (
         look(inner_result, "ConnectionDirection") == "OUTBOUND"
     )
@@ -311,7 +312,9 @@ def _read(fields: Fields, context: Context) -> Event:
     account, region = take_name(fields, "AccountId"), take_text(fields, "Region")
     uid, title = take_text(fields, "Id"), take_text(fields, "Title")
     about = take_text(fields, "Description")
+    # A score that is none of GuardDuty's stays in `unmapped`.
     score = take(fields, "Severity") if _severity(look(fields, "Severity")) else None
+    # GuardDuty counts how often a finding came back under the same id.
     is_new = count == 1 or (count is None and updated == created)
     columns = seen.columns
     return event(

@@ -90,6 +90,7 @@ def _named(header: str) -> list[str] | None:
 
 
 def _of_line(line: str, names: Sequence[str] | None) -> Fields:
+    # CloudWatch's export puts a time before each line.
     values = EXPORTED.sub("", line).split()
     if names is None:
         fits = len(values) == DEFAULT or (
@@ -105,6 +106,7 @@ def _of_line(line: str, names: Sequence[str] | None) -> Fields:
     if len(values) != len(names):
         raise Unreadable(f"{len(values)} values for the {len(names)} fields of the header")
     fields = Fields(zip(names, values, strict=True))
+    # A line in another order would fill every field with another's value.
     if names[0] == "version" and not values[0].isdecimal():
         raise Unreadable(f"version: expected a number, found '{values[0][:40]}'")
     return fields
@@ -115,6 +117,7 @@ def _of_object(found: dict[str, Any]) -> Fields:
     fields = Fields()
     for key, value in found.items():
         name = _NAMES.get(_SIMPLE.sub("", key.lower()))
+        # Two spellings of one name: the second keeps its own, so that nothing is lost.
         if name is None or name in fields or type(value) in (dict, list):
             fields[key] = value
         else:
@@ -302,6 +305,7 @@ def _of_envelope(found: dict[str, Any], context: Context) -> Iterator[Event]:
     inside = found.get("logEvents")
     if type(inside) is list:
         about = {key: value for key, value in found.items() if key != "logEvents"}
+        # CloudWatch sends one to see whether the receiver is there.
         if not inside or found.get("messageType") == "CONTROL_MESSAGE":
             yield _about("CloudWatch Logs message without flows", context, found)
             return

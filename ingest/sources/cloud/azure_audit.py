@@ -67,6 +67,7 @@ def _read(fields: Fields, context: Context) -> Event:
     category = take_text(fields, "category")
     if operation is None and category is None:
         raise Unreadable("neither 'operationName' nor 'category' in the record")
+    # `properties` first: `time` is when the record was written, which may be later.
     stamp = take_time(
         fields,
         context,
@@ -87,6 +88,7 @@ class _Entry:
     ) -> None:
         self.fields, self.about, self.stamp = fields, about, stamp
         self.operation, self.category = operation, category
+        # `SignInLogs`, `NonInteractiveUserSignInLogs`, `Sign-in activity`: one word in all of them.
         self.is_sign_in = _SIGN_IN in (category or operation).lower().replace("-", "")
         self.ip = (
             take_ip(about, "ipAddress")

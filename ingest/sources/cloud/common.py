@@ -37,6 +37,7 @@ _UTC = ZoneInfo("UTC")
 
 def key_of(fields: Mapping[str, Any], name: str) -> str | None:
     """The key of `fields` that is `name`, in this case or else in any; None if there is none."""
+    # The usual spelling first: the search through all keys is for the few that differ.
     if name in fields:
         return name
     low = name.lower()
@@ -84,6 +85,7 @@ def _trail(fields: Fields, path: tuple[str, ...]) -> list[tuple[Fields, str]] | 
 def _remove(trail: list[tuple[Fields, str]]) -> None:
     for holder, key in reversed(trail):
         del holder[key]
+        # An object that has lost its last field would only be noise in `unmapped`.
         if holder:
             break
 
@@ -250,8 +252,10 @@ def activity_of(word: str) -> int:
 
     The first of its words that is a known verb, also in the past tense, decides.
     """
+    # Bounded: an operation's name may come from outside.
     for part in _WORD.findall(word[:200]):
         low = part.lower()
+        # `created` loses a d, `added` an ed; what is left is looked up.
         for form in (low, low.removesuffix("d"), low.removesuffix("ed")):
             if form in _VERBS:
                 return _VERBS[form]
@@ -296,6 +300,7 @@ _LISTS = (
     ("data", "events"),
 )
 _OBJECTS = (("detail",), ("event",), ("Event",), ("_source",), ("data",))
+# Envelopes in envelopes: without a bound a short record could unfold for long.
 NESTING = 4
 
 
@@ -370,6 +375,7 @@ def _contents(fields: Fields) -> Iterator[Fields | Unreadable]:
         lines = fields.pop("logEvents")
         yield from _with(fields, (_of_line(line) for line in lines))
         return
+    # Lists before objects: an object of one list is its carrier, whatever else it says.
     for path in _LISTS:
         value = look(fields, *path)
         if type(value) is list and value:
@@ -426,6 +432,7 @@ def _of_line(line: object) -> Fields | Unreadable:
 
 def _of_text(text: str) -> Fields | Unreadable:
     try:
+        # As strict as the outer text: what is packed inside must not pass more easily.
         return decode_object(text.encode("utf-8", "surrogatepass").strip(), FILE_BYTES)
     except Unreadable as why:
         return why

@@ -130,6 +130,7 @@ class _Audit:
         self.words = take_text(payload, "status", "message")
         self.agent = take_text(payload, "requestMetadata", "callerSuppliedUserAgent")
         self.resources = self._resources()
+        # 0 is Google's code of success, and a refusal may come without any code.
         self.failed = bool(self.code) or self._refused()
         self.parameters = self._parameters()
 
@@ -301,6 +302,7 @@ class _Audit:
             special = {"user": target, "group": {"name": group} if group else None}
         special["resources"] = self.resources
         needed = "group" if class_uid == GROUP else "user"
+        # OCSF requires it; without it the event is the API call that it also is.
         if not special[needed]:
             return None
         if status == FAILURE:

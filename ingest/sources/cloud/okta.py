@@ -110,6 +110,7 @@ class _Targets:
                 one["type"] = kind
             return
         results = {"uid": uid or name, "name": name, "type": kind}
+        # It only says the same once more, or that there is none.
         if look(one, "alternateId") in (name, uid, "unknown", None):
             take(one, "alternateId")
         if kind == "UserGroup" and self.group is None:
@@ -122,6 +123,7 @@ class _Targets:
 def _source(fields: Fields) -> tuple[Fields, Fields | None]:
     """Where the client was, and what more OCSF has a place for."""
     place = inner(fields, "client", "geographicalContext")
+    # Okta writes the words `null` for no zone and `.` for no domain.
     zone = look(fields, "client", "zone")
     domain = look(fields, "securityContext", "domain")
     ip = take_ip(fields, "client", "ipAddress")
@@ -178,6 +180,7 @@ def _read(fields: Fields, context: Context) -> Event:
     message = take_text(fields, "displayMessage")
     agent = take_text(fields, "client", "userAgent", "rawUserAgent")
     path = look(fields, "debugContext", "debugData", "requestUri")
+    # A failure is worth at least a low severity, whatever Okta calls it.
     common: Fields = {
         "severity_id": LOW if status == FAILURE and severity < LOW else severity,
         "status_id": status,
@@ -395,6 +398,7 @@ class Okta(EnvelopedSource):
 
     def is_own(self, fields: Fields) -> bool:
         kind = look(fields, "eventType")
+        # An event hook has an `eventType` of its own, around the entries in `data`.
         return type(kind) is str and not inner(fields, "data")
 
     def read(self, fields: Fields, context: Context) -> Event:

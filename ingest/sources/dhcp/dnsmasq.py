@@ -77,6 +77,7 @@ NAMING = frozenset({"DHCPACK", "DHCPDECLINE"})
 _DHCP_LINE = re.compile(
     r"(?:(?P<xid>\d+) )?(?P<word>DHCP[A-Z]+)\((?P<interface>[^)\s]+)\) "
     r"(?:(?P<ip>\d+\.\d+\.\d+\.\d+) )?"
+    # dnsmasq puts the type of the hardware before addresses that are not of Ethernet.
     r"(?:[0-9a-f]{2}-)?(?P<mac>[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5})(?: (?P<tail>.*))?",
     re.ASCII,
 )
@@ -192,6 +193,7 @@ def _detail(xid: str, line: Line) -> Event:
 
 
 def _dns(line: Line) -> Event | None:
+    # The most bounded first: an answer's text may be anything.
     for pattern in (_QUERY, FORWARDED, _ANSWER):
         match = pattern.fullmatch(line.text)
         if match:
@@ -210,6 +212,7 @@ def _dns_event(part: dict[str, str | None], line: Line) -> Event | None:
     kind, records, rcode = _answer(answer, part.get("type"))
     source: dict[str, str | int | None] | None = {"ip": asked, "port": port} if asked else None
     own: dict[str, str | int | None] | None = {"hostname": line.host} if line.host else None
+    # A question that is passed on: dnsmasq itself is who asks.
     if onward and not asked:
         source = own
     target = {"ip": onward} if onward else own

@@ -29,6 +29,7 @@ from ingest.sources.dhcp.isc_dhcpv6 import read_v6
 _PRODUCT: Mapping[str, str] = {"name": "ISC DHCP", "vendor_name": "ISC"}
 
 _CLIENT = r"(?P<client>\S+)(?: \((?P<hostname>.*)\))?"
+# No blank in it: what follows ` via ` last is the server's word, not the client's.
 _VIA = r" via (?P<via>[^\s:]+(?::[^\s:]+)*)"
 # Infoblox' dhcpd says more at the end: of a question, and of a grant.
 _STATE = r"(?: \((?P<state>[A-Z]+)\))?"
@@ -82,8 +83,10 @@ def _event(activity: int, part: dict[str, str | None], line: Line, context: Cont
     lease, state = part.get("lease"), part.get("state")
     client = part.get("client")
     mac = mac_address(client)
+    # dhcpd names a client without hardware address by its identifier.
     by_uid = client is not None and mac is None
     detail = part.get("detail")
+    # A release of a lease that dhcpd does not know changes nothing.
     refused = part["found"] if part.get("found") == "not found" else detail
     return dhcp_event(
         activity,

@@ -78,6 +78,7 @@ def _make(activity: int, part: dict[str, str | None], line: Line, context: Conte
     ip = address(part["ip"] or "")
     if ip is None:
         return None
+    # A delegated prefix belongs to a network behind the client, so it is no lease of an address.
     prefix = part.get("kind") == "PD"
     lease, detail = part.get("lease"), part.get("rest") or ""
     return dhcp_event(

@@ -26,6 +26,7 @@ from ingest.parsing.strict_json import FILE_BYTES, not_utf8
 from ingest.parsing.timestamps import Stamp, of_epoch
 
 _PRODUCT: Mapping[str, str] = {"name": "ISC DHCP", "vendor_name": "ISC"}
+# One alternative for every byte, so that the search never skips over anything unseen.
 _TOKEN = re.compile(r'\s+|#[^\n]*|"(?:[^"\\\n]|\\[^\n])*"|[{};]|[^\s{};"#]+|.', re.ASCII)
 _DATE = re.compile(r"(\d{4})/(\d\d?)/(\d\d?)", re.ASCII)
 _CLOCK = re.compile(r"(\d\d?):(\d\d):(\d\d)", re.ASCII)
@@ -121,6 +122,7 @@ def declarations(text: str) -> Iterator[Block | tuple[str, ...] | Unreadable]:
                 yield tuple(words)
             words = []
         elif token == '"':
+            # From here on inside and outside of quotes cannot be told apart, so the rest is left.
             yield Unreadable(f"a text at byte {match.start()} without its end")
             return
         else:
@@ -207,8 +209,10 @@ class _File:
             starts = last
         state = block.word("binding", "state") or ("abandoned" if block.value("abandoned") else "")
         state = state or ("active" if ends is None or starts else "")
+        # Popped in any state: what follows a release is a new lease, and no renewal.
         before = self.held.pop(written, None)
         activity, when = _change(before and before[0], state, starts, ends, last)
+        # The first four bytes are the IAID; the client's DUID stands behind.
         duid = _octets(identity.words[1])[4:] if identity and len(identity.words) > 1 else b""
         uid = whole.word("uid")
         mac = _hardware(block) or mac_of_duid(duid)
@@ -256,6 +260,7 @@ def _change(
         return DECLINE, starts or last or ends
     if state not in OVER:
         return OTHER, last or ends or starts
+    # `free` alone leaves it open; an end as it was granted means that nobody gave it back.
     ran_out = state == "expired" or (granted is not None and ends == granted)
     return EXPIRE if ran_out else RELEASE, ends or last
 

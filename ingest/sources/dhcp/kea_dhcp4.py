@@ -142,8 +142,10 @@ def _read(body: str, stamp: Stamp, host: str | None, rest: dict[str, Any], at: C
     rest = rest | {"log_level": match["level"], "logger": match["logger"]}
     client = _CLIENT.search(text) or DUID_ONLY.search(text)
     activity = _ACTIVITY.get(code)
+    # Behind the client's identity: that is bytes of its own choice, which may look like one.
     ip = _address(text, client.end() if client and client.start() == 0 else 0)
     named = client is not None or code in _NAMELESS
+    # A lease needs a holder and an address; half of one would give the address to nobody.
     if activity is None or not named or (activity in ADDRESSED and not ip):
         return _base(text, stamp, host, rest, code)
     part = client.groupdict() if client else {}

@@ -115,6 +115,7 @@ class _Row:
 def _row(line: str, columns: Sequence[str]) -> _Row:
     values = line.split(",")
     least = LEAST6 if "duid" in columns else LEAST4
+    # Kea appends columns with its versions; rows of an older one in the same file are shorter.
     if not least <= len(values) <= len(columns):
         raise Unreadable(f"{len(values)} fields; the header names {len(columns)}")
     part = dict(zip(columns, map(_unescaped, values), strict=False))
@@ -132,6 +133,7 @@ def _bounds(rows: Sequence[_Row | Event]) -> list[datetime | None]:
     """For each row the first time that a row behind it tells."""
     instants: list[datetime | None] = []
     after: datetime | None = None
+    # From the end, so that one walk finds for each row what follows it.
     for row in reversed(rows):
         instants.append(after)
         if isinstance(row, _Row):
@@ -154,6 +156,7 @@ def _event(row: _Row, bound: datetime | None, renews: bool | None, context: Cont
         activity = ACK
     stamp = Stamp.exact(when) if when else Stamp.missing(received_at, part["expire"])
     if activity == RELEASE and when:
+        # Only a bound and not the moment of the release, so it does not count as exact.
         stamp = Stamp(when, "received", part["expire"])
     duid, client = part.get("duid"), part.get("client_id")
     mac = mac_address(part.get("hwaddr"))

@@ -164,6 +164,7 @@ def _order(match: re.Match[str]) -> str:
     """In which order the date stands: the server's own, or that of a locale."""
     if len(match["a"]) == 4:
         return "ymd"
+    # With points, or a first number that is no month, the day stands first.
     if match["mark"] == "." or (int(match["a"]) > 12 and int(match["b"]) <= 12):
         return "dmy"
     return "mdy"

@@ -117,6 +117,7 @@ def _stamp(text: str | None, line: Line, context: Context) -> Stamp:
             return stamp
         micros = int(f"{fraction[:6]:0<6}")
         return stamp._replace(time=stamp.time.replace(microsecond=micros), original=text)
+    # `print-time local`: day, month by name, year.
     if text[2:3] == "-":
         day, month, rest = text.split("-", 2)
         year, clock = rest.split(" ")
@@ -132,14 +133,17 @@ def read(line: Line, context: Context) -> Event | None:
     category = prefix["category"] if prefix else None
     end = prefix.end() if prefix else 0
     level, time = (prefix["level"], prefix["time"]) if prefix else (None, None)
+    # Any word with a colon looks like a category; only BIND's own are taken for one.
     if category is not None and category not in CATEGORIES:
         category, level = None, None
         end = prefix.end("time") + 1 if prefix and time else 0
     text_value = line.text[end:]
     known = _CLIENT.fullmatch(text_value)
+    # Nothing in it is BIND's, so that a file of other lines does not become DNS events.
     if line.program is None and time is None and level is None and category is None and not known:
         return None
     stamp = _stamp(time, line, context)
+    # The channel may print no time where syslog has one.
     if stamp.quality == "received" and line.stamp.quality != "received":
         stamp = line.stamp
     line = line._replace(stamp=stamp, text=text_value)
@@ -177,6 +181,7 @@ def _of_client(match: re.Match[str], line: Line, meta: Columns, about: Columns) 
         activity, columns, more, server, query = TRAFFIC, {}, {}, None, None
     if query is None and match["name"]:
         query = question(match["name"])
+    # The name in the head is that of the whole request; a message may be about another.
     elif match["name"] and query and question(match["name"])["hostname"] != query["hostname"]:
         rest["name"] = match["name"]
     return dns_event(
@@ -275,6 +280,7 @@ SOURCES = (
         programs=frozenset({"named", "bind", "bind9", "named-sdb", "named-pkcs11"}),
         product=_PRODUCT,
         reader=read,
+        # BIND's own times look like those of syslog.
         bare_first=True,
         restamper=replacing(_WRITTEN, write_dashed),
     ),

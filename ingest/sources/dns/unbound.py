@@ -122,6 +122,7 @@ def _read(line: Line, context: Context) -> Event | None:
             stamp=stamp, program=own["program"], pid=int(own["pid"]), text=own["text"]
         )
         return _event(line, own["level"], own["thread"])
+    # Without a program and without Unbound's own head nothing tells that it is Unbound's.
     if line.program is None:
         return None
     match = IN_SYSLOG.fullmatch(line.text)
@@ -136,6 +137,7 @@ def _event(line: Line, level: str, thread: str | None) -> Event:
     line.rest.update(kept(thread=thread))
     for pattern, make in ((ASKED, _asked), (_RPZ, _rpz), (_LOCAL, _local)):
         match = pattern.fullmatch(line.text)
+        # A client that is no address means that the line only looks like this form.
         client = _client(match["client"]) if match else None
         if match and client:
             return make(match, client, line, level)
@@ -173,6 +175,7 @@ def _asked(match: re.Match[str], client: dict[str, Any], line: Line, level: str)
         server = kept(ip=address(match["server"]), port=whole(match["port"], PORT))
         if "ip" not in server:
             server, rest["destination"] = None, f"{match['server']} {match['port']}"
+        # DNS over TLS and HTTPS run over TCP, over QUIC on UDP.
         plain = {"udp": "udp", "tcp": "tcp", "dot": "tcp", "doh": "tcp", "doq": "udp"}
         rest["transport"] = transport
         if transport in plain:
@@ -221,6 +224,7 @@ def _rpz(match: re.Match[str], client: dict[str, Any], line: Line, level: str) -
 def _local(match: re.Match[str], client: dict[str, Any], line: Line, level: str) -> Event:
     """A local zone answered (`log-local-actions`)."""
     refused = match["action"] in REFUSING
+    # `deny` gives no answer at all, the others answer that there is none.
     dropped = match["action"].endswith("deny")
     return dns_event(
         RESPONSE,

@@ -64,6 +64,7 @@ class Log:
         fields = self.fields
         name, uid = fields.text("devname"), fields.text("devid", "device_id")
         shown = kept(hostname=name or self.header.host, uid=uid)
+        # Older releases call it `pri`.
         level = fields.get("level", fields.get("pri"))
         return {
             "severity_id": severity(level if type(level) is str else None),

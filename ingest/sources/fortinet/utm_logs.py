@@ -137,6 +137,7 @@ def _page(log: Log) -> Event:
     host, path, agent = fields.text("hostname"), fields.text("url"), fields.text("agent")
     method = fields.text("httpmethod")
     scheme = (fields.get("service") or "http").lower()
+    # Some releases log the whole URL in `url`, others only its path.
     whole = path is not None and "://" in path[:12]
     url = path if whole or not host else f"{scheme}://{host}{path or '/'}"
     only = path.partition("?") if path and not whole else ("", "", "")
@@ -196,6 +197,7 @@ def name_asked(log: Log) -> Event:
     ipaddr = fields.get("ipaddr")
     ips = [address(word.strip()) for word in ipaddr.split(",")] if type(ipaddr) is str else []
     answers = [{"rdata": word} for word in ips if word]
+    # Only where all of it was addresses: a part that was not taken must stay readable.
     if answers and all(ips):
         del fields["ipaddr"]
     rcode = fields.number("rcode", most=65535)
@@ -255,6 +257,7 @@ def _finding(log: Log) -> Event:
     user = log.user()
     uid = fields.text("attackid", "virusid", "filteridx")
     title = fields.text("attack", "virus", "filtername", "dtype") or log.subtype
+    # The finding's own grade; `level` only grades the log line.
     level = fields.text("severity") or fields.get("crlevel")
     if type(level) is str:
         common["severity_id"] = severity(level, common["severity_id"])
@@ -317,6 +320,7 @@ def of_event(log: Log) -> Event:
     """A login, a tunnel, a change, a lease; else what FortiOS says of itself."""
     fields = log.fields
     action = str(fields.get("action", ""))
+    # Leases first: such a line may have an `action` as well.
     if str(fields.get("dhcp_msg", "")).lower() in DHCP_MESSAGES and mac_address(
         str(fields.get("mac"))
     ):
@@ -338,6 +342,7 @@ def _from_ui(
     if match is None:
         return source, fields.text("ui")
     ip = address(match["ip"])
+    # The administrator's address stands in `ui` where no `srcip` is logged.
     if source is None and ip:
         return endpoint(ip=ip), match["service"]
     return source, match["service"]

@@ -141,6 +141,7 @@ def _of(value: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
     if offset and offset.isalpha():
         offset = OFFSETS.get(named)
     return stamp_parts(
+        # CEF's usual form of a time has no year.
         int(match["year"] or received_at.year),
         month_number(match["month"]),
         int(match["day"]),
@@ -156,6 +157,7 @@ def _labels(fields: Fields) -> None:
     """`cs1=x cs1Label=Rule` becomes `Rule=x`; what is there already is not replaced."""
     for key in [key for key in fields if LABELLED.fullmatch(key)]:
         label = fields.get(f"{key}Label")
+        # A label is free text: it must not take the place of one of the format's own keys.
         if type(label) is str and label and label not in fields:
             del fields[f"{key}Label"]
             fields[label] = fields.pop(key)
@@ -252,6 +254,7 @@ def _class(told: CefHeader, common: Mapping[str, Any], level: int) -> int:
     login, threat = _LOGIN.search(words), THREAT.search(words)
     ends = common.get("src_endpoint") or common.get("dst_endpoint")
     named = common.get("user") or common.get("actor")
+    # A login without a user would be no Authentication to OCSF.
     if login and named:
         return AUTHENTICATION
     if level >= 4 or (threat and level >= 2):

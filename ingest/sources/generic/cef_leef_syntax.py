@@ -11,6 +11,7 @@ from ingest.parsing.source import Unreadable
 from ingest.sources.shared.firewall import Fields
 from ingest.sources.shared.key_values import put
 
+# A key stands at the start or behind a blank, and `==` is part of a value, as in base64.
 _KEY = re.compile(r"(?:(?<=^)|(?<=[ \t]))([\w.\[\]-]{1,64}|\w[\w.]{0,63})=(?!=)", re.ASCII)
 LEEF_NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -100,6 +101,7 @@ def of_cef(text: str) -> CefHeader:
     if len(parts) < 5:
         raise Unreadable(f"{len(parts)} fields between bars where CEF has 6")
     fields = _extension(extension)
+    # Some products leave out the last fields of the header.
     parts += [""] * (6 - len(parts))
     vendor, product, version, uid, name, level = (part.strip() for part in parts[:6])
     return CefHeader(vendor, product, version, uid, name, level, fields)
@@ -110,6 +112,7 @@ def of_leef(version: str, text: str) -> CefHeader:
     body = parts.pop()
     if len(parts) < 4:
         raise Unreadable(f"{len(parts)} fields between bars where LEEF has 4")
+    # The default of both versions.
     delimiter = "\t"
     if version == "2.0" and len(parts) == 5:
         named = parts[4]
@@ -117,6 +120,7 @@ def of_leef(version: str, text: str) -> CefHeader:
             delimiter = chr(int(named.lower().rpartition("x")[2], 16))
         elif len(named) == 1:
             delimiter = named
+        # LEEF 2.0 without its field for the delimiter: what stands there is the first pair.
         elif "=" in named:
             body = f"{named}|{body}" if body else named
     fields = Fields()

@@ -253,6 +253,7 @@ def _stamp(found: Named, context: Context, host: str | None) -> Stamp | None:
     day, day_at = found.find(("date", "day", "logdate", "eventdate"), field_lookup.text)
     clock, clock_at = found.find(("time", "clock", "logtime", "eventtime"), field_lookup.text)
     both = field_lookup.of_two(day, clock, zone, received_at)
+    # Only where both could be read: half of it would leave a date without its time.
     if both and day_at and clock_at:
         found.drop(day_at)
         found.drop(clock_at)
@@ -268,6 +269,7 @@ def _stamp(found: Named, context: Context, host: str | None) -> Stamp | None:
 
 def _level(found: Named) -> tuple[str | None, int | None]:
     """The level as it is written, and the severity that it is."""
+    # GELF counts as syslog does, 0 the gravest; elsewhere a small number may mean anything.
     gelf = found.has("shortmessage")
 
     def reads(value: Any) -> tuple[str | None, int] | None:
@@ -318,6 +320,7 @@ def _process(found: Named, program: str | None, pid: int | None) -> dict[str, An
     number = found.take(PID, field_lookup.whole)
     number = pid if number is None else number
     path, line = found.take(EXECUTABLE), found.take(_COMMAND)
+    # OCSF has no process of a name alone.
     if number is None and not path and not line:
         return None
     name = program or (path or "").rpartition("/")[2] or None
@@ -372,6 +375,7 @@ def _of_journal(fields: dict[str, Any], context: Context) -> Line:
     stamp = (
         Stamp.missing(received_at, spelled)
         if micros is None
+        # journald counts microseconds, whatever the size of the number says.
         else stamp_epoch(micros if micros >= 10**14 else spelled, received_at)
     )
     text, host = rest.pop("MESSAGE"), _pop_text(rest, "_HOSTNAME")
@@ -422,6 +426,7 @@ class Json(JsonSource):
 
     def _packed(self, fields: dict[str, Any]) -> list[dict[str, Any]] | None:
         """The objects in an object that holds nothing else."""
+        # An object with more fields is an event that happens to have such a list.
         if len(fields) != 1:
             return None
         ((key, value),) = fields.items()

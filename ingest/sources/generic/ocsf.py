@@ -52,6 +52,7 @@ def _checked(fields: Mapping[str, Any]) -> tuple[int, int, int]:
     )
     if "activity_id" not in fields and not 0 <= activity < 100:
         raise Unreadable(f"type_uid: {type_uid} is none of class {class_uid}")
+    # OCSF defines it so; objects that contradict themselves are read differently by each reader.
     if type_uid != class_uid * 100 + activity:
         raise Unreadable(
             f"type_uid: expected {class_uid * 100 + activity} of class {class_uid} and "
@@ -79,6 +80,7 @@ def _stamp(fields: Mapping[str, Any], context: Context) -> Stamp:
         raise Unreadable(f"time: not a time: {str(value)[:40]!r}")
     if stamp_read is None and other is None:
         raise Unreadable("no 'time' in the object")
+    # `time` has milliseconds and `time_dt` may have less, so they may differ within a second.
     if stamp_read and other and abs(stamp_read.time - other.time) > _SKEW:
         raise Unreadable(f"time_dt: {str(spelled)[:40]} is another time than {value}")
     return stamp_read or other or Stamp.missing(received_at, value)
@@ -167,6 +169,7 @@ def _missing(fields: Mapping[str, Any], shown: Mapping[str, Any]) -> dict[str, A
             inner = _missing(value, old) if name != "metadata" else _about(value, old)
             if inner:
                 results[name] = inner
+        # `1` and `1.0` and `true` are equal to Python, and not the same in JSON.
         elif value != old or type(value) is not type(old):
             results[name] = value
     if type(fields.get("time_dt")) is str:

@@ -68,10 +68,12 @@ _Known = Callable[[Line, Context], "Event | list[Event] | None"]
 @cache
 def _all() -> tuple[Source, ...]:
     """Sources that read lines of syslog; those that read more than their own words last."""
+    # Infoblox reads the words of dhcpd and named as well, which have sources of their own.
     order = sorted(sources().values(), key=lambda source: (source.name == "infoblox", source.name))
     return tuple(source for source in order if hasattr(source, "programs") and source is not PAM)
 
 
+# Asked for each line, and few programs write most of them.
 @lru_cache(maxsize=4096)
 def _knowing(program: str | None) -> tuple[Source, ...]:
     """The sources that know a program."""

@@ -111,6 +111,7 @@ def read(line: Line, context: Context) -> Event | None:
     if client is None:
         return None
     ip, port = address(client["ip"]), int(client["port"])
+    # Not named's own words; the line then stays an event of no class.
     if ip is None or port > 65535:
         return None
     rest |= kept(view=client["view"])
@@ -208,6 +209,7 @@ def _answer(
     rest: dict[str, Any],
 ) -> Event:
     results: list[dict[str, Any]] = []
+    # Records are parted by semicolons, which text in quotes may hold too.
     for text in _RECORD.findall(part["answers"] or ""):
         match = _PARTS.fullmatch(text.strip())
         if match:

@@ -60,6 +60,7 @@ _CHANGES: Mapping[str, int] = MappingProxyType(
 
 def unfolded(line: Line) -> Line:
     """The line as the appliance wrote it, behind what a relay has put before it."""
+    # Only what came out of the relay's framing whole is read as it is.
     if line.program in _PROGRAMS:
         return line
     match = RELAYED.fullmatch(line.text) if line.program is None else None
@@ -92,6 +93,7 @@ def _lease(line: Line, context: Context) -> Event | None:
     end = stamp_epoch(match["end"], received_at) if match["end"] else None
     activity = _CHANGES.get(match["what"].lower(), OTHER)
     mac = mac_address(match["mac"])
+    # A lease that ends before it starts has no length that could be believed.
     granted = start is not None and end is not None and end.time >= start.time
     lease = int((end.time - start.time).total_seconds()) if start and end and granted else None
     return dhcp_event(
@@ -135,6 +137,7 @@ class Infoblox(Source):
         read_event = _read(line, context)
         if read_event is None:
             return [syslog.base_event(line, _PRODUCT)]
+        # ISC's and BIND's readers name their own product, but the appliance wrote it.
         read_event["metadata"]["product"] = _PRODUCT
         return [read_event]
 

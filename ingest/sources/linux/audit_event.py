@@ -28,6 +28,7 @@ from ingest.sources.linux.audit_names import Address
 from ingest.sources.linux.audit_record import Part
 
 PRODUCT: Mapping[str, str] = {"name": "Linux Audit", "vendor_name": "Linux"}
+# -1 as an unsigned number of 32 bits: the kernel's word for no login.
 UNSET = frozenset({"4294967295", "-1", "unset"})
 _ARGUMENT = re.compile(r"a(\d{1,6})(?:\[(\d{1,6})\])?", re.ASCII)
 _MODES = {0o10: 1, 0o04: 2, 0o02: 3, 0o06: 4, 0o14: 5, 0o01: 6, 0o12: 7}
@@ -59,6 +60,7 @@ class Audit:
         """The command line by which the process was started, as far as the kernel kept it."""
         result = self.of("PROCTITLE")
         text = result.fields.get("proctitle") if result else None
+        # The kernel keeps a command line as it lies in memory: arguments parted by NULs.
         return " ".join(text.strip("\0").split("\0")) if text else None
 
     @cached_property
@@ -70,6 +72,8 @@ class Audit:
                 for name, value in part.fields.items():
                     match = _ARGUMENT.fullmatch(name)
                     if match:
+                        # The kernel cuts a long argument into `a1[0]`, `a1[1]`, ..., over several
+                        # records.
                         pieces.setdefault(int(match[1]), {})[int(match[2] or 0)] = value
         return [
             "".join(text for _, text in sorted(pieces[piece].items())) for piece in sorted(pieces)
@@ -196,6 +200,7 @@ def process_of(audit: Audit, part: Part) -> dict[str, Any]:
 
 def acting(part: Part) -> dict[str, Any] | None:
     """Who logged in and acts under whatever name; else who the process runs as."""
+    # The login's user stays the same through su and sudo.
     login = user(part.fields.get("auid"), part.names.get("AUID"))
     return login or user(part.fields.get("uid"), part.names.get("UID"))
 

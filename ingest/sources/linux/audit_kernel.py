@@ -214,6 +214,7 @@ def _seccomp(audit: Audit, main: Part) -> Event:
     arch, code = main.take("arch"), main.take("syscall")
     called = main.names.get("SYSCALL") or audit_names.syscall(arch, code)
     process = process if "pid" in process else process | {"uid": audit.uid or "unknown"}
+    # SECCOMP_RET_LOG and SECCOMP_RET_ALLOW let the call through.
     allowed = main.fields.get("code") in ("0x7ffc0000", "0x7fff0000")
     columns.pop("status_id")
     return event(
@@ -271,6 +272,7 @@ AVCS = frozenset({"AVC", "USER_AVC", "SELINUX_ERR", "USER_SELINUX_ERR", "MAC_CHE
 _FILE_CLASSES = frozenset(
     {"file", "dir", "lnk_file", "chr_file", "blk_file", "sock_file", "fifo_file", "filesystem"}
 )
+# In order of weight: an access that writes and reads counts as writing.
 _PERMISSIONS: tuple[tuple[str, int], ...] = (
     ("create", 1),
     ("unlink", 4),
@@ -295,6 +297,7 @@ def refused(part: Part) -> tuple[int, int, bool] | None:
     verdict = (fields.get("seresult") or fields.get("apparmor") or "").lower()
     if verdict in ("denied", "granted", "allowed", "audit", "complain"):
         permissive = fields.get("permissive") == "1"
+        # A permissive domain writes `denied` and lets it happen.
         deny = verdict == "denied" and not permissive
         return (DENIED, _BLOCKED, True) if deny else (ALLOWED, _LOGGED, False)
     return None

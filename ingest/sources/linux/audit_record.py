@@ -124,11 +124,14 @@ def read_journal(text: str) -> Part | None:
 
 
 def _fill(part: Part, body: str) -> None:
+    # The last separator: auditd adds its names behind everything that a user can choose.
     body, separator, added = body.rpartition(ENRICHMENT)
     if not separator:
         body, added = added, ""
+    # What a program sent is quoted by the kernel; its fields must not pass for the kernel's own.
     begin = body.find("msg='")
     if (begin > 0 and body[begin - 1] == " ") or begin == 0:
+        # The last quote, as a program may put quotes into its own text.
         end = body.rfind("'")
         end = end if end > begin + 4 else len(body)
         _fields(part, part.inner, body[begin + 5 : end])
@@ -146,6 +149,7 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _fields(part: Part, into: dict[str, str], body: str) -> None:
+    # AVC has words in braces instead of fields; bounded, as a body may be long.
     avc = _AVC.search(body[:4096])
     if avc:
         into["seresult"], into["seperms"] = avc[1], avc[2]
@@ -158,6 +162,7 @@ def _fields(part: Part, into: dict[str, str], body: str) -> None:
     for match in _TOKEN.finditer(body):
         name, value = match["name"], match["value"]
         if name is None:
+            # `ausearch -i` writes some values with blanks and without quotes.
             (last or words).append(match["word"])
         elif name in _NAMED:
             part.names.setdefault(name, value.strip('"'))
@@ -175,12 +180,14 @@ def _fields(part: Part, into: dict[str, str], body: str) -> None:
 
 
 def _plain(kind: str, name: str, value: str) -> str | None:
+    # In quotes nothing is encoded, even where it looks like hexadecimal.
     if value[:1] == '"' and value[-1:] == '"' and len(value) > 1:
         return value[1:-1]
     if value[:1] != "{" and value[:1] != "(":
         value = value.rstrip(",)")
     if value in _NOTHING:
         return None
+    # Only of EXECVE: in SYSCALL `a0` to `a3` are registers, hexadecimal without being text.
     argument = kind == "EXECVE" and _ARGUMENT.fullmatch(name)
     if (argument or name in ENCODED) and _HEX.fullmatch(value):
         return bytes.fromhex(value).decode("utf-8", "replace")

@@ -86,6 +86,7 @@ _TRACES: Mapping[int, int] = MappingProxyType(
         **dict.fromkeys((1, 2, 3, 12, 16, 0x4206), OPEN_PROCESS),
     }
 )
+# HUP, INT, QUIT, ABRT, KILL, SEGV and TERM end a process that does not handle them.
 _DEADLY = frozenset({1, 2, 3, 6, 9, 11, 15})
 
 
@@ -108,6 +109,7 @@ def of_syscall(audit: Audit, main: Part) -> Event:
         "syscall_number": code if code != called else None,
     }
     key = main.fields.get("key")
+    # The kernel joins the keys of several rules with this byte.
     if key and "\x01" in key:
         rest["key"] = key.split("\x01")
     rest = {name: value for name, value in rest.items() if value is not None}
@@ -139,6 +141,7 @@ class Call:
         name = self.name
         if name in ("execve", "execveat"):
             return self.launch
+        # Without a SOCKADDR there are no ends, and OCSF has no connection without one.
         if name in SOCKETS and self.audit.address is not None:
             return self.socket
         if name in FILES and (self.audit.paths() or name in ("mount", "umount2")):
@@ -177,6 +180,7 @@ class Call:
         line = " ".join(arguments) or self.audit.title
         if line:
             process["cmd_line"] = line
+        # Joined with blanks such arguments could not be told apart again.
         if any(not argument or " " in argument for argument in arguments):
             self.rest["arguments"] = arguments
         elif self.audit.title and self.audit.title != line:
@@ -208,6 +212,7 @@ class Call:
         activity = SET_USER if self.name in _USERS else TERMINATE
         if self.name in STARTS:
             activity = _LAUNCH
+            # A fork gives the child's pid as its result.
             child = number(self.main.fields.get("exit"))
             if child:
                 process = process | {"pid": child, "parent": {"pid": process.get("pid")}}
@@ -245,10 +250,12 @@ class Call:
                 more["file_result"] = audit.file(made[-1])
         elif activity == _DELETE:
             main = (gone or [main])[0]
+        # `open` with O_CREAT makes a file: the PATH record of kind CREATE tells.
         elif activity == _CREATE or (activity == _OPEN and made):
             main, activity = (made or [main])[0], _CREATE
         elif activity == _OPEN:
             flags = self._argument(1 if self.name in ("open", "creat") else 2)
+            # openat2 has its flags in a structure, of which the record only has the pointer.
             if flags is not None and self.name != "openat2" and flags & _WRITING:
                 activity = _UPDATE
         elif activity in (MOUNT, UNMOUNT):
@@ -346,6 +353,7 @@ class Call:
             PROCESS,
             TERMINATE if deadly else OTHER,
             activity_name=None if deadly else "Signal",
+            # A negative pid means a group of processes.
             process=self._target(pid if pid is None or pid < 2**31 else None),
             message=f"signal {sent} to process {pid} by {self.by}",
         )

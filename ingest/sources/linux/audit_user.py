@@ -105,6 +105,7 @@ def _authentication(audit: Audit, main: Part, activity: int, name: str | None) -
     more: _Fields = {}
     program = basename(process.get("path") or "") or process.get("name")
     about = subject(main)
+    # Here `auid` is the user who logs in; in other records, who has logged in before.
     if main.type == "LOGIN":
         about = user(main.fields.get("auid"), main.names.get("AUID"))
         columns.setdefault("actor", {})
@@ -151,6 +152,7 @@ def _from(main: Part, audit: Audit) -> _Fields | None:
 
 
 _ACCOUNT_OPS: tuple[tuple[str, int], ...] = (
+    # Before `lock`, which is in it.
     ("unlock", 12),
     ("lock", 9),
     ("delet", 6),
@@ -164,6 +166,7 @@ _ACCOUNT_OPS: tuple[tuple[str, int], ...] = (
 def _account(audit: Audit, main: Part, activity: int, name: str | None) -> Event:
     op = (main.inner.get("op") or main.fields.get("op") or "").lower()
     grp = main.inner.get("grp")
+    # shadow reports a change of members under types of accounts.
     to_group = "group" in op and ("user" in op or grp is not None)
     if to_group or (main.type in ("ADD_USER", "DEL_USER") and "group" in op):
         removed = "delet" in op or "remov" in op
@@ -276,6 +279,7 @@ def _event_log(audit: Audit, main: Part, activity: int, name: str | None) -> Eve
     more: _Fields = {}
     op = main.fields.get("op") or main.inner.get("op")
     key = main.fields.get("key")
+    # Switching off the audit, or a rule of it, is what an intruder does first.
     weakens = enabled == "0" or (op or "").replace(" ", "_") in ("remove_rule", "remove rule")
     ip = ocsf.address(main.fields.get("addr", "").partition(":")[0])
     return event(
@@ -297,6 +301,7 @@ def _config(audit: Audit, main: Part, activity: int, name: str | None) -> Event:
     more: _Fields = {}
     op = main.fields.get("op") or main.inner.get("op") or ""
     table = main.fields.get("table") or ""
+    # SELinux still logs then, but refuses nothing.
     off = main.type == "MAC_STATUS" and main.fields.get("enforcing") == "0"
     return event(
         audit,

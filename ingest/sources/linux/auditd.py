@@ -34,6 +34,7 @@ _KERNEL = re.compile(
 )
 _SKIPPED = re.compile(r"-{4}|time->.*", re.ASCII)
 _EPOCH_TIME = re.compile(rb"(audit\()(\d{1,11})(?:\.(\d{1,9}))?(:\d{1,20}\))")
+# Records that only describe others; they name an event where nothing else has come.
 _BESIDES = frozenset({"PROCTITLE", "CWD", "PATH", "SOCKADDR", "EXECVE", "OBJ_PID", "MMAP", "EOE"})
 
 
@@ -49,10 +50,12 @@ class Auditd(JoiningSource):
     def part_of(self, record: Record, context: Context) -> str | None:
         """Node, time and serial number of a record; None for several in one."""
         raw = record.raw
+        # The serial stands in the head of a line; a user's text behind may hold a forged one.
         match = SERIAL.search(raw[:2048])
         if match is None or b"\n" in raw.rstrip(b"\r\n") or b"AUOMS_" in raw[:256]:
             return None
         node = re.match(rb"node=(\S{1,256}) ", raw)
+        # Serial numbers begin anew on each machine, so the sender belongs to the key.
         host = syslog.read(raw, context).host if raw[:1] == b"<" else None
         return f"{node[1].decode('utf-8', 'replace') if node else host or ''}:{match[0].decode()}"
 
@@ -151,6 +154,7 @@ class Auditd(JoiningSource):
             rest = f".{since.microseconds:06d}000"[: digits + 1] if digits else ""
             return match[1] + f"{seconds}{rest}".encode() + match[4]
 
+        # Only the first: a user's text may hold one as well, and must stay as it is.
         changed, times = _EPOCH_TIME.subn(moved, raw, count=1)
         if not times:
             raise Unreadable("no 'audit(seconds:serial)' in the record")
@@ -210,6 +214,7 @@ def _joined(text: str, line: Line | None, context: Context) -> Event:
 
 
 def _main(parts: Sequence[Part]) -> Part:
+    # An anomaly is what the event is about, even where a system call stands beside it.
     odd = next((part for part in parts if part.type.startswith("ANOM_")), None)
     if odd is not None:
         return odd

@@ -38,6 +38,7 @@ _PRODUCT: Mapping[str, str] = {"name": "netfilter", "vendor_name": "Linux"}
 _PROGRAMS = frozenset({"kernel", "ulogd", "nfnetlink", "firewall"})
 _LOGGED = 17
 UPTIME = re.compile(r"\[ *(\d+\.\d+)\] ?", re.ASCII)
+# A rule's prefix has at most 128 characters; the kernel bounds it.
 _BODY = re.compile(r"(?P<prefix>.{0,128}?)(?P<body>IN=\S* OUT=\S*(?: .*)?)", re.DOTALL)
 DENIES = re.compile(
     r"(?<![a-z])(?:block|drop|den(?:y|ied)|reject|discard|banned|blacklist)(?:p?ed|s)?(?![a-z])",
@@ -91,6 +92,7 @@ def _macs(fields: Fields) -> tuple[str | None, str | None]:
     """The hardware addresses of source and destination: `MAC` is destination, source, type."""
     text = fields.get("MAC", "")
     octets = text.split(":") if OCTETS.fullmatch(text) else []
+    # Other links than Ethernet have other lengths, and no addresses at these places.
     if len(octets) >= 12:
         fields.pop("MAC")
         fields.keep("ether_type", ":".join(octets[12:]))
@@ -120,6 +122,7 @@ def _packet(text: str) -> Mapping[str, Any] | None:
     )
     spoken, size = fields.text("PROTO"), fields.number("LEN")
     way = {} if came and left else INBOUND if came else OUTBOUND if left else {}
+    # The second packet of a handshake has both flags and opens nothing.
     new = "SYN" in flags and "ACK" not in flags
     uid, group = fields.text("UID"), fields.text("GID")
     verdict = firewall_disposition(allowed) or {"action_id": OBSERVED, "disposition_id": _LOGGED}

@@ -302,6 +302,7 @@ _CRONS = frozenset({"cron", "crond", "crontab", "anacron", "cronie", "/usr/sbin/
 
 def _read(line: Line, context: Context) -> Event | None:
     """The event of a line of PAM's, or of one of the programs around it."""
+    # Patterns with two open ends take time that grows with the square of a line.
     if len(line.text) > LONGEST:
         return None
     if is_pam(line):
@@ -313,6 +314,7 @@ def _read(line: Line, context: Context) -> Event | None:
             return _pkexec(line)
         if name in _RULES:
             return _ruled(_RULES[name], line, name)
+    # An auth.log holds the lines of all of them, so what sshd and sudo know is theirs.
     known = sshd.SOURCES[0].known(line, context) or sudo.SOURCES[0].known(line, context)
     return known or read_pam(line, _PRODUCT)
 
@@ -345,6 +347,7 @@ def _told(
         part.pop("session", None),
     )
     group = kept(name=part.pop("group", None), uid=part.pop("group_uid", None))
+    # login writes the name so, in capitals; the account is root.
     if name == "ROOT":
         name = "root"
     rest: dict[str, Any] = {key: value for key, value in part.items() if value}

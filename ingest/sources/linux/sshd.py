@@ -65,6 +65,7 @@ def _patterns(class_uid: int, *these: tuple[int, int, str]) -> tuple[Pattern, ..
     )
 
 
+# `(?P<user>.*)` is greedy: it takes a forged ` from 6.6.6.6`, and the true one is left.
 _LOGONS = _patterns(
     AUTHENTICATION,
     (_LOGON, SUCCESS, rf"Accepted {_TRY}{_PEER}{_PROTOCOL}{_KEY}"),
@@ -258,12 +259,14 @@ ASIDE = _patterns(
     ),
     (0, FAILURE, r"(?P<detail>Possible attempt to hide).{0,200}"),
 )
+# The first that matches wins, so what names a user stands before what names none.
 _PATTERNS = _LOGONS + PREAUTHS + CONNECTIONS + ASIDE
 
 
 def _read(line: Line, context: Context) -> Event | None:
     """A logon, a logoff, what preceded one, or a connection; None for what else sshd says."""
     if is_pam(line):
+        # sshd tells of the same attempt itself.
         return read_pam(line, _PRODUCT, counts=False)
     for class_uid, activity, status, pattern in _PATTERNS:
         match = pattern.fullmatch(line.text)
@@ -302,6 +305,7 @@ def _event(
     class_uid: int, activity: int, status: int, part: dict[str, str | None], line: Line
 ) -> Event | None:
     source, target, sound = _ends(part, line)
+    # Beyond 65535 there is no port, so the line is none of sshd's own.
     if not sound:
         return None
     name, key = part.pop("user", None) or None, part.get("key") or ""

@@ -65,6 +65,7 @@ def _read(line: Line, context: Context) -> Event | None:
 
 def _fields(rest: str) -> tuple[str | None, dict[str, str], str, bool]:
     """The refusal, the named fields, the command, and whether the line is ambiguous."""
+    # The first: all that follows is the command, which may hold the word again.
     head, _, command = rest.partition("COMMAND=")
     refused: str | None = None
     fields: dict[str, str] = {}

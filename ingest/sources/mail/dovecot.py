@@ -90,6 +90,7 @@ _FORWARDED = re.compile(r"(?:forwarded|sent (?:\w+ ){0,3}response) to <?(?P<to>[
 def _read(line: Line, context: Context) -> Event | None:
     """What one of Dovecot's processes says; None where it is none of them."""
     text = line.text
+    # Through syslog a process may log under its own name, without `dovecot:` before it.
     if line.program in PROCESSES and not line.program.startswith("dovecot"):
         text = f"{line.program}: {text}"
     match = _MESSAGE.fullmatch(text)
@@ -138,6 +139,7 @@ def _at_login(words: str, part: Mapping[str, Any], line: Line) -> Event | None:
     }
     session, method = fields.pop("session", None), fields.pop("method", None)
     rest |= fields | kept(attempts=attempts[1] if attempts else None, log_level=part["level"])
+    # Nobody tried to log in: a port scan is no failed login.
     if not good and silent:
         return daemon_event(
             line,
@@ -189,6 +191,7 @@ def _fields(text: str, rest: dict[str, Any]) -> dict[str, str]:
 
 def _authentication(words: str, part: Mapping[str, Any], line: Line) -> Event | None:
     match = AUTH.fullmatch(words)
+    # `auth_debug` tells of each attempt many times over.
     if match is None or (part["level"] or "Info") == "Debug":
         return None
     message = match["words"]
@@ -225,6 +228,7 @@ def _session(words: str, part: Mapping[str, Any], line: Line) -> Event | None:
     """What a session of a user says: its end, or a mail it delivered."""
     who = part["who"]
     user = who.rpartition(",")[2].strip() if who else None
+    # In some versions the process id stands in these brackets.
     if not user or user.isdecimal():
         return None
     if part["pid"]:

@@ -39,6 +39,7 @@ _SEND, _RECEIVE, _SCAN, TRACE, RELAY = 1, 2, 3, 4, 5
 UNKNOWN_WAY, _INBOUND, _OUTBOUND, INTERNAL = 0, 1, 2, 3
 REJECTED, _BLOCKED, ALLOWED_WAY, QUARANTINED, _DROPPED = 25, 2, 1, 3, 6
 
+# Short queue ids are hexadecimal, long ones (`enable_long_queue_ids`) of letters and digits.
 QUEUED = re.compile(
     r"(?P<qid>NOQUEUE|[0-9A-F]{5,20}|(?=[^:]{0,24}\d)[0-9A-Za-z]{10,25}): (?P<words>.*)", re.ASCII
 )
@@ -118,12 +119,14 @@ def _read(line: Line, context: Context) -> Event | None:
         rest["log_level"] = match["level"]
     queued = QUEUED.fullmatch(text)
     qid = None
+    # `NOQUEUE` stands for a mail that was refused before it had an id.
     if queued:
         text, qid = queued["words"], queued["qid"]
         match = _LEVEL.fullmatch(text)
         if match and not _ACTION.fullmatch(text) and not LOCAL_ACTION.fullmatch(text):
             text, severity = match["words"], _LEVELS[match["level"]]
             rest["log_level"] = match["level"]
+    # Logins first: a client's line with `sasl_username` is a login and a step of a mail at once.
     authentication = _authentication(text, qid, rest, line) or _action(text, qid, rest, line)
     if authentication is None and qid and qid != "NOQUEUE":
         authentication = _mail(text, qid, service, rest, line)
@@ -161,6 +164,7 @@ def _authentication(text: str, qid: str | None, rest: dict[str, Any], line: Line
     named = SASL_NAME.fullmatch(detail) if detail else None
     if named:
         detail, user = named["detail"], named["user"]
+    # Postfix writes this where the client gave no name before the login failed.
     if user == "(unavailable)":
         user = None
     return daemon_event(
@@ -296,6 +300,7 @@ def _delivery(
     fields = _named(match["fields"])
     relay = RELAY_HOST.fullmatch(match["relay"])
     target: dict[str, Any] | None = None
+    # A socket's path in the brackets means a local service, no host.
     if relay and "/" not in relay["ip"]:
         target = endpoint(
             relay["ip"], relay["port"], rest=rest, name="relay", hostname=relay["host"]
@@ -303,6 +308,7 @@ def _delivery(
     elif match["relay"] != "none":
         target = {"svc_name": match["relay"]}
     at_home = service in _LOCAL or target is None or "svc_name" in target
+    # Handed to a filter on the same machine, from which the mail comes back under another id.
     inside = target is not None and (target.get("ip") or "").startswith(("127.", "::1"))
     status = match["status"]
     delay = fields.pop("delay", "")

@@ -19,6 +19,7 @@ _HOST = r"(?P<host>[^\s\[\]]{0,255})\[(?P<ip>[0-9A-Fa-f.:]{2,45}|unknown)\](?::(
 _TO = r"\[(?P<to>[0-9A-Fa-f.:]{2,45})\]:(?P<to_port>\d{1,5})"
 
 # Each: pattern, activity, status, whether the decision was to let it in (True), not to, or none.
+# The first that matches wins; each begins with words of Postfix's own.
 _INBOUND: tuple[tuple[re.Pattern[str], int, int | None, bool | None], ...] = (
     (re.compile(rf"(?:connect|CONNECT) from {_HOST}(?: to {_TO})?"), _OPEN, SUCCESS, None),
     (
@@ -169,6 +170,7 @@ def _connection(way: int) -> dict[str, Any]:
 
 def other_end(part: Mapping[str, Any], rest: dict[str, Any]) -> dict[str, Any] | None:
     """The other end of a connection, from `host`, `ip` and `port` as Postfix names them."""
+    # Postfix writes `unknown` where the client was gone before it could be asked.
     ip = part["ip"] if part["ip"] != "unknown" else None
     return endpoint(ip, part.get("port"), rest=rest, hostname=part.get("host"))
 

@@ -73,6 +73,7 @@ CSV = re.compile(
 def audited(line: Line) -> Event | None:
     """A line of server_audit behind its time; None where it is none."""
     text = line.text
+    # Bounded: a statement may imitate the middle of a line as often as it likes.
     matches = list(_OPERATION.finditer(text))[:16]
     if not matches:
         return None
@@ -83,6 +84,7 @@ def audited(line: Line) -> Event | None:
     tail = _TAIL.fullmatch(text, match.end())
     if tail is None:
         return None
+    # In a file of its own the plugin names the server first; syslog has named it already.
     if line.host is None and server:
         line = line._replace(host=server)
     operation, code = match["operation"], tail["code"]
@@ -142,6 +144,7 @@ def audit_stamp(fields: dict[str, Any], zone: ZoneInfo, received_at: datetime) -
     """The time of an audit record, in whichever of its plugins' spellings."""
     for name in ("timestamp", "date", "time"):
         value = fields.get(name)
+        # `2026-11-21 10:00:00 UTC`, as Percona and Oracle write it.
         if type(value) is str and not value.isdecimal():
             text = value.removesuffix(" UTC") + "Z" if value.endswith(" UTC") else value
             return stamp_iso(text, zone, received_at)

@@ -72,6 +72,7 @@ def message(line: Line, code: str | None, severity: int | None, rest: dict[str, 
 
 def _denied(line: Line, rest: dict[str, Any], fields: dict[str, str | None], thread: Any) -> Event:
     text, start = line.text, len("Access denied for user '")
+    # Bounded: a user's name may hold the mark as often as it likes.
     matches = [
         (position, match)
         for position in (mark.start() for mark in list(re.finditer("'@'", text))[:16])
@@ -119,6 +120,7 @@ def _aborted(
         src_endpoint=endpoint(ip, rest=rest, hostname=match["host"] if match["ip"] else None),
         dst_endpoint={"hostname": line.host} if line.host else None,
         connection_info={"uid": match["id"], "direction_id": 1},
+        # The server's word for a client that never logged in.
         by=user if user != "unauthenticated" else None,
         user_name=user if user != "unauthenticated" else None,
         app_name="mysql",

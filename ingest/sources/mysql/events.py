@@ -24,6 +24,7 @@ _VERBS: Mapping[str, int] = {
     "create": CREATE,
     **dict.fromkeys(("show", "describe", "desc", "explain"), _LIST),
 }
+# Comments and brackets may stand before the first word of a statement.
 _VERB = re.compile(r"(?:\s|/\*[^*]{0,400}\*/|\()*([A-Za-z]+)")
 
 
@@ -137,6 +138,7 @@ def outcome(code: str | None) -> int | None:
 
 def split_account(text: str) -> tuple[str, str | None]:
     """`ann@1.2.3.4` as user and host, the last `@` between them."""
+    # The last one: a user's name may hold it, a host's cannot.
     user, position, host = text.rpartition("@")
     return (user, host or None) if position else (text, None)
 

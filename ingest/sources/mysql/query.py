@@ -99,6 +99,7 @@ def _session(
     activity = ACCOUNT_SWITCH if command == "Change user" else LOGON
     denied = _DENIED.fullmatch(argument)
     if denied:
+        # From the end: the user's name is chosen by whoever knocks.
         user, _, host = denied["account"].rpartition("'@'")
         return logon(
             line,
@@ -153,6 +154,8 @@ class Clients:
         if command in ("Connect", "Change user") and not _DENIED.fullmatch(argument):
             client = _connected(argument)
             if following is not None:
+                # A refusal is a second line of the same command and connection, right behind the
+                # first.
                 denied = following["command"] == command and _DENIED.fullmatch(
                     following["text"] or ""
                 )
@@ -183,6 +186,7 @@ def slow(lines: list[str], context: Context, time: str | None) -> tuple[Event, s
         else:
             body.append(text)
     database = facts.pop("Schema", None)
+    # The slow log repeats `use` before the statement when the database has changed.
     if body and body[0].lower().startswith("use ") and len(body) > 1:
         database = body.pop(0)[4:].strip(" ;`")
     received_at = context.record.received_at

@@ -57,6 +57,7 @@ class Osquery(JsonSource):
 
     def events(self, fields: dict[str, Any], context: Context) -> list[Event]:
         data = fields.get("data")
+        # The request of the TLS logger; a result has a `name` of its own.
         if type(data) is list and data and "name" not in fields:
             around = {key: value for key, value in fields.items() if key != "data"}
             inner = [around | element for element in data if type(element) is dict]
@@ -94,11 +95,13 @@ def _rows(fields: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, An
         for element in batch if type(batch) is list else []:
             none = False
             yield dict(around), element if type(element) is dict else {"value": element}, action
+    # A query without rows is an answer too, and its record must have a row in silver.
     if none:
         yield around, {}, SNAPSHOT if "snapshot" in fields else ADDED
 
 
 def _row(around: dict[str, Any], columns: dict[str, Any], action: str, context: Context) -> Event:
+    # In SQL's answer a column that is not known is an empty text.
     row_columns = {key: value for key, value in columns.items() if value not in ("", None)}
     query = around.pop("name", None)
     query = query if type(query) is str else "unknown"
@@ -108,6 +111,7 @@ def _row(around: dict[str, Any], columns: dict[str, Any], action: str, context: 
     host = _device(around)
     reader = reader_of(row)
     reader_result: TableRow = reader(row)
+    # Only there is a row's `time` when something happened; elsewhere it may be anything.
     timed = reader in (login, history) or query.rstrip("0123456789").endswith("events")
     stamp = _stamp(around, row.columns if timed else {}, context, host.get("hostname"))
     values = {name: value for name, value in reader_result.columns.items() if value is not None}
@@ -170,6 +174,7 @@ def _device(around: dict[str, Any]) -> dict[str, Any]:
     uid = decorations.get("host_uuid")
     name = decorations.get("hostname") or decorations.get("computer_name")
     if type(named) is str and named:
+        # `hostIdentifier` is a UUID or a name, as the operator chose.
         if _UUID.fullmatch(named):
             uid = uid or named
         else:
@@ -191,6 +196,7 @@ def _stamp(
     zone, received_at = context.zone(host), context.record.received_at
     for name in _EVENT_TIMES:
         value = columns.get(name)
+        # osquery writes 0 for a time that it does not know.
         if type(value) in (str, int) and value not in ("0", 0):
             stamp_read = read_moment(value, zone, received_at)
             if stamp_read:

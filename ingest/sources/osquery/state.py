@@ -327,6 +327,7 @@ _SOFTWARE = (
     *("package", "programs", "apps", "software", "extensions", "addons", "plugins", "homebrew"),
     *("patches", "python_", "npm_", "portage", "chocolatey"),
 )
+# The order decides: tables with few columns of their own stand behind those with many.
 _TABLES: tuple[tuple[Callable[[OsqueryRow], bool], _Reader], ...] = (
     (lambda row: row.has("matches") and row.asked("yara"), yara),
     (lambda row: row.has("script_text"), _script),

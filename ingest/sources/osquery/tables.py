@@ -74,6 +74,7 @@ class OsqueryRow:
 
     def changed(self, added: int, removed: int, seen: int = 0) -> int:
         """The activity of a change; `seen` where the row was only found to be there."""
+        # The first answer says `added` of all that is there.
         if self.action == ADDED and not self.first:
             return added
         return removed if self.action == REMOVED else seen

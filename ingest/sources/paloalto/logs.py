@@ -71,6 +71,7 @@ class Log:
         fields = self.fields
         name, serial = fields.text("device_name"), fields.text("serial")
         shown = kept(hostname=name or self.header.host, uid=serial)
+        # Behind a collector such as Panorama the header names that, not the firewall.
         if name and self.header.host and name != self.header.host:
             fields["syslog_host"] = self.header.host
         return {
@@ -147,6 +148,7 @@ def session(log: Log) -> Event:
     fields = log.fields
     common = log.common()
     subtype = fields.get("subtype", "")
+    # The subtype is surer: a session may be dropped before any rule gave it an action.
     allowed = False if subtype in ("drop", "deny") else _action(log)
     source, target = log.ends()
     user = log.user("srcuser")
@@ -190,6 +192,7 @@ def _local(fields: Fields, name: str, stamp: Stamp) -> datetime | None:
     value, generated = fields.get(name), fields.get("time_generated")
     if type(value) is not str or type(generated) is not str:
         return None
+    # No arrival can be nearer: only the distance of two times of one clock is wanted here.
     far = datetime.max.replace(tzinfo=UTC)
     near, other = (
         stamp_iso(text.replace("/", "-"), ZoneInfo("UTC"), far) for text in (value, generated)
@@ -214,12 +217,14 @@ def threat(log: Log) -> Event:
     source, target = log.ends()
     user = log.user("srcuser")
     spelled = fields.text("threatid") or ""
+    # The last bracket: a threat's name may hold brackets of its own.
     match = THREAT_ID.fullmatch(spelled)
     title = (match["name"].strip() if match else spelled) or f"{fields.get('subtype')}"
     uid = match["uid"] if match else spelled or "unknown"
     category = fields.text("thr_category") or fields.text("category")
     path, sha = fields.text("misc"), fields.text("filedigest")
     of_file = fields.get("subtype") in ("virus", "wildfire", "wildfire-virus", "file", "data")
+    # `misc` holds a file's name only for these subtypes; else it is a URL or something else.
     if path and not of_file:
         fields["misc"], path = path, None
     hashes = file_hash(sha)
@@ -354,6 +359,7 @@ def globalprotect(log: Log) -> Event:
     what, status = fields.text("eventid") or "unknown", fields.text("status")
     user = log.user("srcuser")
     public = [fields.get(name) for name in ("public_ip", "public_ipv6")]
+    # The client comes by one of the two families; the other column holds zeros.
     position = next(
         (n for n, candidate in enumerate(public) if candidate not in ("0.0.0.0", "::", "", None)), 0
     )

@@ -57,6 +57,7 @@ def _fields(text: str, start: re.Match[str]) -> Fields:
     names = layout(start["type"])
     fields = Fields()
     for index, value in enumerate(row):
+        # A newer release appends columns; what has no name here is kept under its number.
         name = names[index] if index < len(names) else f"column_{index + 1}"
         if name == "_":
             name = f"column_{index + 1}" if value.strip() not in ("", "0", "1") else "_"
@@ -111,6 +112,7 @@ class PaloAlto(Source):
             raise Unreadable("no receive time, serial and type between commas")
         body, local = _precise(text[start.start() :], when, zone)
         pieces = body.split(",", 7)
+        # `receive_time` and `time_generated`.
         for position in (1, 6):
             if position < len(pieces):
                 pieces[position] = _TIME.sub(

@@ -78,6 +78,7 @@ def _read(line: Line, context: Context) -> Event | None:
         _PRODUCT,
         BASE,
         0,
+        # In a file only the type says how grave it is, through syslog the priority may say more.
         severity_id=max(NAMED.get(level, 0), severity(line)),
         src_endpoint=endpoint(stranger["peer"], stranger["port"], rest=rest) if stranger else None,
         rest=rest,
@@ -88,6 +89,7 @@ def _station(cli: str | None, rest: dict[str, Any], ip: str | None = None) -> di
     """The station that called: its hardware address, its address, or what else the NAS says."""
     results: dict[str, Any] = {}
     text = (cli or "").strip()
+    # Some NAS put more behind the address, such as the name of a network.
     mac = mac_address(text) or mac_address(text[:17])
     if mac:
         # OCSF takes no endpoint of a hardware address alone.
@@ -104,6 +106,7 @@ def _station(cli: str | None, rest: dict[str, Any], ip: str | None = None) -> di
 def _login(match: re.Match[str], rest: dict[str, Any], line: Line) -> Event:
     user, how = match["user"], None
     typed = AUTH_TYPE.fullmatch(user)
+    # FreeRADIUS writes how it authenticated behind the name.
     if typed:
         user, how = typed["user"], typed["how"]
     good = match["what"] == "Login OK"
@@ -125,6 +128,7 @@ def _login(match: re.Match[str], rest: dict[str, Any], line: Line) -> Event:
         status_id=SUCCESS if good else FAILURE,
         status_detail=why.strip() if why else None,
         src_endpoint=_station(match["cli"], rest),
+        # Behind the slash stands a second name of the same NAS.
         dst_endpoint=endpoint(match["client"].partition("/")[0], rest=rest, name="client"),
         user={"name": user} if user else None,
         auth_protocol="RADIUS",
@@ -175,6 +179,7 @@ def _detail(lines: list[str], context: Context) -> Event:
         else:
             fields[name] = value
     exact = stamp_epoch(fields.get("Timestamp"), received_at)
+    # The attribute has the zone that the head of a record lacks.
     if exact.quality == "exact":
         stamp = exact
     line = Line(stamp, context.host, None, None, "", {})
@@ -191,6 +196,7 @@ def _value(text: str) -> str:
 def _take(fields: dict[str, Any], *names: str) -> str | None:
     """Take the first of the attributes that is there, if it stands but once."""
     for name in names:
+        # An attribute that stands several times is kept whole, as nobody can tell which holds.
         if isinstance(fields.get(name), str):
             return fields.pop(name) or None
     return None
@@ -205,6 +211,7 @@ def _number(fields: dict[str, Any], name: str, high: str) -> int | None:
         return None
     del fields[name]
     fields.pop(high, None)
+    # RADIUS counts octets in 32 bits; how often that ran over is an attribute of its own.
     return int(value) + (int(upper) << 32)
 
 
@@ -288,6 +295,7 @@ class FreeRadius(Daemon):
         for line in raw.split(b"\n"):
             if not line.strip():
                 continue
+            # Attributes are indented below the time that opens their record.
             if piece_list and line[:1] in b"\t ":
                 piece_list[-1].append(line)
             else:

@@ -95,6 +95,7 @@ def user_of(dn: str | None) -> dict[str, Any] | None:
     """The user that a name in the directory stands for: its `uid` or `cn`, and all of it."""
     if not dn:
         return None
+    # At the start only: the name of the entry itself, not of a group further up.
     match = _NAME.match(dn)
     return {"name": match[1] if match else dn, "uid": dn}
 
@@ -206,6 +207,7 @@ def _bind(
         rest[name] = value
     dn = part["dn"] or part["authcid"]
     outcome = _outcome(result, rest)
+    # A bind that failed leaves the connection with the name it had.
     if outcome["status_id"] == SUCCESS:
         client.dn = dn
     # `mech=` without `method=` is slapd's own line of a bind that succeeded.
@@ -416,6 +418,7 @@ class OpenLdap(Daemon, JoiningSource):
             if match is None or not self._is_ours(line):
                 events.append(self.read(line, context))
                 continue
+            # Numbers of connections begin anew when slapd starts, hence the process as well.
             key = (line.host, line.pid, match["conn"])
             if match["words"].startswith("ACCEPT"):
                 clients[key] = Client()

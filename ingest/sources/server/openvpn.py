@@ -188,6 +188,7 @@ def _tunnel(
     **columns: Any,
 ) -> Event:
     more = dict(more or {})
+    # A learned address may be a network behind the client, or have a VLAN behind an `@`.
     inside = vpn.partition("@")[0].partition("/")[0] if vpn else None
     if inside and address(inside):
         more["tunnel_interface"] = {"ip": address(inside), "type_id": 4, "name": "tun"}
@@ -262,6 +263,7 @@ def _verified(match: re.Match[str], peer: Peer, rest: dict[str, Any], line: Line
         depth=depth["depth"] if depth else None,
         certificate_subject=subject,
     )
+    # Above depth 0 stand the authorities; only the certificate at 0 is the client's.
     if good and not (depth and depth["depth"] == "0"):
         return daemon_event(line, PRODUCT, BASE, 0, src_endpoint=peer.source(rest), rest=rest)
     user = cn["cn"].strip() if cn and (depth is None or depth["depth"] == "0") else None
@@ -302,6 +304,7 @@ def _denied(match: re.Match[str], peer: Peer, rest: dict[str, Any], line: Line) 
         rest,
         activity,
         FAILURE,
+        # OpenVPN writes UNDEF for a client that has not said its name.
         user=part.get("user") or (name if name != "UNDEF" else None),
         detail=part["why"],
         method="password",
@@ -370,6 +373,7 @@ def _info(match: re.Match[str], peer: Peer, rest: dict[str, Any], line: Line) ->
 
 
 _Read = Callable[[re.Match[str], Peer, dict[str, Any], Line], Event]
+# The first that matches wins, and a line says one thing only.
 _READERS: tuple[tuple[re.Pattern[str], _Read], ...] = (
     (INITIATED, _initiated),
     (PACKET, _connected),

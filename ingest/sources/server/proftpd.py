@@ -228,8 +228,10 @@ def _extended(part: dict[str, Any], line: Line) -> Event:
     )
     verb, _, argument = part["request"].partition(" ")
     verb, code = verb.upper(), part["code"]
+    # Replies of FTP below 400 are no errors; three digits compare as text.
     done = None if code == "-" else code < "400"
     size = int(part["size"]) if part["size"] != "-" and int(part["size"]) < 2**63 else None
+    # USER is only a login where the reply to it decides, else PASS is.
     if verb in ("PASS", "USER") and (verb == "PASS" or code in ("230", "530", "232")):
         name = user or (argument if verb == "USER" else None)
         return daemon_event(

@@ -80,6 +80,7 @@ def _read(line: Line, context: Context) -> Event | None:
 def _readings(text: str) -> list[dict[str, str | None]]:
     """Every way the line can be read: a name or a path may itself imitate a message."""
     readings = []
+    # Bounded: a path may hold the mark as often as it likes.
     for match in list(_CLIENT.finditer(text))[:8]:
         head = _HEAD.fullmatch(text, 0, match.start())
         if head:
@@ -139,9 +140,11 @@ def _action(
         rest=tail if tail and not numbers else None,
     )
     path = quoted
+    # Old and new name stand with a blank between them: with more blanks nobody can part them.
     if name == "RENAME" and quoted and '" "' not in quoted and quoted.count(" ") == 1:
         path, _, rest["renamed_to"] = quoted.partition(" ")
     elif name == "CHMOD" and quoted:
+        # The mode stands last, and a path may hold blanks.
         path, _, mode = quoted.rpartition(" ")
         path, rest["mode"] = path or quoted, mode
     return ftp(

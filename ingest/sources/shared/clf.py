@@ -32,6 +32,7 @@ from ingest.sources.shared.http_exchange import (
 from ingest.sources.shared.http_fields import fill, stamp_of
 from ingest.sources.shared.web_timestamps import write_clf
 
+# Possessive, so that a client's quotes and backslashes cannot make the search try every split.
 _ANSWER = re.compile(r'"((?:[^"\\]|\\.)*+)"(?: (-|\d{3}))?(?: (-|\d{1,19}))?(?= |\Z)', re.DOTALL)
 UNESCAPED = re.compile(r'"(.*?)" (-|\d{3}) (-|\d{1,19})(?= |\Z)', re.DOTALL)
 _TOKEN = re.compile(
@@ -100,6 +101,7 @@ def read_clf(
         x.host = between
     x.request(unescape(answer[1]))
     code, size = answer[2], answer[3]
+    # A lone number behind the request that can be no status is the size.
     if size is None and code is not None and code != "-" and not 100 <= int(code) <= 599:
         code, size = None, code
     x.code = whole(code, CODE) or None
@@ -119,6 +121,7 @@ def _time_at(text: str) -> tuple[int, int]:
         end = text.find('] "', end + 1)
         if end < 0:
             break
+        # The nearest bracket before the quote: one in a user's name stands further left.
         rfind = text.rfind("[", 0, end) + 1
         if rfind and TIMED.fullmatch(text, rfind, end):
             return rfind, end
@@ -162,6 +165,7 @@ def _head(x: Exchange, head: str) -> bool:
         rest = rest[1:] if rest[0] == "" else rest
     else:
         first, *rest = head.split(" ")
+    # `host:port` in front can only be a virtual host, unless it is an IPv6 address.
     vhost = VHOST.fullmatch(first)
     if vhost and rest and not address(first):
         x.host, x.port = vhost["name"].strip("[]"), whole(vhost["port"], PORT)
@@ -182,6 +186,7 @@ def _head(x: Exchange, head: str) -> bool:
         rest = rest[2:]  # as old versions of ingress-nginx write the client twice
     if rest and rest[0] != "-":
         x.rest["ident"] = rest[0]
+    # A user name may hold spaces, so it is all that is left before the time.
     user = unescape(" ".join(rest[1:]))
     if user not in NONE and user != '""':
         x.user = user

@@ -155,6 +155,7 @@ class Daemon(SyslogSource):
 
     def _retagged(self, line: Line) -> Line:
         """The line, its program found behind a priority in words or without its colon."""
+        # The words stand where syslog has the host, so they were taken for one.
         written = _PRIORITY.fullmatch(line.host or "")
         if written:
             line = line._replace(host=None, rest=line.rest | _priority(written))
@@ -174,6 +175,7 @@ class Daemon(SyslogSource):
             return None
         if len(line.text) > _LONGEST:
             return None
+        # PAM first: its modules write under the daemon's own name.
         pam_result = pam(line, self.product) or self.reader(line, context)
         return pam_result and syslog.counted(pam_result, line)
 
@@ -235,6 +237,7 @@ def daemon_event(
     if severity is None:
         severity = syslog.severity(line)
         if columns.get("status_id") == FAILURE:
+            # A daemon may log a failed login at level info, like all else.
             severity = max(severity, LOW)
     actor = kept(
         process=kept(name=line.program, pid=line.pid) if line.pid is not None else None,
@@ -324,6 +327,7 @@ def endpoint(
     peer = peer.strip("[]") if peer else None
     ip = address(peer) if peer else None
     if peer and ip is None:
+        # Four numbers that are no address, such as 999.1.1.1, must not pass for a host's name.
         if hostname is None and _HOST.fullmatch(peer) and not _QUAD.fullmatch(peer):
             hostname = peer
         else:
@@ -351,6 +355,7 @@ def pairs(text: str) -> dict[str, str]:
     result: dict[str, str] = {}
     for word in text.split():
         name, equals, value = word.partition("=")
+        # The first holds, since what a client sends stands further back in the line.
         if equals and name not in result:
             result[name] = value
     return result
@@ -369,6 +374,7 @@ _PAM_SESSION = re.compile(
     r"(?: by (?P<by>[^\s(]*)(?:\(uid=(?P<by_uid>\d+)\))?)?",
     re.ASCII,
 )
+# The host must be followed by the end or by `user=`: a name may hold ` rhost=` itself.
 _RHOST = re.compile(r" rhost=(\S*)(?=$|\s+user=)")
 
 
@@ -445,4 +451,5 @@ def _pam_ends(tail: str) -> tuple[str, str | None, str | None, bool]:
     nameless = [pam_end for pam_end in pam_ends if pam_end[2] is None]
     if len(nameless) == 1 and not any(user for _, _, user in pam_ends):
         return *nameless[0], False
+    # No address is better than one that an attacker has chosen.
     return "", None, None, True

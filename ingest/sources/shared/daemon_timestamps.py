@@ -59,6 +59,7 @@ _TAI64N = re.compile(TAI64N, re.ASCII)
 _EPOCH = re.compile(DAEMON_EPOCH, re.ASCII)
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+# 2^62 is the epoch in the format; TAI was ten seconds ahead of UTC in 1970.
 _TAI = 2**62 + 10
 """What a TAI64 label counts at the start of 1970."""
 
@@ -145,6 +146,7 @@ def _tai64n(match: re.Match[str], _: ZoneInfo, received_at: datetime) -> Stamp:
     time = of_epoch(seconds) if abs(seconds) < 2**40 else None
     if time is None:
         return Stamp.missing(received_at, match[0])
+    # Eight hexadecimal digits can say more nanoseconds than a second has.
     nanoseconds = min(int(match[0][17:], 16), 999_999_999)
     return Stamp.exact(time + timedelta(microseconds=nanoseconds // 1000))
 

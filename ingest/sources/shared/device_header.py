@@ -86,12 +86,14 @@ def read_header(text: str, context: Context) -> Header:
     if level is not None and level > 191:
         raise Unreadable(f"syslog priority {level} at byte 0; the highest is 191")
     words = text[pri.end() :] if pri else text
+    # Behind the header come words that a sender chooses; no header is so long.
     if len(words) > _LONGEST:
         raise Unreadable(f"{len(words)} characters before the device's own words")
     times = list(_TIME.finditer(words))
     between = _TIME.sub("\n", words)
     host, left = _host(between)
     host = host or context.host
+    # A relay puts its header in front, so the device's own time stands last.
     stamp = _stamp(times[-1], context, host) if times else None
     rest = kept(
         facility=None if level is None else level >> 3,

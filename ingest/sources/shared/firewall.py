@@ -76,6 +76,7 @@ _PROTOCOLS: Mapping[int, str] = MappingProxyType(
     }
 )
 _NUMBERS: Mapping[str, int] = MappingProxyType(
+    # Two numbers are called ipip, 4 and 94; the name alone means the former.
     {name: number for number, name in _PROTOCOLS.items() if number != 94}
     | {"icmpv6": 58, "icmp6": 58, "ipv6-icmp": 58, "ospfigp": 89, "igrp": 88, "ipinip": 4}
 )
@@ -218,6 +219,7 @@ def forwarded(fields: Fields, name: str) -> list[str] | None:
     value = fields.get(name)
     words = [address(word.strip()) for word in value.split(",")] if type(value) is str else []
     known = [word for word in words if word]
+    # With something else among them nobody knows which hop is which, so it stays as written.
     if not known or len(known) < len(words):
         return None
     del fields[name]
@@ -292,6 +294,7 @@ def traffic(
 
 
 def _sum(one: int | None, other: int | None) -> int | None:
+    # A sum of one side only would look like all of the traffic.
     if one is None or other is None or one + other >= _INT64:
         return None
     return one + other
@@ -316,6 +319,7 @@ def verdict(word: str | None) -> bool | None:
     if not word:
         return None
     word = word.strip()
+    # The whole word: `not allowed` must not count as allowed. Denials may have more words behind.
     if _ALLOW.fullmatch(word):
         return True
     if _DENY.fullmatch(word) or _DENY_PREFIX.match(word):

@@ -67,6 +67,7 @@ _INT64 = 2**63 - 1
 CODE = 999
 NONE = frozenset({"", "-"})
 
+# The last ` HTTP/` counts: a target may hold spaces, and even the word itself.
 _REQUEST = re.compile(
     r"(?P<method>[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) (?P<target>.*) HTTP/(?P<version>\d(?:\.\d)?)",
     re.ASCII | re.DOTALL,
@@ -94,6 +95,7 @@ def unescape(text: str) -> str:
 
 def shown_bytes(run: str) -> str:
     r"""A run of `\xd0\x9f` as UTF-8, except what could not be shown."""
+    # In the case the server wrote it, so that a search for the line finds it.
     upper = not any(c in "abcdef" for c in run)
     raw = bytes.fromhex(run.replace("\\x", ""))
     return "".join(
@@ -125,6 +127,7 @@ def milliseconds(value: object, per_unit: float) -> int | None:
         value = float(value)
     if (type(value) is not float and type(value) is not int) or not 0 <= value < 1e15:
         return None
+    # 1.001 seconds are 1000.9999.. milliseconds as a float; the small sum keeps them 1001.
     return int(value * per_unit + 1e-6)
 
 
@@ -165,6 +168,7 @@ def url(
     named: str | None
     if whole_url:
         scheme = whole_url["scheme"].lower()
+        # A client can write a user in front of the host, to make the URL look like another site's.
         named, own = host_port(whole_url["authority"].rpartition("@")[2])
         port, target_path = own, whole_url["rest"]
     elif method == "CONNECT":
@@ -373,6 +377,7 @@ def _sentence(x: Exchange) -> str | None:
 
 
 def _traffic(x: Exchange) -> dict[str, int] | None:
+    # What was sent with headers is the traffic; the body alone is the best there is without.
     back = x.received if x.received is not None else x.length
     if back is None and x.sent is None:
         return None

@@ -155,6 +155,7 @@ def fill_all(x: Exchange, fields: Mapping[str, Any]) -> int:
 
 def fill(x: Exchange, name: str, value: object) -> bool:
     """Fill in one field by its name; False where it means nothing here or does not fit."""
+    # The whole path first: the last word alone, such as `ip`, means less.
     slot = _SLOTS.get(plain_name(name)) or _SLOTS.get(plain_name(name.rpartition(".")[2]))
     if slot is None:
         return False
@@ -173,6 +174,7 @@ def _client(x: Exchange, value: object) -> bool:
     if type(value) is not str or x.client is not None:
         return False
     host, port = host_port(value)
+    # A list is a header of proxies, which anybody can write, and no client.
     if host is None or "," in value or " " in value:
         return False
     x.client, x.client_port = host, x.client_port or port

@@ -129,6 +129,7 @@ def _url(host: str | None, uri: str | None, port: int | None) -> dict[str, Any] 
         path=path or None,
         query_string=query or None,
         port=port,
+        # Suricata sees the request inside: what it can read is not encrypted.
         scheme=scheme.lower() if whole else "http",
     )
 
@@ -151,6 +152,7 @@ def read_tls(fields: Fields, context: Context) -> dict[str, Any]:
     subject = fields.text("subject")
     times = {}
     for name, key in (("created_time", "notbefore"), ("expiration_time", "notafter")):
+        # Times in a certificate are UTC, also where the text does not say so.
         stamp = stamp_iso(str(fields.get(key)), _UTC, received_at)
         if stamp.quality != "received":
             fields.pop(key)
@@ -251,4 +253,5 @@ def seconds_between(start: Stamp, end: Stamp) -> int | None:
     milliseconds = round((end.time - EPOCH).total_seconds() * 1000) - round(
         (start.time - EPOCH).total_seconds() * 1000
     )
+    # Where the clock stepped back in between, the span says nothing.
     return milliseconds if milliseconds >= 0 else None

@@ -189,6 +189,7 @@ def _bare(mail: str | None) -> str | None:
     """`Ann <ann@x.org>` without name and brackets."""
     if not mail:
         return None
+    # The last brackets: the name before them is the sender's own text.
     start, end = mail.rfind("<"), mail.rfind(">")
     return mail[start + 1 : end] if 0 <= start < end - 1 else mail
 
@@ -220,6 +221,7 @@ def _ftp(entry: Entry) -> Event:
     if type(argument) is str and argument:
         if command == "USER":
             user = {"name": detail.pop("command_data")}
+        # The argument of a listing may be options instead of a path.
         elif name is None and command in FTP_ACTIVITIES and command not in ("LIST", "NLST"):
             name = detail.pop("command_data")
     codes = strings(detail.get("completion_code"))

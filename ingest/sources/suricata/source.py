@@ -90,6 +90,7 @@ def _turned(
         client, server = of_flow.ip("src_ip"), of_flow.ip("dest_ip")
         ports = of_flow.port("src_port"), of_flow.port("dest_port")
         same = client == target.get("ip") and server == source.get("ip")
+        # Where both ends are the same machine, only the ports can tell them apart.
         if client and server and (client != server or ports[0] != ports[1]):
             return same and ports in ((None, None), (target.get("port"), source.get("port")))
     if fields.get("direction") == "to_client":
@@ -220,6 +221,7 @@ def _attacks(about: object) -> list[dict[str, Any]]:
         for key in ("tactic_id", "tactic_name", "technique_id", "technique_name")
     }
     attacks = []
+    # The lists belong together by position; one may be shorter than the others.
     for index in range(max(map(len, named.values()))):
         tactic = _named(named["tactic_id"], named["tactic_name"], index)
         technique = _named(named["technique_id"], named["technique_name"], index)
@@ -424,6 +426,7 @@ class Suricata(JsonSource):
         kind = all_fields.pop("event_type", None)
         if type(kind) is not str or not kind:
             raise Unreadable("no 'event_type' in the object")
+        # It becomes a part of names that are searched for; nothing so long is a type of event.
         if len(kind) > 64:
             raise Unreadable(f"event_type: {len(kind)} characters, which is none of Suricata's")
         entry = _entry(all_fields, kind, context)
@@ -438,6 +441,7 @@ class Suricata(JsonSource):
 
 def _bare(raw: bytes) -> bytes:
     """The JSON behind a syslog header of Suricata's own."""
+    # JSON or gzip as it is: the search for a header is only for lines that open otherwise.
     if raw[:1] in (b"{", b"[", b"\x1f", b" ", b"\n"):
         return raw
     match = SYSLOG.match(raw)

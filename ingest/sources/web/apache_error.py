@@ -95,6 +95,7 @@ def _client(x: Exchange, text: str) -> None:
     """The client with its port behind the last colon, which an address of 2.2 lacks."""
     host, colon, port = text.rpartition(":")
     number = whole(port, PORT)
+    # 2.2 writes no port, and the last part of an IPv6 address looks like one.
     if colon and number is not None and (address(host) or ":" not in host):
         x.client, x.client_port = host, number
     else:
@@ -106,6 +107,7 @@ def _read(line: Line, context: Context) -> Event | None:
     match = _LINE.fullmatch(line.text)
     if match is None or match["level"] not in _LEVELS:
         return None
+    # Brackets alone do not make it Apache's.
     if match["time"] is None and line.program is None:
         return None
     stamp = _stamp(match["time"], line, context.zone(line.host), context.record.received_at)
@@ -128,7 +130,9 @@ def _read(line: Line, context: Context) -> Event | None:
 
 
 def _event(x: Exchange, text: str, cause: str, level: str, stamp: Stamp, line: Line) -> Event:
+    # From the end: the referrer is the client's, and Apache puts it last.
     head, ended, referrer = text.rpartition('"], referer: ')
+    # An escaped quote is part of the matched data, and no end of a field.
     if ended and head[-1:] != "\\" and "ModSecurity: " in head:
         text, x.referrer = f'{head}"]', unescape(referrer)
     attack = modsecurity_finding(text, x, stamp, line.host, {"actor": x.columns["actor"]})
@@ -177,6 +181,7 @@ def _of_client(x: Exchange, words: str, failed: bool) -> dict[str, Any]:
         columns |= {"action_id": DENIED, "disposition_id": _BLOCKED, "status_id": FAILURE}
         if refused[2]:
             x.target = x.target or refused[2]
+    # OCSF's HTTP Activity needs a request; without one it is the connection that failed.
     if not (x.target or x.method or x.referrer):
         columns["activity_id"] = _REFUSE if refused else _FAIL if failed else _TRAFFIC
         if "file" in columns:

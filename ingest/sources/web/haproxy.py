@@ -110,9 +110,11 @@ def _common(match: re.Match[str], line: Line) -> Exchange:
     x.client, x.client_port = _address(match["client"])
     server, backend = match["server"], match["backend"]
     x.server = {"svc_name": backend}
+    # It is what HAProxy writes where the request went to no server.
     if server != "<NOSRV>":
         x.server["name"] = server
     frontend = match["frontend"]
+    # HAProxy marks a frontend whose connection came by TLS so.
     if frontend.endswith("~"):
         frontend, x.scheme = frontend[:-1], "https"
         x.rest["tls_frontend"] = True
@@ -121,6 +123,7 @@ def _common(match: re.Match[str], line: Line) -> Exchange:
     x.rest |= line.rest | {name: match[name] for name in names}
     x.rest |= {"termination_state": match["state"], "timers": match["timers"]}
     x.received = x.length = whole(match["bytes"])
+    # With `option logasap` the total has a plus: the line was written before the end.
     total = match["timers"].rpartition("/")[2].lstrip("+")
     x.duration = whole(total)
     x.columns = {
@@ -133,6 +136,7 @@ def _common(match: re.Match[str], line: Line) -> Exchange:
 
 def _http(match: re.Match[str], stamp: Stamp, line: Line) -> Event:
     x = _common(match, line)
+    # `<BADREQ>` stands in place of a request that HAProxy could not read.
     x.request(match["request"] if match["request"] != "<BADREQ>" else "")
     if x.method is None and (cut := request_line(f"{match['request']} HTTP/0")):
         x.method, x.target = cut[0], cut[1]  # cut off at the length of a log line
@@ -151,6 +155,7 @@ def _http(match: re.Match[str], stamp: Stamp, line: Line) -> Event:
             x.rest[name] = held.split("|")
     _https(x, match["tail"])
     columns: dict[str, Any] = {}
+    # The state `PR` means that the proxy itself refused the request.
     if match["state"][:2] == "PR" or (match["server"] == "<NOSRV>" and x.code in (401, 403, 429)):
         columns = {"action_id": DENIED, "disposition_id": _BLOCKED}
     if x.code is None and not x.method:
@@ -178,6 +183,7 @@ def _tcp(match: re.Match[str], stamp: Stamp, line: Line) -> Event:
     if match["tail"]:
         x.rest["extra"] = match["tail"]
     state = match["state"]
+    # An end in the phase of data is how TCP sessions mostly end, whoever ends them.
     fine = state[:2] in ("--", "CD", "SD", "cD", "sD")
     refused = state[:2] == "PR"
     columns: dict[str, Any] = {

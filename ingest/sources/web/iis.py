@@ -130,6 +130,8 @@ def _values(text: str, header: _Header) -> dict[str, str]:
     for fields in DEFAULTS:
         if len(values) == len(fields):
             named = dict(zip(fields, values, strict=True))
+            # Two sets may have as many columns: only one has numbers and addresses where they
+            # belong.
             if _fits(named):
                 return named
     raise Unreadable(f"no #Fields known, and none of IIS' default sets fits: '{text[:40]}'")
@@ -159,6 +161,7 @@ def _stamp(named: dict[str, str], header: _Header, context: Context) -> Stamp:
     if joined and _JOINED.fullmatch(named[joined]):
         return stamp_iso(named.pop(joined).rstrip("Z") + "Z", utc, received_at)
     clock = named.get(lower.get("time", ""), "")
+    # Without the column `date` only the directive `#Date` says the day.
     day = named.get(lower.get("date", ""), "") or header.day or ""
     if not (_DAY.fullmatch(day) and _CLOCK.fullmatch(clock)):
         return Stamp.missing(received_at, f"{day} {clock}".strip() or None)
@@ -196,6 +199,7 @@ def _exchange(named: dict[str, str]) -> Exchange:
         if value in NONE:
             continue
         lower = name.lower()
+        # IIS writes a plus for a blank here; in other columns a plus may be one.
         if lower in ("cs(user-agent)", "cs(cookie)"):
             value = value.replace("+", " ")
         if lower in ORIGINAL:
@@ -229,6 +233,7 @@ def _event(text: str, header: _Header, context: Context) -> Event:
     if x.server.get("port") is not None:
         x.port = x.server["port"]
     substatus = named.get("sc-substatus", "0")
+    # 401.1 and 401.2 differ in why they refused; the main code does not say it.
     if x.code is not None and substatus not in ("0", *NONE):
         columns["status_detail"] = f"{x.code}.{substatus}"
     reason = x.rest.get("s-reason")

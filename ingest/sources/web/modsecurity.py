@@ -54,6 +54,7 @@ _CREATE, A_RULE, _BLOCKED, DETECTED = 1, 1, 2, 15
 def _fields_of(text: str) -> tuple[str, dict[str, str], list[str]] | None:
     """The words, the fields and the tags of a rule that matched; None where it is no such line."""
     match_result = _SAID.match(text)
+    # The fields begin with the rule's file, which the server writes itself.
     find = text.find(' [file "') if match_result else -1
     if match_result is None or find < 0:
         return None
@@ -65,6 +66,7 @@ def _fields_of(text: str) -> tuple[str, dict[str, str], list[str]] | None:
         find = match.end()
         if name == "tag":
             tags.append(value)
+        # A field that stands twice may have been forged inside of data: the first holds.
         elif name in fields:
             fields[f"{name}_again"] = value
         else:

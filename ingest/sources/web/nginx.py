@@ -38,6 +38,7 @@ INGRESS = (
 
 def _extras(x: Exchange, found: list[Token]) -> None:
     """The fields behind the user agent."""
+    # ingress-nginx: a length, a span, and the upstream's name in brackets.
     if len(found) > 6 and whole(found[0].text) is not None and found[2].bracket:
         _ingress(x, _joined(found))
         return
@@ -52,6 +53,7 @@ def _joined(found: list[Token]) -> list[Token]:
     """The fields, those of several upstreams (`10.0.0.1:80, 10.0.0.2:80`) put together."""
     joined: list[Token] = []
     for token in found:
+        # nginx parts upstreams with `, ` and, after an internal redirect, with ` : `.
         if joined and (joined[-1].text[-1:] in (",", ":") or token.text in (",", ":")):
             joined[-1] = joined[-1]._replace(text=f"{joined[-1].text} {token.text}")
         else:
@@ -60,6 +62,7 @@ def _joined(found: list[Token]) -> list[Token]:
 
 
 def _ingress(x: Exchange, found: list[Token]) -> None:
+    # Older releases write no alternative upstream, which stands in brackets too.
     names = [name for name in INGRESS if found[3].bracket or "alternative" not in name]
     for name, token in zip(names, found, strict=False):
         if token.text not in NONE and not fill(x, name, token.text):

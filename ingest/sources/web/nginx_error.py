@@ -93,6 +93,7 @@ def _fields(text: str, position: int) -> tuple[dict[str, str], bool]:
         if close is None:
             fields[name] = text[position + 1 :]
             return fields, False
+        # The first holds: a later one of the same name stands in what the client sent.
         fields.setdefault(name, text[position + 1 : close.start()])
         position = close.end()
     return fields, True
@@ -114,8 +115,11 @@ def _weight(text: str, tail: _Tail, before: list[_Tail]) -> int:
     target = asked.partition(" ")[2].rpartition(" HTTP/")[0] or asked
     shown = unquote(target, errors="replace")
     clean = '"' not in target and " " not in target
+    # What looked like an end before it is explained if the request holds that very text.
     explained = all(f", client: {exchange.client}" in shown for exchange in before)
+    # Quotes of the message itself come in pairs: an end inside of quotes is the client's text.
     even = text.count('"', 0, tail.at) % 2 == 0
+    # Each sign outweighs all weaker ones together.
     return 4 * even + 2 * clean + explained
 
 
@@ -147,8 +151,10 @@ def _exchange(tail: _Tail) -> Exchange:
     x.host = host or None
     x.referrer = fields.pop("referrer", None)
     server = tail.server
+    # `_` is the usual name of a server block that catches all.
     if server not in ("", "_"):
         name, port = host_port(server)
+        # An address to listen on, not one that anybody has.
         bound = server.startswith(("0.0.0.0:", "[::]:"))
         x.server = kept(port=port) if bound else endpoint(name or server, port)
         if bound:

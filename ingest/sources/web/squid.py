@@ -47,6 +47,7 @@ from ingest.sources.shared.web_timestamps import first_of, replacing, write_epoc
 _PRODUCT: Mapping[str, str] = {"name": "Squid", "vendor_name": "Squid"}
 A_PASS, _BLOCKED = 1, 2
 _QUOTED = r'"(?:[^"\\]|\\.)*+"'
+# `.*` for the URL takes spaces; what stands behind it is bounded and found from the end.
 NATIVE = re.compile(
     r"(?P<time>\d{9,11}\.\d{1,9}) +(?P<elapsed>-?\d{1,12}) "
     r"(?P<client>\S{1,255})(?: (?P<port>\d{1,5}))? "

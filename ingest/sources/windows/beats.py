@@ -115,6 +115,7 @@ def logged_of_beat(fields: dict[str, Any], context: Context) -> Logged:
     """The event of one document, which is used up. Raises `Unreadable`."""
     fields = _expanded(fields)
     winlog = fields.pop("winlog", None)
+    # Winlogbeat 6.x writes the fields at the top level.
     old = type(winlog) is not dict
     if old and winlog is not None:
         fields["winlog"] = winlog
@@ -214,6 +215,7 @@ def _outcome(fields: dict[str, Any], of: dict[str, Any], about: System) -> None:
     if about.failed is None:
         outcome = of.get("outcome") or _at(fields, "event.outcome")
         if about.channel and about.channel.lower() == "security":
+            # Only of Security: elsewhere `outcome` is a module's own judgement, no audit.
             about.failed = {"failure": True, "success": False}.get(str(outcome))
 
 
@@ -268,6 +270,7 @@ def _fill(
 
 
 def _of_sysmon(fields: dict[str, Any], data: dict[str, Any], number: int) -> None:
+    # Events 8 and 10 have two processes; ECS has moved the one that acts.
     between = number in (8, 10)
     if not between:
         _fill(fields, data, ECS_SYSMON)

@@ -92,6 +92,7 @@ SEARCHED = (
 def event_of(log: Logged) -> Event:
     """The OCSF event. What finds no column is in `unmapped` under Windows' own names."""
     rule = rule_of(log)
+    # What a mapping takes is gone from it, so what is left is what `unmapped` must keep.
     fields = Fields(log.data)
     columns = merge_always((rule.columns if rule else plain)(fields, log), rule)
     class_uid = columns.pop("class_uid", rule.class_uid if rule else BASE)
@@ -159,6 +160,7 @@ def _severity(log: Logged, class_uid: int, status: int | None) -> int:
 
 def _complete(columns: WindowsColumns, class_uid: int, log: Logged) -> None:
     """What the class demands, from the rest of the event."""
+    # Sysmon runs as a service: the account of its log entry is never who acted.
     if not columns.get("actor") and log.sid is not None and product_of(log) is not SYSMON_PRODUCT:
         name, domain = log.account
         columns["actor"] = {"user": filled(name=name, domain=domain, uid=log.sid)}
@@ -241,6 +243,7 @@ def _left(log: Logged, fields: Fields, title: str | None) -> dict[str, Any]:
     if log.guid is not None:
         left["ProviderGuid"] = log.guid
     for name, value in fields.left.items():
+        # An event's own field may be called like one of the header; neither may hide the other.
         left[name if name not in left else f"Data.{name}"] = value
     return left
 

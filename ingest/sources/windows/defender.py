@@ -90,8 +90,10 @@ def _file(path: str | None) -> WindowsColumns | None:
     if path is None:
         return None
     first = path.partition(";")[0].strip()
+    # Defender puts the kind of a resource before its path.
     for kind in ("containerfile:_", "file:_", "amsi:_", "webfile:_"):
         first = first.removeprefix(kind)
+    # Behind `|` stands what is inside of a container, or where a file came from.
     first = first.partition("|")[0]
     return {"path": first, "type_id": 1} if first else None
 

@@ -85,9 +85,11 @@ def logged(fields: dict[str, Any], context: Context) -> Logged:
     times = {name: take(name) for name in (*LOCAL_TIMES, *UTC_TIMES) if name in fields}
     log.data |= {key: as_text(value) for key, value in fields.items() if value is not None}
     _account(log)
+    # What has a field of its own is never taken from the message, which is free text.
     if log.message and not _has_data(log):
         log.data = data_of(log) | log.data
     log.rest |= {name: value for name, value in times.items() if value is not None}
+    # Sysmon's `UtcTime` says its zone and is the more exact, so the others are not needed.
     if not by_sysmon(log, log.data, context):
         _time(times, log, context)
     return log
@@ -148,6 +150,7 @@ def _execution(fields: dict[str, Any], log: Logged) -> None:
     """Who wrote the event. Old NXLog calls that `ProcessID`, a number; as text it is data."""
     if type(fields.get("ExecutionProcessID")) is int:
         log.pid = fields.pop("ExecutionProcessID")
+    # Events 5150 to 5159 of the filtering platform have a `ProcessID` among their own data.
     elif type(fields.get("ProcessID")) is int and log.event_id not in range(5150, 5160):
         log.pid = fields.pop("ProcessID")
     for name in ("ExecutionThreadID", "ThreadID"):
@@ -157,6 +160,7 @@ def _execution(fields: dict[str, Any], log: Logged) -> None:
 
 def _account(log: Logged) -> None:
     """The name of the account whose SID is `UserID`, where the event has no such field itself."""
+    # NXLog puts `AccountType` beside the two it adds; without it they belong to the event.
     if log.sid is None or "AccountType" not in log.rest:
         return
     name, domain = log.data.get("AccountName"), log.data.get("Domain")
@@ -211,10 +215,13 @@ def _number(value: Any) -> Any:
 def _meant(written: str, utc: datetime) -> datetime | None:
     """The UTC instant of a local time without zone, if `utc` shows what its zone was."""
     read = of_iso(written, _UTC) if len(written) < 64 else None
+    # Some shippers put a Z behind a local time; any other offset is believed.
     if read is None or (read[1] == "exact" and not written.endswith("Z")):
         return None
     behind = utc - read[0]
+    # All zones of the world are whole quarters of an hour from UTC.
     offset = QUARTER * ((behind + _EARLY) // QUARTER)
+    # No zone is further away than +14; so late an event was not shipped at once.
     if not -_EARLY <= behind - offset <= LATE or abs(offset) > timedelta(hours=14):
         return None
     if read[1] == "exact" and not offset:

@@ -51,6 +51,7 @@ def logged_of_object(fields: dict[str, Any], context: Context) -> Logged:
     about = System(context)
     for name, value in system.items():
         base = name.removesuffix("_attributes")
+        # Taken together with the element of that name, beside which it stands.
         if base != name and base in system:
             continue
         beside = system.get(f"{name}_attributes")
@@ -189,6 +190,7 @@ def _of_evtxecmd(fields: dict[str, Any], context: Context) -> Logged:
     payload = fields.pop("Payload")
     data: dict[str, Any] = {}
     try:
+        # It is JSON inside of a JSON string, so the strict reader of the line has not seen it.
         parts = json.loads(payload) if type(payload) is str and len(payload) < 10**7 else payload
     except (ValueError, RecursionError):
         parts = None

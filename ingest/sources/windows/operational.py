@@ -153,6 +153,7 @@ def _transfer(fields: Fields, log: Logged) -> WindowsColumns:
     """59 to 61: what a job fetches."""
     url = fields.text("url", "remoteName", "RemoteName")
     try:
+        # It raises for brackets and ports that cannot be, and a remote name may be anything.
         parts = urlsplit(url or "")
         host, port = parts.hostname, parts.port
     except ValueError:

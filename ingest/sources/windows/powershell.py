@@ -50,6 +50,7 @@ def _actor(log: Logged, context: Mapping[str, str]) -> WindowsColumns | None:
 
 def block(fields: Fields, log: Logged) -> WindowsColumns:
     """4104: the text of a script, of which long ones come in several parts."""
+    # With its white space: rules and hashes are about the text as it ran.
     content = fields.raw("ScriptBlockText")
     return {
         "script": {

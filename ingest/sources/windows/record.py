@@ -54,6 +54,7 @@ def whole(value: object) -> int | None:
     if type(value) is int:
         return value
     if type(value) is str and INTEGER.fullmatch(value.strip()):
+        # Not base 0 for all: Python refuses `0123` there, which is a plain number here.
         return int(value.strip(), 0 if value.strip()[:2] in ("0x", "0X") else 10)
     return None
 
@@ -77,6 +78,7 @@ def keywords_of(value: object) -> tuple[bool | None, str | None]:
         mask = int(value)
     if mask is None:
         return None, None
+    # Some writers give the mask as a signed number, and an audit sets its top bit.
     mask &= 2**64 - 1
     failed = True if mask & AUDIT_FAILURE else False if mask & AUDIT_SUCCESS else None
     return failed, f"0x{mask:x}"

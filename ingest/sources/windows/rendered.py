@@ -115,6 +115,7 @@ def data_of(log: Logged) -> dict[str, Any]:
 
 def _once(pairs: list[tuple[Any, ...]]) -> dict[str, Any]:
     names = [pair[0] for pair in pairs]
+    # A name with a line break can forge a line; which of two is true nobody can tell.
     return {pair[0]: pair[1] for pair in pairs if names.count(pair[0]) == 1}
 
 
@@ -122,6 +123,7 @@ def _labelled(lines: list[str], event_id: int) -> list[tuple[Any, ...]]:
     results: list[tuple[Any, ...]] = []
     section = ""
     long: list[str] | None = None
+    # The first line is the sentence that says what happened.
     for line in lines[1:]:
         match = LABEL.fullmatch(line)
         if long is not None and (match is None or match[2] not in FIELDS):
@@ -132,6 +134,7 @@ def _labelled(lines: list[str], event_id: int) -> list[tuple[Any, ...]]:
         if match is None:
             continue
         tabs, label, value = match.groups()
+        # Labels of a section are indented with tabs; a heading stands at the margin with no value.
         if not tabs and not value:
             section = label
             continue

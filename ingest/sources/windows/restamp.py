@@ -71,6 +71,7 @@ def _replaced(
         return raw
     shown = f'"{old}"' if type(old) is str else str(old)
     key = re.escape(str(path[-1]).encode())
+    # Python may write a float with other digits than stand in the text.
     value = re.escape(shown.encode()) if type(old) is not float else rb"-?[\d.eE+-]+"
     for match in re.finditer(rb'"' + key + rb'"\s*:\s*(?P<value>' + value + rb")", raw):
         changed = raw[: match.start("value")] + new.encode() + raw[match.end("value") :]

@@ -76,6 +76,7 @@ def process(
 ) -> WindowsColumns | None:
     """A process from the fields of these names."""
     number = fields.pid(pid) if pid else None
+    # Some events, such as those of the filtering platform, spell it `ProcessID`.
     if number is None and pid == "ProcessId":
         number = fields.pid("ProcessID")
     return filled(
@@ -116,6 +117,7 @@ def logon_type(fields: Fields) -> WindowsColumns:
     number = whole(fields.peek("LogonType"))
     if number is None:
         return {}
+    # A type that Windows has not documented: the number stays in `unmapped`.
     if number not in LOGON_TYPES:
         return {"logon_type_id": 99}
     fields.text("LogonType")

@@ -62,6 +62,7 @@ def _logon(fields: Fields, log: Logged) -> WindowsColumns:
 def _failure(fields: Fields) -> WindowsColumns:
     """Why a logon failed: the finer of its two codes. Both stay for rules that ask for them."""
     codes = (whole(fields.peek(name)) for name in ("SubStatus", "Status"))
+    # A `SubStatus` of 0 says nothing more than `Status`.
     code = next((code_word for code_word in codes if code_word), None)
     if code is None:
         return {}
@@ -72,6 +73,7 @@ def explicit(fields: Fields, log: Logged) -> WindowsColumns:
     """4648: somebody used the credentials of another account, often on another machine."""
     who = target(fields)
     server = fields.text("TargetServerName")
+    # Windows writes `localhost` for this machine, which is no name to search for.
     if server and server.lower() == "localhost":
         fields.left["TargetServerName"], server = server, log.computer
     return {
@@ -191,6 +193,7 @@ def _radius(fields: Fields, log: Logged) -> WindowsColumns:
     calling = fields.peek("CallingStationID")
     end = {"mac": mac_address(calling), "ip": address(calling) if calling else None}
     if any(end.values()):
+        # Only where it is an address: a calling station may also be a telephone number.
         end["uid"] = fields.text("CallingStationID")
     machine = fields.user("SubjectMachineName", "", "SubjectMachineSID")
     if machine:

@@ -68,6 +68,7 @@ KEY_RIGHTS: tuple[tuple[str, int], ...] = (
     ("%%4436", 2),
     ("%%1538", 2),
 )
+# The same rights as bits, for shippers that leave out the list of names.
 FILE_MASKS: tuple[tuple[int, int], ...] = (
     (0x10000, 4),
     (0x6, 3),
@@ -78,6 +79,7 @@ FILE_MASKS: tuple[tuple[int, int], ...] = (
     (0x88, 8),
     (0x20000, 9),
 )
+# The task's XML is text of its author: it is searched with bounds and never parsed.
 _COMMAND = re.compile(r"<Command>([^<]{0,8000})</Command>")
 ARGUMENTS = re.compile(r"<Arguments>([^<]{0,32000})</Arguments>")
 DESCRIPTION = re.compile(r"<Description>([^<]{0,4000})</Description>")
@@ -93,6 +95,7 @@ def started(fields: Fields, log: Logged) -> WindowsColumns:
     who = fields.user("TargetUserName", "TargetDomainName", "TargetUserSid")
     label = fields.text("MandatoryLabel")
     integrity = INTEGRITY.get(label) if label else None
+    # A label of another kind than these is kept as it was written.
     if label and integrity is None:
         fields.left["MandatoryLabel"] = label
     return {
@@ -118,6 +121,7 @@ def _ended(fields: Fields, log: Logged) -> WindowsColumns:
     if code is not None:
         fields.text("Status")
     run = process(fields) or {"name": "unknown"}
+    # OCSF's exit code has 32 bits with a sign; an NTSTATUS of failure has its top bit set.
     more = {"exit_code": code} if code is not None and code < 2**31 else {}
     return {
         "process": run | ({"user": by["user"]} if by.get("user") else {}),
@@ -164,6 +168,7 @@ def _touched(fields: Fields, log: Logged) -> WindowsColumns:
     kind = fields.peek("ObjectType")
     name = fields.peek("ObjectName")
     setting = log.event_id in (4670, 4907, 4911, 4913, 4715)
+    # A handle that was asked for: what it allows has not been done yet.
     asked = log.event_id in (4656, 4659)
     results: WindowsColumns = {"actor": by}
     if name is not None and kind in ("File", "Directory", "SymbolicLink"):
@@ -233,6 +238,7 @@ def command_of(task: str | None) -> tuple[str | None, str | None]:
     words = DESCRIPTION.search(task)
     line = None
     if commands:
+        # With several actions it cannot be told which arguments belong to which.
         line = " ".join([commands[0], *(arguments[:1] if len(commands) == 1 else [])])
     return _unescaped(line), _unescaped(words[1].strip()) if words else None
 
@@ -242,6 +248,7 @@ def _unescaped(text: str | None) -> str | None:
         return None
     for mark, plain in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&apos;", "'")):
         text = text.replace(mark, plain)
+    # Last, or `&amp;lt;` would become `<` in two steps.
     return text.replace("&amp;", "&")
 
 

@@ -41,6 +41,7 @@ class WindowsJson(JsonSource):
         return [event_of(self.reader(fields, context))]
 
     def parse(self, record: Record, context: Context) -> list[Event]:
+        # As text the number passes the strict reader, which refuses more than 64 bits with a sign.
         if UNSIGNED.search(record.raw):
             record = replace(record, raw=UNSIGNED.sub(rb'\1"\2"', record.raw))
         if self.name != "windows_evtx_json" or not record.raw.startswith(b"Record "):
@@ -78,6 +79,7 @@ class WindowsXml(Source):
         """Unless the first line is a whole event, of which then each line has one."""
         line = first.strip()
         return (
+            # UTF-16 cannot be cut at line ends: a newline there is two bytes.
             b"</Event>" not in line or b"<Events" in line or first[:2] in (b"\xff\xfe", b"\xfe\xff")
         )
 

@@ -48,6 +48,7 @@ def hashes(fields: Fields, *names: str) -> list[WindowsColumns] | None:
     if text is None:
         return None
     parts = [_HASH.fullmatch(part.strip()) for part in text.split(",")]
+    # One part that is no hash: then the whole text stays in `unmapped` as it was written.
     if not all(parts):
         return None
     hash_list = [
@@ -111,6 +112,7 @@ def created(fields: Fields, log: Logged) -> WindowsColumns:
     )
     return {
         "process": run or {"name": "unknown"},
+        # Where there is no `ParentUser`, the child's user is the best guess.
         "actor": filled(process=parent, user=parent_user or user),
         "status_id": SUCCESS,
     }
@@ -204,6 +206,7 @@ def _opened(fields: Fields, log: Logged) -> WindowsColumns:
     """10: a process opened another. `GrantedAccess` also stays as it was written."""
     mask = whole(fields.peek("GrantedAccess"))
     between = _between(fields)
+    # OCSF has a signed integer of 32 bits there.
     if mask is not None and mask < 2**31:
         between["more"] = {"actual_permissions": mask}
     return between
@@ -303,6 +306,7 @@ def results(text: str) -> list[WindowsColumns]:
         part = part.strip()
         if not part or part == "-":
             continue
+        # Sysmon writes IPv4 answers as mapped IPv6, `::ffff:1.2.3.4`.
         ip = address(part)
         if ip is not None:
             columnses.append({"rdata": ip, "type": "AAAA" if ":" in ip else "A"})

@@ -70,6 +70,7 @@ def _state(fields: Fields, log: Logged) -> WindowsColumns:
     """7036: a service entered a state, named in the language of the machine."""
     now = fields.peek("param2")
     activity = _STATES.get((now or "").lower(), OTHER)
+    # A word of a language that is not known here stays for people to read.
     if activity != OTHER:
         fields.text("param2")
     return {"activity_id": activity, "win_service": _service(fields)}

@@ -30,6 +30,7 @@ def utc_stamp(value: object, context: Context) -> Stamp:
     stamp = stamp_iso(text, _UTC, received)
     if stamp.quality == "received" and text.endswith(" UTC"):
         stamp = stamp_iso(text.removesuffix(" UTC"), _UTC, received)
+    # The event log keeps UTC, so a time without a zone is not assumed but known.
     return Stamp.exact(stamp.time) if stamp.quality == "assumed_zone" else stamp
 
 
@@ -45,6 +46,7 @@ def event_id_of(value: object) -> int:
 
 def is_sysmon(provider: str | None, guid: str | None, channel: str | None) -> bool:
     """Whether Sysmon wrote it, by whichever of these is there."""
+    # The provider decides where it is there: another may write to a channel of the same name.
     if provider:
         return provider.lower() in _SYSMON
     if guid:
@@ -111,12 +113,14 @@ class System:
         elif value is not None:
             self.rest[name] = as_text(value)
         for key, attribute in left.items():
+            # Two elements may have an attribute of the same name.
             self.rest[key if key not in self.rest else f"{name}.{key}"] = as_text(attribute)
 
     def words(self, words: Iterable[object]) -> None:
         """Keywords in words, as a renderer or a shipper adds them."""
         kept = [word for word in words if type(word) is str and word.strip()]
         lower = {word.strip().lower() for word in kept}
+        # A renderer writes the words in the language of its machine.
         if lower & {"audit failure", "überwachung gescheitert", "échec de l'audit"}:
             self.failed = True
         elif lower & {"audit success", "überwachung erfolgreich", "succès de l'audit"}:

@@ -53,12 +53,14 @@ class _Node:
 
 def _tree(text: str, cut: bool = False) -> _Node:
     """The element that `text` is, or if it may be `cut` short, begins. Raises `Unreadable`."""
+    # Expat and not ElementTree: it can refuse a document type before any entity is read.
     parser = expat.ParserCreate()
     parser.buffer_text = True
     root = _Node("", {})
     path = [root]
 
     def start(name: str, attributes: dict[str, str]) -> None:
+        # Events nest three or four deep; a stack of thousands would exhaust Python's.
         if len(path) > _DEPTH:
             raise Unreadable(f"XML nested deeper than {_DEPTH} levels")
         kept = {
@@ -100,6 +102,7 @@ def _without_controls(text: str) -> str:
         code = int(number[1:], 16) if number[0] == "x" else int(number)
         if code < 32 and code not in (9, 10, 13):
             return chr(STANDS_IN + code)
+        # No character at all: one such reference must not make the whole event unreadable.
         if code in (0xFFFE, 0xFFFF) or 0xD800 <= code < 0xE000 or code > 0x10FFFF:
             return "\ufffd"
         return match[0]

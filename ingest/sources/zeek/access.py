@@ -91,6 +91,7 @@ def kerberos(row: Row) -> Event:
     asked = row.text("request_type")
     activity = REQUESTS.get(asked or "") or _by_service(service)
     granted = _SERVICE_TICKET if activity == _SERVICE_TICKET else _TICKET
+    # It is no failure: counted as one, every login would look like a wrong password.
     if error == ASKS_FOR_MORE:
         activity = _PREAUTH
     return _login(
@@ -117,6 +118,7 @@ def _principal(row: Row) -> dict[str, Any] | None:
     client = row.fields.get("client")
     if type(client) is not str:
         return None
+    # The last slash: a service's name, such as `host/www`, has one of its own.
     name, slash, realm = client.rpartition("/")
     if not slash:
         name, realm = realm, ""

@@ -60,6 +60,7 @@ def read(log: str, records: pa.RecordBatch, settings: ParseSettings) -> Read:
     """The events of those of `records`, all of `zeek:<log>`, that are as they mostly are."""
     raws = records.column("raw").to_numpy(zero_copy_only=False).tolist()
     plain = np.asarray(records.column("headers").is_null())
+    # A sensor has one spelling, so the first line tells; lines in the other take the slow path.
     prefix = "id." if raws and raws[0] and b'"id.orig_h"' in raws[0] else "id_"
     decoder, kinds = shape_of(log, prefix)
     rows, places = decoded(raws, plain, decoder)
@@ -95,8 +96,10 @@ def _common(
         name=constant(PRODUCT["name"], rows),
         vendor_name=constant(PRODUCT["vendor_name"], rows),
     )
+    # Null would stay null without being looked up, and the default scope would be lost.
     scopes = looked_up(pc.fill_null(sensor, ""), lambda h: settings.scope(h or None, source), _TEXT)
     return {
+        # One event a record, so its index is always 0.
         "event_uid": pc.binary_join_element_wise(ids, "#0", ""),
         "record_ids": pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32)), ids),
         "source": constant(source, rows),

@@ -153,6 +153,7 @@ def conn(entry: Entry) -> Event:
     for end, key in ((source, "orig_l2_addr"), (target, "resp_l2_addr")):
         spelled = text(fields, key)
         end["mac"] = mac_address(spelled)
+        # No hardware address of six octets: the text goes back, to be found in `unmapped`.
         if spelled and end["mac"] is None:
             fields[key] = spelled
     connection = entry.connection(text(fields, "proto"))
@@ -223,6 +224,7 @@ def dns(entry: Entry) -> Event:
     status = UNKNOWN if rcode is None else SUCCESS if rcode == 0 else FAILURE
     return event(
         DNS,
+        # Zeek writes one line for question and answer, so only a lone question is a query.
         1 if rcode is None and answers is None else TRAFFIC,
         entry.stamp,
         status_id=status,
@@ -252,6 +254,7 @@ def _answers(fields: dict[str, Any]) -> list[dict[str, Any]] | None:
         raise Unreadable("answers: expected strings")
     if not all(type(ttl) in (int, float) and 0 <= ttl < 2**32 for ttl in ttls):
         raise Unreadable("TTLs: expected seconds from 0 to 4294967295")
+    # Zeek may write fewer TTLs than answers.
     ttls += [None] * (len(answers) - len(ttls))
     return [
         {"rdata": answer, "ttl": None if ttl is None else int(ttl)}

@@ -21,6 +21,7 @@ from ingest.parsing.strict_json import LINE_BYTES
 from ingest.parsing.vectorized import looked_up
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
+# Two of these are added up, and the sum must fit 64 bits with a sign.
 Count = Annotated[int, Meta(ge=0, le=2**61)]
 Any64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 _Seconds = Annotated[float, Meta(ge=0, lt=1e9)]
@@ -119,12 +120,15 @@ def shape_of(log: str, prefix: str) -> tuple[msgspec.json.Decoder[Any], dict[str
     """The decoder of a log's lines in one spelling, and its fields in the struct's order."""
     spelled = {name: prefix + name for name in _ENDS}
     kinds: dict[str, Any] = _ENDS | COMMON | dict(LOGS[log])
+    # msgspec wants fields without a default before those that have one.
     ordered = [*MUST, *(name for name in kinds if name not in MUST)]
     fields: list[Any] = [
+        # Names of their own, as `id.orig_h` and `@stream` are no names to Python.
         (f"f{index}", kinds[name]) if name in MUST else (f"f{index}", kinds[name], None)
         for index, name in enumerate(ordered)
     ]
     rename = {f"f{index}": spelled.get(name, name) for index, name in enumerate(ordered)}
+    # An unknown field must leave the line to the slow path, which keeps it in `unmapped`.
     shape = msgspec.defstruct(
         f"Zeek_{log}", fields, rename=rename, forbid_unknown_fields=True, gc=False
     )

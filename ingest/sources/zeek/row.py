@@ -94,6 +94,8 @@ def dotted(fields: dict[str, Any]) -> dict[str, Any]:
     for key, value in fields.items():
         if type(value) is dict and key in _NESTS:
             inner = {f"{key}.{leaf}": element for leaf, element in value.items()}
+            # A field that is there in both spellings must not replace itself; then all stays as it
+            # is.
             if inner.keys().isdisjoint(fields) and inner.keys().isdisjoint(results):
                 results |= inner
                 continue
@@ -111,6 +113,7 @@ def stamp_of(fields: dict[str, Any], context: Context, host: str | None) -> Stam
     received_at = context.record.received_at
     if type(ts) is str:
         stamp = stamp_iso(ts, context.zone(host), received_at)
+        # A number may come as text, as some shippers put quotes around all.
         return stamp if stamp.quality != "received" else stamp_epoch(ts, received_at)
     return stamp_epoch(ts, received_at)
 
@@ -132,6 +135,7 @@ class Row:
     def of(cls, fields: dict[str, Any], context: Context, log: str | None) -> Row:
         """The record that `fields`, which are used up, are."""
         fields = dotted(fields)
+        # Corelight's sensors name themselves; what forwards their logs is only the sender.
         named = [key for key in ("@system", "_system_name") if type(fields.get(key)) is str]
         sensor = fields.pop(named[0]) if named else context.host
         row = cls(log, fields, context, sensor, stamp_of(fields, context, sensor))
@@ -245,6 +249,7 @@ class Row:
         the product's name for what happened, `seen` are observables besides the addresses.
         """
         if class_uid in _BETWEEN_ENDS and not self.src and not self.dst:
+            # OCSF has no event between two ends of which neither is known.
             class_uid, activity_id = BASE, 0
             columns.pop("activity_name", None)
         known = self.uid or protocol if class_uid == FINDING else self.src or self.dst

@@ -112,6 +112,7 @@ class Zeek(Source):
 
     def parse(self, record: Record, context: Context) -> list[Event]:
         raw = record.raw
+        # Nearly every record of a live sensor: one object, with no search for anything else.
         if raw[:1] == b"{" and b"\n" not in raw:
             return [self._event(unwrapped(decode_object(raw)), context)]
         events: list[Event] = []
@@ -144,6 +145,7 @@ class Zeek(Source):
         ours = self.log
         if named is None or ours is None:
             return named or ours
+        # A record of another log in this topic would be read by the wrong rules; it is refused.
         if named != ours and read_as(named) != read_as(ours):
             raise Unreadable(f"{key}: a record of the log '{named[:40]}' among those of '{ours}'")
         return named
@@ -167,5 +169,6 @@ _OTHER = _lenient(other)
 
 SOURCES = (
     Zeek("zeek", None),
+    # `dpd` is the old name of the log `analyzer`.
     *(Zeek(f"zeek:{log}", log) for log in (*_READERS, "dpd")),
 )

@@ -137,6 +137,7 @@ MESSAGES = MappingProxyType(
 )
 
 
+# A client without a lease speaks from no address, and to everybody.
 _NOBODY = ("0.0.0.0", "255.255.255.255", "::")
 
 
@@ -156,6 +157,7 @@ def dhcp(row: Row) -> Event:
     activity = _ending(messages, old or row.fields.get("assigned_addr") is not None)
     asked = _held(row, "client_addr"), _held(row, "requested_addr")
     assigned = row.ip("assigned_addr") or row.ip("assigned_ip")
+    # Only a grant or an offer says which address it will be; before, it is what was asked for.
     ip = assigned if activity in (ACK, OFFER) else asked[1] or asked[0]
     # Nothing is lost: the addresses that the client does not have stay in their fields.
     for key, value in (("client_addr", asked[0]), ("requested_addr", asked[1])):
@@ -305,6 +307,7 @@ def _mail_more(row: Row, envelope: str | None, sent: list[str]) -> dict[str, Any
 def _address(row: Row, key: str) -> str | None:
     value = row.fields.get(key)
     result = mail_address(value) if type(value) is str else None
+    # Taken only where nothing is lost: a name beside the address stays in the field.
     if result is not None and result == value:
         del row.fields[key]
     return result

@@ -72,7 +72,9 @@ def layout(header: bytes) -> Layout:
     separator = "\t"
     for line in text.split("\n"):
         line = line.rstrip("\r")
+        # The one line that is parted by a blank, since it says what parts the others.
         if line.startswith("#separator"):
+            # A file may hold several logs, each behind a block of its own.
             lines = {}
             separator = _unescaped(line.removeprefix("#separator").lstrip(" ")) or "\t"
         elif line.startswith("#"):
@@ -93,6 +95,7 @@ def _layout(said: Mapping[str, str], separator: str) -> Layout:
         raise Unreadable(f"the header names {len(names)} fields; at most {_MOST_FIELDS} are read")
     if len(types) != len(names):
         raise Unreadable(f"the header has {len(names)} fields, but {len(types)} types")
+    # A field that stands twice would let its second value replace the first.
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise Unreadable(f"the header names the field '{twice[:80]}' twice")
@@ -156,6 +159,7 @@ def _reader(of: str, name: str, between: str, empty: str, unset: str) -> _Read:
 def _elements(one: _Read, between: str, empty: str, unset: str, text: str) -> list[Any]:
     if text == empty:
         return []
+    # Before unescaping: Zeek escapes a separator that stands inside of an element.
     return [None if each == unset else one(each) for each in text.split(between)]
 
 
@@ -164,6 +168,7 @@ def _string(empty: str, text: str) -> str:
 
 
 def _whole(text: str) -> Any:
+    # A count of Zeek has 64 bits without a sign, a column of Delta 63.
     if _WHOLE.fullmatch(text) and -INT64 <= int(text) < INT64:
         return int(text)
     return _unescaped(text)

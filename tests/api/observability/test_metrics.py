@@ -66,7 +66,7 @@ def test_ages_grow_on_between_two_looks_and_while_the_lake_is_away(
     def told() -> tuple[float, float]:
         text = meters.text(cast(Reader, reader)).decode()
         (age,) = re.findall(
-            r'^headgate_job_batch_age_seconds{headgate_job="ingest"} (\S+)', text, re.M
+            r'^headgate_job_since_batch_seconds{headgate_job="ingest"} (\S+)', text, re.M
         )
         (up,) = re.findall(r"^headgate_lake_up (\S+)", text, re.M)
         return float(age), float(up)

@@ -154,15 +154,26 @@ def test_wrong_questions_are_problems(client: TestClient, path: str, status: int
 
 
 @pytest.mark.parametrize(
-    "at", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "9999-12-31T23:59:59-12:00"]
+    ("at", "status"),
+    [
+        ("0002-01-02T00:00:00Z", 200),
+        ("9998-12-30T00:00:00Z", 200),
+        ("0001-01-01T00:00:00Z", 422),
+        ("9999-12-31T23:59:59Z", 422),
+        ("9999-12-31T23:59:59-12:00", 422),
+    ],
 )
 @pytest.mark.parametrize("question", ["witnesses", "inventory"])
-def test_an_instant_at_the_end_of_time_knows_nobody(
-    client: TestClient, question: str, at: str
+def test_an_instant_at_the_end_of_time_knows_nobody_or_is_refused(
+    client: TestClient, question: str, at: str, status: int
 ) -> None:
-    found = get(client, f"mac/{A}/{question}", at=at)
-    assert not found.get("users")
-    assert not found.get("asset")
+    answered = client.get(f"/api/v1/entities/mac/{A}/{question}", params={"at": at})
+    assert answered.status_code == status
+    if status == 200:
+        assert not answered.json().get("users")
+        assert not answered.json().get("asset")
+    else:
+        assert "lies beyond the years" in answered.json()["detail"]
 
 
 def test_both_want_the_token(client: TestClient) -> None:

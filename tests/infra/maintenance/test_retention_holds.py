@@ -81,7 +81,7 @@ def test_a_job_holds_nothing_up_while_it_runs_or_is_not_far_behind(
     status = JobStatus("rollup", "running", at=time.time())
     write_status(lake.settings, status)  # as `headgate run rollup` does
     assert maintenance.tend(lake, NUMBER).held == ()
-    write_status(lake.settings, replace(status, standing="stopped"))
+    write_status(lake.settings, replace(status, state="stopped"))
     assert len(maintenance.tend(lake, NUMBER).held) == 1
 
     lake.settings = load(home=lake.settings.home, lake=lake.settings.lake_root)

@@ -119,11 +119,11 @@ def test_a_poison_batch_is_named_and_its_job_goes_on_when_a_person_says_so(
         until(lambda: status(lake.settings, "squares").batch == 0, what=said)
         assert status(lake.settings, "squares").rows == 1
         lake.add(NUMBER, [{"n": 13}], "test")
-        until(lambda: status(lake.settings, "squares").standing == "given up", what=said)
+        until(lambda: status(lake.settings, "squares").state == "failed", what=said)
         given_up = status(lake.settings, "squares")
         assert "batch 1 failed 2 times in a row" in given_up.why
         assert "13 is not a number" in given_up.why
-        assert status(lake.settings, "other").standing in ("running", "waiting")
+        assert status(lake.settings, "other").state in ("running", "waiting")
         # What waits is told on.
         lake.add(NUMBER, [{"n": 3}], "test")
         until(lambda: status(lake.settings, "squares").unread_commits == 2, what=said)
@@ -169,13 +169,13 @@ def test_poison_stays_poison_for_the_drivers_that_follow(
     assert "(so since 20" in said[0]
     assert Driver(lake.settings, ("squares",), tell=said.append).run() == 1
     assert said[-1] == said[0]
-    assert status(lake.settings, "squares").standing == "given up"
+    assert status(lake.settings, "squares").state == "failed"
 
     # No driver runs: a person's word holds for the next one.
     written(lake.settings, replace(status(lake.settings, "squares"), at=time.time() - 60))
     assert main(["--home", str(lake.settings.home), "jobs", "resume", "squares"]) == 0
     assert "job squares: goes on with the next driver" in capsys.readouterr().err
-    assert status(lake.settings, "squares").standing == "stopped"
+    assert status(lake.settings, "squares").state == "stopped"
     assert main(["--home", str(lake.settings.home), "jobs", "resume", "squares"]) == 2
     (lake.spool / "antidote").touch()
     with running(lake, "squares") as said:

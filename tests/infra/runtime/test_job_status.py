@@ -138,14 +138,14 @@ FINE = JobStatus("ingest", "running", at=1000.0, pid=7, started_at=900.0, progre
     ("status", "missed"),
     [
         (FINE, None),
-        (replace(FINE, standing="waiting"), None),
+        (replace(FINE, state="waiting"), None),
         (replace(FINE, progressed_at=939.0), "no progress for 61 s, target 60 s"),
         (replace(FINE, at=900.0), "its driver (process 7) has said nothing for 100 s"),
-        (replace(FINE, standing="given up", why="poison"), "stopped for good: poison"),
-        (replace(FINE, standing="stopped"), "its driver was stopped (headgate up starts it)"),
+        (replace(FINE, state="failed", why="poison"), "stopped for good: poison"),
+        (replace(FINE, state="stopped"), "its driver was stopped (headgate up starts it)"),
         (replace(FINE, progressed_at=None), "no batch since it was started 100 s ago"),
         (
-            replace(FINE, standing="pausing", progressed_at=900.0, failures=2, why="no broker"),
+            replace(FINE, state="backoff", progressed_at=900.0, failures=2, why="no broker"),
             "no progress for 100 s, target 60 s; it failed 2 times: no broker",
         ),
         (None, "no driver has told of it; is it running (headgate up)?"),
@@ -163,7 +163,7 @@ def test_each_job_has_a_target_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_job_that_nobody_wants_is_judged_only_while_it_runs(home: Settings) -> None:
-    once = replace(FINE, job="files", standing="stopped")
+    once = replace(FINE, job="files", state="stopped")
     told = {"ingest": FINE, "files": once, "extra": replace(FINE, job="extra")}
     found = judge_jobs(home, ("ingest",), told, 1000.0)
     assert [(one.job, one.missed) for one in found] == [("ingest", None), ("extra", None)]
@@ -176,8 +176,8 @@ def test_what_a_kill_left_of_a_job_that_nobody_wants_is_ended(home: Settings) ->
     for job, pid in pids.items():
         write_status(home, replace(FINE, job=job, pid=pid))
     end_unwanted(home, {"ingest"})
-    standing = {name: one.standing for name, one in read_status(home).items()}
-    assert standing == {"ingest": "running", "files": "stopped", "rollup": "running"}
+    states = {name: one.state for name, one in read_status(home).items()}
+    assert states == {"ingest": "running", "files": "stopped", "rollup": "running"}
     judged = judge_jobs(home, ("ingest",), read_status(home), 10_000.0)
     assert [one.job for one in judged] == ["ingest", "rollup"]
 
@@ -227,9 +227,7 @@ def test_status_exits_1_and_names_what_misses(home: Settings, capsys) -> None:
     arguments = ["--home", str(home.home), "status", "--output", "json"]
     assert main(arguments) == 0
     assert all(row["missed"] is None for row in json.loads(capsys.readouterr().out))
-    write_status(
-        home, JobStatus("alert", "given up", at=now, why="batch 3 failed 6 times in a row")
-    )
+    write_status(home, JobStatus("alert", "failed", at=now, why="batch 3 failed 6 times in a row"))
     assert main(arguments) == 1
     told = {row["job"]: row for row in json.loads(capsys.readouterr().out)}
     assert told["alert"]["missed"] == "stopped for good: batch 3 failed 6 times in a row"
@@ -260,16 +258,38 @@ def test_status_tells_the_lag_of_event_time_apart_from_that_of_arrival(home, cap
     write_status(home, with_ages(counts, 5.0))
     assert main(["--home", str(home.home), "status", "--output", "json"]) == 0
     told = {row["job"]: row for row in json.loads(capsys.readouterr().out)}
-    assert told["ingest"]["event_lag"] is None
-    assert 894 <= told["rollup"]["event_lag"] < 950
-    assert told["rollup"]["lag"] < 50
+    assert told["ingest"]["event_time_lag_seconds"] is None
+    assert 894 <= told["rollup"]["event_time_lag_seconds"] < 950
+    assert told["rollup"]["arrival_time_lag_seconds"] < 50
+    assert told["rollup"]["event_lag"] == told["rollup"]["event_time_lag_seconds"]
+    assert told["rollup"]["lag"] == told["rollup"]["arrival_time_lag_seconds"]
+
+
+@pytest.mark.parametrize(
+    ("former", "state"),
+    [("given up", "failed"), ("pausing", "backoff"), ("waiting", "waiting")],
+)
+def test_a_status_file_of_the_release_before_is_read_and_written_in_its_words(
+    home: Settings, former: str, state: str, capsys
+) -> None:
+    file = home.home / "status" / "alert.json"
+    file.parent.mkdir(parents=True)
+    before = f'{{"job": "alert", "standing": "{former}", "at": 5.0, "why": "poison"}}'
+    file.write_text(before, "utf-8")
+    status = read_status(home)["alert"]
+    assert (status.state, status.at, status.why) == (state, 5.0, "poison")
+    write_status(home, status)
+    assert json.loads(before).items() <= json.loads(file.read_bytes()).items()
+    assert main(["--home", str(home.home), "status", "--output", "json"]) == 1
+    (row,) = (row for row in json.loads(capsys.readouterr().out) if row["job"] == "alert")
+    assert (row["state"], row["standing"]) == (state, former)
 
 
 def test_only_a_job_that_was_given_up_is_resumed(home: Settings, capsys) -> None:
     write_status(home, JobStatus("alert", "running", at=time.time()))
     assert main(["--home", str(home.home), "jobs", "resume", "alert"]) == 2
     assert "was not stopped for good (it is running)" in capsys.readouterr().err
-    write_status(home, JobStatus("alert", "given up", at=time.time(), why="poison"))
+    write_status(home, JobStatus("alert", "failed", at=time.time(), why="poison"))
     assert main(["--home", str(home.home), "jobs", "resume", "alert"]) == 0
     assert (home.home / "spool" / "resume" / "alert").exists()
     (audit,) = (home.home / "spool" / "audit").glob("*.json")
