@@ -1,0 +1,174 @@
+"""Rules: what each finds, whether it can see, how often it was right; one with its tests."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+from fastapi.responses import RedirectResponse, Response
+from starlette.exceptions import HTTPException
+
+from api.console.page import Page, console_router
+from api.console.render import respond
+from api.console.request import CheckedForm, Signed, signed_in
+from api.console.session import ConsoleSession
+from api.console.time_words import earliest
+from api.observability.audit_log import audit_request
+from api.routes.access import Here
+from api.services.console import rule_stats
+from infra.errors import Usage
+
+router = console_router()
+PAGE = Page("rules", "Rules", router, "/rules", "rules", 40, "r", group="look")
+SORTS = ("alerts", "findings", "newest", "level", "title", "rate")
+_LEVELS = ("informational", "low", "medium", "high", "critical")
+DAYS = timedelta(days=30)
+
+
+def engineer(session: Annotated[ConsoleSession, Depends(signed_in)]) -> ConsoleSession:
+    """The session of somebody who may change rules; raises 403."""
+    if not session.caller.may("engineer"):
+        raise HTTPException(
+            403, f"'{session.caller.name}' is {session.caller.role}; rules need engineer"
+        )
+    return session
+
+
+Engineer = Annotated[ConsoleSession, Depends(engineer)]
+
+
+@router.get("/rules")
+def rules(
+    request: Request,
+    services: Here,
+    session: Signed,
+    q: str = "",
+    state: str = "",
+    sort: str = "alerts",
+) -> Response:
+    """The list."""
+    if sort not in SORTS:
+        raise Usage(f"sort: '{sort}' is none of {', '.join(SORTS)}")
+    listing = services.rules.all()
+    stats = rule_stats.rule_stats(services.reader, datetime.now(UTC) - DAYS)
+    rows = [_row(item, stats.get(item.id, {})) for item in listing.items]
+    shown = [row for row in rows if _fits(row, q.strip().lower(), state)]
+    return respond(
+        request,
+        "rules.html",
+        page=PAGE,
+        rows=sorted(shown, key=lambda row: _rank(row, sort)),
+        refused=listing.refused,
+        total=len(rows),
+        blind=sum(bool(row["item"].blindness) for row in rows),
+        off=sum(row["item"].state != "on" for row in rows),
+        at_rest=sum(not row["findings"] for row in rows),
+        asked={"q": q, "state": state, "sort": sort},
+        sorts=SORTS,
+    )
+
+
+@router.get("/rules/{rule_id}")
+def rule(
+    request: Request,
+    services: Here,
+    session: Signed,
+    rule_id: str,
+    test: bool = False,
+    preview: str = "",
+) -> Response:
+    """One rule: its text, what it found, and on request its tests and a preview on history."""
+    try:
+        detail = services.rules.one(rule_id)
+    except Usage as error:
+        raise HTTPException(404, str(error)) from None
+    now = datetime.now(UTC)
+    stats = rule_stats.rule_stats(services.reader, now - DAYS).get(detail.rule.id, {})
+    step = timedelta(hours=12)
+    buckets, values = rule_stats.findings_over_time(
+        services.reader, detail.rule.id, now - DAYS, now, step
+    )
+    tested, previewed, problem = None, None, None
+    try:
+        tested = services.rules.test(rule_id) if test else None
+        if preview:
+            since = earliest("preview", preview, now) or now
+            previewed = services.rules.preview(rule_id, since, 50)
+    except Usage as error:
+        problem = str(error)
+    return respond(
+        request,
+        "rule.html",
+        page=PAGE,
+        detail=detail,
+        row=_row(detail.rule, stats),
+        chart={
+            "times": [int(bucket.timestamp()) for bucket in buckets],
+            "step": int(step.total_seconds()),
+            "series": [{"name": "findings", "values": values}],
+        },
+        found=sum(values),
+        tested=tested,
+        previewed=previewed,
+        problem=problem,
+        may_switch=session.caller.may("engineer"),
+    )
+
+
+@router.post("/rules/{rule_id}/switch")
+def switch(services: Here, session: Engineer, rule_id: str, form: CheckedForm) -> Response:
+    """Switch a rule on or off, with the reason."""
+    on = (form.get("on") or [""])[0] == "1"
+    reason = (form.get("reason") or [""])[0].strip()
+    if not reason:
+        raise Usage("reason: say why, for those who wonder later")
+    who = session.caller.name
+    switched = services.rules.switch(who, rule_id, on=on, reason=reason)
+    act = "rule.enable" if on else "rule.disable"
+    detail = {"reason": reason, "changed": switched.changed}
+    audit_request(services.settings, act, "ok", who=who, target=switched.id, detail=detail)
+    return RedirectResponse(f"/rules/{switched.id}", status_code=303)
+
+
+def _row(item: Any, stats: dict[str, Any]) -> dict[str, Any]:
+    judged = stats.get("judged", 0)
+    return {
+        "item": item,
+        "findings": stats.get("findings", 0),
+        "newest": stats.get("newest"),
+        "alerts": stats.get("alerts", 0),
+        "muted": stats.get("muted", 0),
+        "judged": judged,
+        "rate": stats["true_ones"] / judged if judged else None,
+    }
+
+
+def _fits(row: dict[str, Any], text: str, state: str) -> bool:
+    item = row["item"]
+    named = text in f"{item.title} {item.name} {item.id} {item.kind}".lower()
+    kept = {
+        "": True,
+        "on": item.state == "on",
+        "off": item.state != "on",
+        "blind": bool(item.blindness),
+        "rest": not row["findings"],
+    }
+    if state not in kept:
+        raise Usage(f"state: '{state}' is none of on, off, blind, rest")
+    return named and kept[state]
+
+
+def _rank(row: dict[str, Any], sort: str) -> tuple[Any, ...]:
+    item = row["item"]
+    level = -_LEVELS.index(item.level) if item.level in _LEVELS else 0
+    newest = -(row["newest"].timestamp() if row["newest"] else 0)
+    ranks: dict[str, Any] = {
+        "alerts": -row["alerts"],
+        "findings": -row["findings"],
+        "newest": newest,
+        "level": level,
+        "title": 0,
+        "rate": row["rate"] if row["rate"] is not None else 2,
+    }
+    return (ranks[sort], level, item.title)
