@@ -219,6 +219,7 @@ class AssetIndex:
             for span in self._spans(*key)
             if span.since <= at < span.until and (span.scope is None or span.scope == scope)
         ]
+        # A name without its domain may be that of several: then none of them is meant.
         if key[0] in ("short", "bare") and len({span.id for span in spans}) > 1:
             return None
         return max(spans, key=lambda s: (s.scope is not None, s.since, s.id), default=None)

@@ -79,6 +79,7 @@ def tell_again(lake: Lake, topic: Topic) -> None:
     """Send what was counted anew, by this job or by the command; a failure repeats the batch."""
     for file, hours in unpublished_hours(lake.settings):
         topic.send(counted_in(lake, hours))
+        # Only when sent: a count that is sent twice changes nothing.
         file.unlink()
 
 

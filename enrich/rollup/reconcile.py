@@ -135,6 +135,7 @@ def _compare_new(
     filed = min(under_way(lake.settings.checkpoint_root), default=closed)
     end = _whole(min(closed, _complete(lake, first), filed))
     waits_for = filed if end == _whole(filed) < _whole(closed) else None
+    # All later hours wait as well: the newest compared one says where to go on (`_first`).
     end = min([end, *(hour for hour in asked if busy and hour >= first)])
     if first >= end:
         return RollupComparison(waits_for=waits_for)
@@ -154,6 +155,7 @@ def waiting(lake: Lake) -> _Asked:
         lake.read(RECOUNT)
         .join(checks, "hour", "left")
         .where("checked_at IS NULL OR checked_at <= asked_at")
+        # `outer`: an hour may be asked for without any hour of events.
         .select(_micros(F.col("hour")).alias("hour"), F.explode_outer("happened").alias("counted"))
         .groupBy("hour")
         .agg(F.collect_set(_micros(F.col("counted"))).alias("counted"))

@@ -133,4 +133,5 @@ def reason(text: str) -> str:
         return "a Python worker ended: it was killed, or the machine had no memory left for it"
     python = [line for line in lines if re.match(r"\w+(?:Error|Exception): ", line)]
     caused = [line for line in lines if line.startswith(("Caused by", "pyspark.", "java."))]
+    # The last: below its trace Python says what happened, and Java's deepest cause comes last.
     return (python or caused or lines or ["unknown"])[-1][:300]

@@ -242,6 +242,7 @@ class Lock(ExclusiveLock):
         try:
             super().__init__(folder / LOCK, already_runs(folder, job))
         except BaseException:
+            # Else a job that was refused would keep backups away as long as this process lives.
             self._beside.release()
             raise
 
@@ -301,6 +302,7 @@ def start(
             .option("checkpointLocation", str(folder / "spark"))
         )
         timed = (
+            # Not `once`, which ignores the sources' limits: a whole backlog would be one batch.
             writer.trigger(availableNow=True)
             if trigger_seconds is None
             else writer.trigger(processingTime=f"{int(trigger_seconds * 1000)} milliseconds")

@@ -95,6 +95,7 @@ class Lake(DeltaTables):
             with suppress(FileNotFoundError):
                 commit(self.folder(table), version)
         if job is not None and self.settings.jobs.adaptive:
+            # One for all inputs of a job, as they share what a batch may take.
             intake = self._intakes.setdefault(job, Intake(job, self.settings))
             files_per_batch = intake.first(self.folder(table))
         reader = (
