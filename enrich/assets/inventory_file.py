@@ -153,6 +153,7 @@ def _cells(line: bytes, delimiter: str) -> list[str] | str:
     if len(line) > _LINE_BYTES:
         return f"{len(line)} bytes; at most {_LINE_BYTES} are read"
     try:
+        # Strict: a stray quote is refused rather than read as a part of the cell.
         return next(csv.reader([line.decode()], delimiter=delimiter, strict=True))
     except UnicodeDecodeError:
         return not_utf8(line)

@@ -187,6 +187,7 @@ def _line_columns(jobs: JobSettings) -> list[Column]:
         F.coalesce("activity_id", F.lit(0)).alias("activity"),
         F.least(happened, arrival + FUTURE_SECONDS * SECOND_US).alias("time_us"),
         F.coalesce(arrival, happened).alias("received_us"),
+        # Many logs name no duration (decision 0018).
         F.coalesce("lease_dur", F.lit(jobs.max_lease_seconds)).alias("lease_seconds"),
         F.coalesce("host_name", "dst_ip").alias("server"),
     ]
@@ -242,6 +243,7 @@ def _history(bucket: pa.Table) -> pa.Table:
 
     groupbys = [
         (s.session_id, *key, s.mac, s.hostname, s.ended, s.start_us, s.end_us, list(s.evidence))
+        # Sorted, as `groupby` joins neighbours only.
         for key, mine in groupby(sorted(unique, key=address), key=address)
         for s in replay(mine).sessions
     ]

@@ -25,6 +25,7 @@ WHERE ($since IS NULL OR hour >= $since) AND ($until IS NULL OR hour < $until)
   AND ($all OR missing > 0 OR unmended > 0)
 ORDER BY hour DESC, checked_at DESC
 """
+# DuckDB has views of tables that were made, and this one may not be there yet.
 _THERE = """
 SELECT count(*) FROM information_schema.tables
 WHERE table_schema = 'ops' AND table_name = 'recount'

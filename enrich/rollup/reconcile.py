@@ -209,6 +209,7 @@ def _compare(
     anew = {hour_row for hour in hours for hour_row in asked.get(hour, ())}
     # A clock that is ahead puts an event into the hour after its arrival, which was not closed.
     near = {hour_row for hour in hours for hour_row in (hour - HOURS, hour)}
+    # A window that is still open has state, which would write over what is counted anew.
     mine = {hour_row for hour_row in {*touched, *near, *anew} if hour_row + HOURS <= closed}
     differing = {
         ARRIVED: _differing(by_arrival, _told(lake, ARRIVED, hours)),

@@ -315,6 +315,7 @@ def _reaches(folder: Location, oldest: int, run: Batch) -> bool:
 
 def _prefix(run: Batch) -> str:
     """How the names of a batch's files begin."""
+    # With the digest, by which two batches of one number differ after a restore.
     return f"{run.job}-{run.batch_id}-{run.digest}-"
 
 
