@@ -128,6 +128,6 @@ def _text(value: str) -> str:
         f"coalesce({_BODY.format('summary')}, '')", f"coalesce({_BODY.format('comment')}, '')",
         "coalesce(CAST(json_extract(body, '$.fields') AS VARCHAR), '')",
     )  # fmt: skip
-    # Joined by a line end, which no search text holds: a hit never spans two fields.
+    # With a line end between fields, so that a hit does not span two of them.
     whole = " || chr(10) || ".join(places)
     return f"contains(lower({whole}), lower({value}))"
