@@ -49,6 +49,7 @@ class AlertFilter:
         if status is not None:
             # One word for two columns in older calls; no value belongs to both.
             fields["state" if status in ("open", "closed") else "attribution"] = status
+        # Resolved here, so that a stored bulk plan means who made it.
         if fields.get("assignee") == "me":
             fields["assignee"] = who
         for name in ("since", "until"):
