@@ -33,6 +33,7 @@ from infra.streaming.lake import Lake
 from ingest.parsing.source import lookup
 from ingest.pipeline.batch_pass import Find, Stage
 
+# Bounded by number and by age: disk stays bounded whatever a source sends.
 KEPT_KEYS = 2_000_000
 KEPT_MICROS = 7 * 86400 * 1_000_000
 """The memory has two generations of half this size each; when one is full the older one goes."""
@@ -189,6 +190,7 @@ def _sorted_out(rows: Sequence[_Row], first: dict[int, str]) -> tuple[list[_Row]
     repeated: dict[str, str] = {}
     for row in rows:
         key, live_key, uid, _ = row
+        # An import may repeat what came live, so it is asked for under both keys.
         before = first.get(key) if live_key is None else first.get(live_key, first.get(key))
         if before is None:
             first[key] = uid

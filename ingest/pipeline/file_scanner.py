@@ -256,6 +256,7 @@ class Scanner:
                 frame.write.format("delta").mode("append").save(self._lake.path(LANDED))
         for candidate in group:
             if candidate.path in hashes:
+                # Also of files that got no row: they are not hashed again at every look.
                 self._known[hash(candidate.path)] = hash((candidate.size, candidate.modified))
         for row in rows:
             if row["state"] == "refused":
