@@ -75,6 +75,7 @@ def files_of(where: str) -> list[Path]:
     if not path.is_dir():
         return [path]
     try:
+        # In order, as of two lines about one entry the first counts.
         ordered = sorted(
             path_row for path_row in path.iterdir() if path_row.suffix.lower() in SUFFIXES
         )

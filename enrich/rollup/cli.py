@@ -68,6 +68,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _checks(args: argparse.Namespace, settings: Settings) -> list[dict[str, Any]]:
+    # The engine is loaded only by what asks it.
     from infra.delta.duckdb_views import connect
 
     since, until = instant_or_none("--since", args.since), instant_or_none("--until", args.until)

@@ -100,6 +100,7 @@ def _entry(file: Path) -> list[str]:
 
 
 def _ids(folder: Path, done: int) -> dict[str, str]:
+    # Not every batch knows them, so the newest that does is looked for.
     for number in sorted(numbers(folder / "batches", ".json"), reverse=True):
         if number <= done:
             decision = decided(folder, number)
