@@ -156,6 +156,7 @@ def with_holders(sessions: DataFrame, segments: DataFrame) -> DataFrame:
         return sessions.withColumns(dict.fromkeys(_HOLDER, nothing))
     # A batch asks about few addresses; the table has the segments of all.
     few = asked.select("scope", "ip").distinct()
+    # What ended before the oldest login of the batch can hold none of its addresses.
     lately = statements(segments).where(F.col("seg_end") > F.lit(oldest["at"]))
     newest_rows = newest_cover(
         asked,

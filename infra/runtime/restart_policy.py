@@ -93,6 +93,7 @@ class FailureRecord:
                 "mend what it names, then 'headgate jobs resume' the job",
                 poison=True,
             )
+        # Longer each time: what is away for a while gains nothing from being asked again at once.
         pause = PAUSES[min(self.failures, len(PAUSES) - 1)]
         self.failures += 1
         return Retry(pause)

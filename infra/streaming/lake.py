@@ -125,6 +125,7 @@ class Lake(DeltaTables):
         Raises `Fatal` when a table lacks a batch that the checkpoint has as written, or the
         checkpoint is of a job that reads other tables.
         """
+        # Before anything runs: once a batch is in, the tables no longer show what they lacked.
         self._require_written(job)
         # Before the query is made: Spark lists the last batch of a checkpoint again as it starts.
         self._bring_back(job)
@@ -257,6 +258,7 @@ class Lake(DeltaTables):
         except (OSError, ValueError):
             return  # damaged: `start` names it
         for folder in tables_below(self.settings.lake_root) if asked else ():
+            # By its folder: it may be a table that this release does not know.
             name = f"{folder.parent.name}.{folder.name}"
             try:
                 version = asked.get(table_id(folder))
