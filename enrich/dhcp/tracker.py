@@ -213,6 +213,7 @@ def segment_columns() -> list[Column]:
     """What leaves Python as columns of silver.dhcp_segment."""
     evidence = F.when(F.col("event_uids").isNotNull(), F.struct("event_uids", "ended"))
     return [
+        # Longs up to here: the times of pandas end in 2262, and a lease may have no end.
         F.timestamp_micros(name).alias(name)
         if name in MICROS
         else (evidence.alias(name) if name == "evidence" else F.col(name))

@@ -320,6 +320,7 @@ def _told(lake: Lake, part: Part, hours: Collection[datetime]) -> _Counts:
         & (F.col("source") != HEARTBEAT)
         & _within("window_start", _runs(hours))
     )
+    # By arrival each row that came counts, whether it could be read or not.
     every = F.sum(F.col("events") + F.col("dead") + F.col("repeated"))
     return _counted(rows, F.date_trunc("hour", "window_start"), every, hours)
 
