@@ -158,8 +158,11 @@ class Redelivery:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(self._file, timeout=60, isolation_level=None)) as memory:
             memory.execute("PRAGMA journal_mode = WAL")
+            # Power loss may cost the newest keys, which costs marks and no events.
             memory.execute("PRAGMA synchronous = NORMAL")
             memory.executescript(_SCHEMA)
+            # The lock of a writer from the start: two readers that both want to write would
+            # deadlock.
             memory.execute("BEGIN IMMEDIATE")
             try:
                 yield memory
