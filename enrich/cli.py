@@ -58,6 +58,7 @@ def _build(subparsers: Any, register: str) -> None:
 
 def run_load(args: argparse.Namespace, settings: Settings) -> int:
     """Load, say what changed and name each refused line."""
+    # Imported when the command runs: building the parser must stay quick.
     from enrich.assets.loader import load_inventory
     from enrich.assets.registers import REGISTERS
 

@@ -156,6 +156,7 @@ ROLLUP_VIEWS = (
         """,
     ),
     View(
+        # Without imports: history that comes all at once is no habit.
         "gold.rollup_usual",
         "A source's events of a class by hour, beside what was usual: the median of the same hour "
         "of the four weeks before, and how many of these weeks have a count",

@@ -102,6 +102,8 @@ WITNESS_VIEWS = (
                 _VPN,
                 _VPN_CLIENT,
                 _point("kerberos", "e.activity_id IN (3, 4) AND e.auth_protocol = 'Kerberos'"),
+                # Windows' logon types: 2, 7 and 11 are at the machine itself, whose name stands for
+                # the device; 3, 8 and 10 come over the network, so the address does.
                 _point("logon", f"{_LOGON} AND e.logon_type_id IN (2, 7, 11)", at_host=True),
                 _point("network_logon", f"{_LOGON} AND e.logon_type_id IN (3, 8, 10)"),
                 _point(

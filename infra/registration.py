@@ -64,6 +64,7 @@ def register() -> None:
 
 
 def _tables() -> Declared:
+    # Imported when asked for, as every command registers all packages.
     from infra.delta.ops_tables import TABLES
 
     return Declared(TABLES)

@@ -74,6 +74,7 @@ def parse_command(args: argparse.Namespace, settings: Settings) -> int:
     known = _with_zone(ParseSettings.of(settings), args.source, args.tz)
     source = lookup(args.source)
     write, encode = sys.stdout.buffer.write, msgspec.json.Encoder().encode
+    # `parse ... | head` ends the pipe, which is no error.
     with suppress(BrokenPipeError), _opened(args.file) as stream:
         packed = known.format(args.source) is not None
         for batch in _batches(whole(stream) if packed else pieces(stream, source, header)):
@@ -100,6 +101,7 @@ def _with_zone(settings: ParseSettings, source: str, tz: str | None) -> ParseSet
         ZoneInfo(tz)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise Usage(f"no time zone '{tz}'; use a name like Europe/Berlin or UTC") from None
+    # Zones by host go too, or they would win over what was just asked for.
     return replace(settings, zones={source: tz}, host_zones={})
 
 

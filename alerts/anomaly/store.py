@@ -195,7 +195,7 @@ class ModelStore:
             if peers is not None:
                 shutil.move(str(peers), made / "peers")
             name = hashlib.sha256(data).hexdigest()[:32]
-            # The same training again gives the same model, which is there already.
+            # A folder of that hash has the same content, so it is never written over.
             if not (self.folder / name).exists():
                 os.rename(made, self.folder / name)
         finally:

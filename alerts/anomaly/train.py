@@ -97,7 +97,7 @@ def train(
                 "history (--from), or lower model.history in the rule"
             )
         grouped, pipeline, silhouette = peers_of(judged, devices)
-        # Sorted, so that the same history gives the same file and the same hash.
+        # Sorted, so that the same history gives the same file.
         rows = grouped.toArrow().sort_by("entity")
     finally:
         fitted.unpersist()

@@ -355,7 +355,7 @@ def in_order(
         return
     connection = open_engine(memory=memory, threads=2)
     try:
-        # `SET` takes no parameters in DuckDB, so quotes in the path are doubled by hand.
+        # Quotes are doubled, as the path stands in the text of the statement.
         connection.execute(f"SET temp_directory = '{str(sorting).replace(chr(39), chr(39) * 2)}'")
         answer = connection.execute(
             "SELECT * FROM read_parquet($files) WHERE $pack IS NULL OR pack = $pack "

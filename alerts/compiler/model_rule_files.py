@@ -204,7 +204,7 @@ def _documents(path: Path) -> list[Any]:
 
 
 def _read(document: Mapping[str, Any]) -> _File:
-    # Not strict: YAML reads a threshold of 6 as a whole number.
+    # Not strict: a number may be written as a text.
     return msgspec.convert(document, _File, strict=False)
 
 

@@ -180,7 +180,7 @@ class _Translation:
         if isinstance(value, SigmaTimestampPart):
             return Test(path, value.timestamp_part.name.lower(), value.number)
         if isinstance(value, SigmaNumber):
-            # Windows event codes are texts here; a number test could not be sought as a literal.
+            # Event codes are texts here; a number test could not be sought as a literal.
             if path in CODES:
                 return Test(path, "eq", str(value.number))
             return Test(path, "number", value.number)

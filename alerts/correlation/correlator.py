@@ -281,7 +281,7 @@ class Correlator:
         group.seen = group.seen or FirstSeen()
         if not sight(group.seen, definition, fold(entry.value), entry.time):
             return []
-        # The condition is the sight itself: there is no window to measure.
+        # A value that is new is the whole condition: there is no window to measure.
         what = MeasuredCondition(1, [entry])
         told_now = fired(
             definition,
@@ -347,7 +347,7 @@ class Correlator:
         fired_row.rev = max(fired_row.rev + 1, newest.rev)
         since, until = fired_row.start, fired_row.end + self.state.span
         # What it kept quiet, before it and after it, may speak.
-        # Twice the span: a rest holds on both sides of what fired.
+        # A span to either side, since a rest holds before and after what fired.
         self._stirred.append((shaken.key, since - self.state.span, until))
         # Taken out while its groups are asked, or its own rest would keep its window quiet.
         group.fired = [each for each in group.fired if each is not fired_row]

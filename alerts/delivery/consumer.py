@@ -221,6 +221,7 @@ class AlertConsumer:
             kept = self._places()
         self._note_id(own)
         self._forget()
+        # Assigned and not subscribed: a rebalance would move partitions away from our places.
         self._consumer.assign(
             [TopicPartition(self._topic, number, kept[number][0]) for number in bounds]
         )
@@ -278,7 +279,6 @@ class AlertConsumer:
             for number, (low, high) in bounds.items()
             if high > low
         ]
-        # Assigned and not subscribed: a rebalance would move partitions away from our places.
         self._consumer.assign(ends)
         end = time.monotonic() + LOOK_SECONDS  # a busy topic is never silent
         while ends and time.monotonic() < end:

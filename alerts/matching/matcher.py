@@ -160,8 +160,7 @@ class Matcher:
         classes = batch.column("class_uid").dictionary_encode(null_encoding="encode")
         sources = batch.column("source").dictionary_encode(null_encoding="encode")
         codes = sources.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        # One number for both codes: numpy finds distinct pairs of it much faster than of two
-        # columns.
+        # One number for both codes: `np.unique` sorts plain numbers, not rows of two.
         codes *= len(classes.dictionary)
         codes += classes.indices.to_numpy(zero_copy_only=False)
         pairs, groups = np.unique(codes, return_inverse=True)

@@ -129,8 +129,7 @@ class Doubts:
                 and (table_commit.marker or {}).get("job") not in LIVE_JOBS
             ):
                 names += [folder / name for name in table_commit.adds]
-        # A compaction may have replaced a file and VACUUM removed it; its rows are in a later
-        # commit.
+        # A file may be gone: compaction puts its rows elsewhere, and VACUUM takes it.
         here = [str(name) for name in names if name.exists()]
         # Spark lists and plans each path it is given; too many in one read stall the driver.
         for index in range(0, len(here), _FILES_AT_ONCE):

@@ -49,6 +49,7 @@ class AlertFilter:
         if status is not None:
             # One word for two columns in older calls; no value belongs to both.
             fields["state" if status in ("open", "closed") else "attribution"] = status
+        # Resolved here, so that a stored bulk plan means who made it.
         if fields.get("assignee") == "me":
             fields["assignee"] = who
         for name in ("since", "until"):
@@ -128,6 +129,6 @@ def _text(value: str) -> str:
         f"coalesce({_BODY.format('summary')}, '')", f"coalesce({_BODY.format('comment')}, '')",
         "coalesce(CAST(json_extract(body, '$.fields') AS VARCHAR), '')",
     )  # fmt: skip
-    # Joined by a line end, which no search text holds: a hit never spans two fields.
+    # With a line end between fields, so that a hit does not span two of them.
     whole = " || chr(10) || ".join(places)
     return f"contains(lower({whole}), lower({value}))"

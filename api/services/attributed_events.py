@@ -92,7 +92,6 @@ def slice_of(
     `Usage` for a value that is not of its kind, or a wrong cursor.
     """
     named = NORMAL[by](value)
-    # A fixed end: without one, later pages would see events that came meanwhile.
     params: ReaderRow = {"since": since, "until": until or datetime.now(UTC)}
     # The end as it was asked: "now" differs with each page and would end the cursor.
     question = {by: named, "since": str(since), "until": str(until)}

@@ -32,6 +32,7 @@ def as_of(
     """
     then: list[Definition] = []
     versions: dict[str, int] = {}
+    # An engine apart: the one for statements is locked, and may not reach the logs.
     with open_engine(memory="256MB", threads=1) as looking:
         reach(looking, *(definition.folder or "" for definition in known))
         for definition in needed(tables, known):
@@ -41,6 +42,7 @@ def as_of(
                     looking, definition, at, beside, partial(alone, definition.name)
                 )
                 definition = replace(definition, version=versions[definition.name], folder=folder)
+            # Views as well, for they are made anew over the tables of then.
             then.append(definition)
     return tuple(then), versions
 

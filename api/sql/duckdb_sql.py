@@ -252,7 +252,7 @@ def _write_trunc(node: exp.Expr) -> exp.Expr:
     unit = str(node.args["unit"].name).upper()
     if unit not in UNITS:
         raise Usage(f"date_trunc to '{unit}' cannot be answered here; to {', '.join(UNITS)} it can")
-    # Spark truncates to a timestamp; DuckDB gives a date for a date.
+    # Of a date DuckDB would make a timestamp without a zone; those of Spark have one.
     return _call("date_trunc", unit.lower(), _call("hg_timestamp", node.this))
 
 

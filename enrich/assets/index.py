@@ -83,8 +83,10 @@ def _fill(
 ) -> int:
     for since, until, row in spans:
         number += 1
+        # `matched_by` is said by the question, not by the inventory.
         body = {name: row.get(name) for name in told if name != "matched_by"}
         made.execute("INSERT INTO said VALUES (?, ?)", (number, msgspec.json.encode(body).decode()))
+        # Two inventories may give one id to two things.
         owner = f"{row['inventory']}\0{body[told[0]]}"
         made.executemany(
             "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -108,6 +110,7 @@ def _spans(table: pa.Table, identity: str) -> Iterator[tuple[int, int, Values]]:
         strict=True,
     )
     for _, versions in groupby(rows, lambda one: (one[1]["inventory"], one[1][identity])):
+        # Of rows with one instant the last one stays; they are in the order of loading.
         last = list({position: (position, row) for position, row in versions}.values())
         ends = [position for position, _ in last[1:]]
         for (position, row), until in zip(last, [*ends, FOREVER], strict=True):
@@ -150,6 +153,7 @@ class AssetIndex:
         # On the instance: a cache on the class would keep every former index alive.
         self._spans = lru_cache(_REMEMBERED)(self._read)
         self._body = lru_cache(_REMEMBERED)(self._said)
+        # Only lengths that occur are tried, the longest first: the smallest network answers.
         lengths = self._file.execute("SELECT DISTINCT key FROM entry WHERE kind = 'net'")
         networks = [ip_network(key) for (key,) in lengths]
         self._lengths = {
@@ -219,6 +223,7 @@ class AssetIndex:
             for span in self._spans(*key)
             if span.since <= at < span.until and (span.scope is None or span.scope == scope)
         ]
+        # A name without its domain may be that of several: then none of them is meant.
         if key[0] in ("short", "bare") and len({span.id for span in spans}) > 1:
             return None
         return max(spans, key=lambda s: (s.scope is not None, s.since, s.id), default=None)

@@ -195,6 +195,7 @@ def _make(file: Path, assets: pa.Table, users: pa.Table) -> None:
         build(file, assets, users)
     except OSError as error:
         raise Retryable(f"{file}: cannot be written ({error.strerror})") from error
+    # Without hidden files: those are of other processes that are still making them.
     files = sorted(file.parent.glob("[0-9]*.sqlite"), key=_age)
     for old in files[:-_KEPT]:
         old.unlink(missing_ok=True)

@@ -75,6 +75,7 @@ def files_of(where: str) -> list[Path]:
     if not path.is_dir():
         return [path]
     try:
+        # In order, as of two lines about one entry the first counts.
         ordered = sorted(
             path_row for path_row in path.iterdir() if path_row.suffix.lower() in SUFFIXES
         )
@@ -153,6 +154,7 @@ def _cells(line: bytes, delimiter: str) -> list[str] | str:
     if len(line) > _LINE_BYTES:
         return f"{len(line)} bytes; at most {_LINE_BYTES} are read"
     try:
+        # Strict: a stray quote is refused rather than read as a part of the cell.
         return next(csv.reader([line.decode()], delimiter=delimiter, strict=True))
     except UnicodeDecodeError:
         return not_utf8(line)

@@ -186,6 +186,7 @@ class Spans:
         # By address, the searches walk through memory; in any order, each step would wait for it.
         order = np.argsort(pair, kind="stable")
         pair, times = pair[order], times[order]
+        # What lies behind the last address gets that one, and is not `covered` below.
         code = np.minimum(np.searchsorted(self.pairs, pair), len(self.pairs) - 1)
         # An address and an instant as one number, in the order of the spans.
         key = code * (len(self.instants) + 1)
@@ -251,6 +252,7 @@ def true_spans(
     Takes the address's number, `[start, end)` and the rev of each span; returns address, start,
     end and position in the input of each true span, by address and start.
     """
+    # `lexsort` sorts by its last key first.
     order = np.lexsort((starts, codes))
     code, start, end = codes[order], starts[order], ends[order]
     # Often nothing overlaps, and then the sort was all there is to do.
@@ -277,6 +279,7 @@ def _painted(low: _Numbers, high: _Numbers, revs: _Numbers, cells: int) -> _Numb
     widest down, each block hands its rank to its two halves: so a span that covers many cells
     costs no more than one that covers few.
     """
+    # Stable, so that two spans of one rev give the same answer each time.
     by_rev = np.argsort(revs, kind="stable")
     rank = np.empty(len(revs), np.int64)
     rank[by_rev] = np.arange(len(revs))

@@ -73,6 +73,7 @@ def judged(
                 _judged(dict(zip(asked, values, strict=True)), scopes, servers, known)
                 for values in zip(*asked.values(), strict=True)
             ]
+            # With the type that came: guessed from values, a batch without rivals has another one.
             columns["holder"] = pa.array(record_batches, type=batch.schema.field("holder").type)
             yield pa.RecordBatch.from_arrays(
                 list(columns.values()), schema=pa.schema([batch.schema.field(n) for n in kept])

@@ -76,6 +76,7 @@ def ipv6_digits(ip: Column) -> Column:
     end: addresses of silver.event have none.
     """
     halves = F.split(ip, "::", 2)
+    # `try_`: in ANSI mode an element that is not there ends the batch.
     head, tail = (_groups(F.try_element_at(halves, F.lit(n))) for n in (1, 2))
     missing = F.lit(8) - F.size(head) - F.size(tail)
     groups = F.concat(head, F.array_repeat(F.lit("0000"), F.greatest(missing, F.lit(0))), tail)

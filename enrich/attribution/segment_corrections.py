@@ -73,6 +73,7 @@ def correct_segments(
     begin, base = _begin(true, since_us, unproven)
     used = [line for line in lines if line.time_us >= begin - 2 * EXCHANGE_US]
     sessions = [s for s in replay(used, base).sessions if s.end_us > begin]
+    # No further than the tracker paints, which says the rest in due time.
     limit = stamp.known_us + limits.ahead_us
     was = _clipped(true, begin, limit)
     now = _clipped([_Piece(s.start_us, s.end_us, s) for s in sessions], begin, limit)
@@ -103,6 +104,7 @@ def _newest(said: Iterable[Segment]) -> dict[str, Session]:
         if row.session_id is None or row.session_start is None or row.session_end is None:
             continue
         before = sessions.get(row.session_id)
+        # A row that frees the address names no client; the rows of the lease before it do.
         mac = row.mac or (before.mac if before else "")
         name = row.hostname or (before.hostname if before else None)
         sessions[row.session_id] = Session(

@@ -90,6 +90,7 @@ def heard(
 
     connection = connect(lake_root, needs=("silver.event",), memory=memory)
     try:
+        # Further back than the span: a server may have been silent all through it.
         bounds = {"since": since - _LOOK_BACK, "until": until}
         return ServerLiveness.of(connection.execute(_MINUTES_SQL, bounds).fetchall())
     finally:

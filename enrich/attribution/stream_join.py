@@ -301,6 +301,7 @@ def segment_holder(kind: T.StructType = HOLDER, **otherwise: Column) -> Column:
 
     `kind`: some of the fields of `HOLDER`. `otherwise`: those that are not taken from the segment.
     """
+    # A row that frees an address still names the lease that it was part of.
     leased = F.col("s_mac").isNotNull()
     known = {
         "scope": F.col("scope"),

@@ -84,6 +84,7 @@ def rebuild(
         position = newest(lake)
         say(f"{DHCP_SEGMENT.name} ends with batch {position.batch} of {position.query}")
         seeds = target / "seeds"
+        # Of a rebuild that was killed.
         shutil.rmtree(seeds, ignore_errors=True)
         made = write(lake, events_until(lake, position), seeds)
         say(f"{made.addresses} addresses are to be remembered")
@@ -136,6 +137,7 @@ def _sow(
     rows = own.readStream.schema(SEED).parquet(str(seeds)).select("bucket", "state")
     query = (
         sown(rows, bounds, version)
+        # The rows must be read by somebody, or Spark runs no operator and writes no state.
         .writeStream.foreachBatch(lambda sown, _: sown.write.format("noop").mode("append").save())
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)

@@ -72,6 +72,7 @@ def write(lake: Lake, events: DataFrame, seeds: Path) -> Sown:
     lines = line_rows(events, jobs, cut.since_us)
     (
         rows.groupBy("bucket")
+        # A cogroup also comes upon buckets that have only rows, or only lines.
         .cogroup(lines.groupBy("bucket"))
         .applyInArrow(_maker(bounds, now, cut), SEED)
         .write.parquet(str(seeds))

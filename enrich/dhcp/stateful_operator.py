@@ -226,6 +226,7 @@ def read_state(chunks: Iterable[pd.DataFrame]) -> tuple[list[LeaseEvent], list[i
     lines: list[LeaseEvent] = []
     finished: list[int] = []
     for chunk in chunks:
+        # NumPy's own booleans, as `~` of a column of objects is no mask.
         beats = chunk["beat"].to_numpy(dtype=bool)
         finished += chunk["time_us"][beats].tolist()
         columns = [chunk[name][~beats].tolist() for name in LINE]

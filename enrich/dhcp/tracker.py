@@ -187,6 +187,7 @@ def _line_columns(jobs: JobSettings) -> list[Column]:
         F.coalesce("activity_id", F.lit(0)).alias("activity"),
         F.least(happened, arrival + FUTURE_SECONDS * SECOND_US).alias("time_us"),
         F.coalesce(arrival, happened).alias("received_us"),
+        # Many logs name no duration (decision 0018).
         F.coalesce("lease_dur", F.lit(jobs.max_lease_seconds)).alias("lease_seconds"),
         F.coalesce("host_name", "dst_ip").alias("server"),
     ]
@@ -212,6 +213,7 @@ def segment_columns() -> list[Column]:
     """What leaves Python as columns of silver.dhcp_segment."""
     evidence = F.when(F.col("event_uids").isNotNull(), F.struct("event_uids", "ended"))
     return [
+        # Longs up to here: the times of pandas end in 2262, and a lease may have no end.
         F.timestamp_micros(name).alias(name)
         if name in MICROS
         else (evidence.alias(name) if name == "evidence" else F.col(name))
@@ -242,6 +244,7 @@ def _history(bucket: pa.Table) -> pa.Table:
 
     groupbys = [
         (s.session_id, *key, s.mac, s.hostname, s.ended, s.start_us, s.end_us, list(s.evidence))
+        # Sorted, as `groupby` joins neighbours only.
         for key, mine in groupby(sorted(unique, key=address), key=address)
         for s in replay(mine).sessions
     ]

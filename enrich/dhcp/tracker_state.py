@@ -163,6 +163,7 @@ class TrackerBucket:
         arrived = sorted(lines, key=lambda e: (e.received_us, *order(e)))
         for _, second in groupby(arrived, key=lambda e: e.received_us // SECOND_US):
             step = list(second)
+            # Time first: whether a line is too late is asked by its own arrival.
             segments += self._move(step[-1].received_us)
             segments += self._take(step)
         if newest is not None:

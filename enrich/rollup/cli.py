@@ -25,6 +25,7 @@ WHERE ($since IS NULL OR hour >= $since) AND ($until IS NULL OR hour < $until)
   AND ($all OR missing > 0 OR unmended > 0)
 ORDER BY hour DESC, checked_at DESC
 """
+# DuckDB has views of tables that were made, and this one may not be there yet.
 _THERE = """
 SELECT count(*) FROM information_schema.tables
 WHERE table_schema = 'ops' AND table_name = 'recount'
@@ -67,6 +68,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _checks(args: argparse.Namespace, settings: Settings) -> list[dict[str, Any]]:
+    # The engine is loaded only by what asks it.
     from infra.delta.duckdb_views import connect
 
     since, until = instant_or_none("--since", args.since), instant_or_none("--until", args.until)

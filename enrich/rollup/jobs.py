@@ -79,6 +79,7 @@ def tell_again(lake: Lake, topic: Topic) -> None:
     """Send what was counted anew, by this job or by the command; a failure repeats the batch."""
     for file, hours in unpublished_hours(lake.settings):
         topic.send(counted_in(lake, hours))
+        # Only when sent: a count that is sent twice changes nothing.
         file.unlink()
 
 
@@ -155,6 +156,7 @@ def with_holders(sessions: DataFrame, segments: DataFrame) -> DataFrame:
         return sessions.withColumns(dict.fromkeys(_HOLDER, nothing))
     # A batch asks about few addresses; the table has the segments of all.
     few = asked.select("scope", "ip").distinct()
+    # What ended before the oldest login of the batch can hold none of its addresses.
     lately = statements(segments).where(F.col("seg_end") > F.lit(oldest["at"]))
     newest_rows = newest_cover(
         asked,

@@ -135,6 +135,7 @@ def _compare_new(
     filed = min(under_way(lake.settings.checkpoint_root), default=closed)
     end = _whole(min(closed, _complete(lake, first), filed))
     waits_for = filed if end == _whole(filed) < _whole(closed) else None
+    # All later hours wait as well: the newest compared one says where to go on (`_first`).
     end = min([end, *(hour for hour in asked if busy and hour >= first)])
     if first >= end:
         return RollupComparison(waits_for=waits_for)
@@ -154,6 +155,7 @@ def waiting(lake: Lake) -> _Asked:
         lake.read(RECOUNT)
         .join(checks, "hour", "left")
         .where("checked_at IS NULL OR checked_at <= asked_at")
+        # `outer`: an hour may be asked for without any hour of events.
         .select(_micros(F.col("hour")).alias("hour"), F.explode_outer("happened").alias("counted"))
         .groupBy("hour")
         .agg(F.collect_set(_micros(F.col("counted"))).alias("counted"))
@@ -207,6 +209,7 @@ def _compare(
     anew = {hour_row for hour in hours for hour_row in asked.get(hour, ())}
     # A clock that is ahead puts an event into the hour after its arrival, which was not closed.
     near = {hour_row for hour in hours for hour_row in (hour - HOURS, hour)}
+    # A window that is still open has state, which would write over what is counted anew.
     mine = {hour_row for hour_row in {*touched, *near, *anew} if hour_row + HOURS <= closed}
     differing = {
         ARRIVED: _differing(by_arrival, _told(lake, ARRIVED, hours)),
@@ -317,6 +320,7 @@ def _told(lake: Lake, part: Part, hours: Collection[datetime]) -> _Counts:
         & (F.col("source") != HEARTBEAT)
         & _within("window_start", _runs(hours))
     )
+    # By arrival each row that came counts, whether it could be read or not.
     every = F.sum(F.col("events") + F.col("dead") + F.col("repeated"))
     return _counted(rows, F.date_trunc("hour", "window_start"), every, hours)
 

@@ -59,6 +59,7 @@ class Topic:
         while True:
             try:
                 client.produce(self._name, value=value, key=key, on_delivery=self._heard)
+                # Callbacks run within our calls only: without it refusals wait for the flush.
                 client.poll(0)
                 return
             except BufferError:

@@ -54,6 +54,7 @@ def _size_of(node: yaml.Node, depth: int, sizes: dict[int, int]) -> int:
         return known
     if depth > MAX_YAML_DEPTH:
         raise yaml.YAMLError(f"nested deeper than {MAX_YAML_DEPTH} levels")
+    # Marked before its inside is looked at: who comes back here went round in a circle.
     sizes[id(node)] = _OPEN
     size = 1
     if isinstance(node, yaml.MappingNode):

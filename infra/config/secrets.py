@@ -34,6 +34,7 @@ def of_file(path: Path, what: str) -> str:
         with path.open("rb") as file:
             # Of the open file: under its name there may be another one by now.
             about = os.fstat(file.fileno())
+            # Bounded: a device that is named by mistake may never end.
             text = file.read(65536).decode("utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not UTF-8"

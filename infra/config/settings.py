@@ -223,6 +223,7 @@ def _default_file() -> Path | None:
 def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in over.items():
+        # Section by section: one override must not take a section's other values away.
         merged[key] = (
             _merge(merged[key], value)
             if isinstance(value, dict) and isinstance(merged.get(key), dict)

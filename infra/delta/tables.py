@@ -39,6 +39,7 @@ from infra.errors import Usage
 from infra.process.log import say
 from infra.storage.paths import HOME, Location
 
+# A log is cut at a checkpoint (`infra.streaming.log_retention`): fewer of them, longer logs.
 PROPERTIES = {
     "delta.checkpointInterval": "50",
     "delta.logRetentionDuration": "interval 30 days",

@@ -84,6 +84,7 @@ def require_files(
     if isinstance(table, Path):
         gone = sum(not (table / file).exists() for file in listed)
     else:
+        # One listing, where asking for each file would be a request each.
         gone = len(set(listed) - sizes(table, ".parquet").keys())
     if gone:
         raise Usage(

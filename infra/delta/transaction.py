@@ -142,6 +142,7 @@ def _active(entries: Iterable[str]) -> list[ActiveFile]:
 
 
 def _among(paths: Iterable[str]) -> str:
+    # Paths become a text of SQL, where both characters would end or change it.
     quoted = ", ".join("'" + path.replace("\\", "\\\\").replace("'", "\\'") + "'" for path in paths)
     return f"path IN ({quoted})" if quoted else "false"
 

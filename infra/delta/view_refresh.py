@@ -117,6 +117,7 @@ class Views:
         except FileNotFoundError:
             pass  # it left the log while it was looked for
         del self._marks[one.name]
+        # A table that was made anew has another id.
         self._ids.pop(one.name, None)
         return True
 

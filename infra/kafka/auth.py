@@ -95,6 +95,7 @@ def hand_to_executors(settings: Settings, conf: Mapping[str, str]) -> dict[str, 
     master = settings.spark.master
     if settings.kafka.user is None or settings.spark.local or master.startswith("k8s://"):
         return {}
+    # Somebody hands it over in a way of their own, which stands above ours.
     if (name := f"spark.executorEnv.{QUOTED_PASSWORD}") in conf:
         return {}
     if master.startswith("yarn"):

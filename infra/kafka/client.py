@@ -305,6 +305,7 @@ class Broker:
     def stop(self) -> None:
         """End it in order."""
         if self._process:
+            # A broker that is killed reads its whole log through at the next start.
             self._process.terminate()
             try:
                 self._process.wait(20)
@@ -374,6 +375,7 @@ class Broker:
             "log.message.timestamp.type": "LogAppendTime",
             # Kafka's default is three copies, which one broker cannot make.
             "offsets.topic.replication.factor": "1",
+            # By default 50, each a folder with files of its own.
             "offsets.topic.num.partitions": "4",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",

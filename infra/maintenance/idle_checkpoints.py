@@ -49,6 +49,7 @@ def _move(folder: Path, job: str, table: Location) -> None:
     done = max(numbers(spark / "offsets"), default=None)
     if done is None or done not in numbers(spark / "commits"):
         return  # a batch of it is under way
+    # One line: such a job reads one table.
     (line,) = places(spark / "offsets" / str(done))
     position = place(line)
     if position is None or position[0] != table_id(table) or position[1].index >= 0:

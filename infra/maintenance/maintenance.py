@@ -310,6 +310,7 @@ def _vacuumed(
 def vacuum(lake: Lake, table: Table, kept: timedelta) -> tuple[int, int]:
     """Delete files that left the table longer ago than `kept`; how many, and their bytes."""
     folder = lake.folder(table)
+    # Counted before and after, as VACUUM itself does not return what it deleted.
     before = sizes(folder, ".parquet")
     spark = lake.spark
     # Our own rule stands in for Delta's floor of a week; and its notes in the log would be

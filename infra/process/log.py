@@ -43,6 +43,7 @@ def about(job: str, batch: int | None) -> Iterator[None]:
 def say(line: str, **facts: Any) -> None:
     """One line for the operator, on stderr; inside a batch it carries job and batch as JSON."""
     line = log_line_json(line, facts) if _format == "json" else printable(line)
+    # A driver's lines often go to a pipe: each is to be there when it is said.
     print(line, file=sys.stderr, flush=True)
 
 

@@ -47,5 +47,6 @@ def progress(what: str, *, stream: TextIO | None = None) -> Iterator[_Step]:
         yield step
     finally:
         late.cancel()
+        # Else the timer may begin the bar after it was stopped.
         late.join()
         bar.stop()

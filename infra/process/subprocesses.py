@@ -55,6 +55,7 @@ class PlatformProcess:
         self.name = name
         self.log = settings.home.absolute() / f"{name}.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
+        # Made here, as the handler would make it with whatever the umask allows.
         self.log.touch(mode=0o600)
         options = ["--home", str(settings.home.absolute())]
         if config is not None:

@@ -90,6 +90,7 @@ def print_lines(lines: Sequence[str] | Iterator[str], *, out: TextIO | None = No
 def _print_csv(stream: TextIO, names: Sequence[str], rows: Sequence[_Row]) -> None:
     # Programs get the bytes as they are; a person who looks at them is not steered by them.
     text: Callable[[Any], str] = _csv_on_terminal if stream.isatty() else harmless
+    # By default rows end with "\r\n", of which line tools leave "\r" in the last cell.
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([text(name) for name in names])
     writer.writerows([[text(row[name]) for name in names] for row in rows])

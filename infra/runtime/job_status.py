@@ -151,6 +151,7 @@ def with_ages(status: JobStatus, ahead: float) -> JobStatus:
     """The status by the system's clock, which is `ahead` of the driver's; readers go by that."""
     if not ahead:
         return status
+    # All of them, or ages would come out wrong by the jump for some and not for others.
     times = {name: getattr(status, name) for name in _TIMES}
     return replace(
         status, **{name: time + ahead for name, time in times.items() if time is not None}

@@ -29,6 +29,7 @@ def nearby_homes(home: Path) -> Iterator[Path]:
     """Homes below a folder, beside it, and where one is by default."""
     default = Path(".headgate")
     for folder in dict.fromkeys((home, home.parent, default)):
+        # Sorted: the order in which a system lists a folder is any, and the first one is named.
         beside = sorted(path for path in _folders(folder) if path != home)
         for path in (*([folder] if folder == default else ()), *beside):
             if path != home and any((path / mark).is_dir() for mark in _MARKS[:2]):

@@ -43,6 +43,7 @@ def flush_outbox(lake: Lake, table: Table, folder: Path) -> int:
             fresh = folder / f"round-{uuid.uuid4().hex}"
             fresh.mkdir()
             for file in waiting:
+                # Moved, not just listed: a file left under the same name since is another round's.
                 file.replace(fresh / file.name)
             rows += _write(lake, table, fresh, look_back=False)
         return rows

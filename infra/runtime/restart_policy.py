@@ -93,6 +93,7 @@ class FailureRecord:
                 "mend what it names, then 'headgate jobs resume' the job",
                 poison=True,
             )
+        # Longer each time: what is away for a while gains nothing from being asked again at once.
         pause = PAUSES[min(self.failures, len(PAUSES) - 1)]
         self.failures += 1
         return Retry(pause)
@@ -133,4 +134,5 @@ def reason(text: str) -> str:
         return "a Python worker ended: it was killed, or the machine had no memory left for it"
     python = [line for line in lines if re.match(r"\w+(?:Error|Exception): ", line)]
     caused = [line for line in lines if line.startswith(("Caused by", "pyspark.", "java."))]
+    # The last: below its trace Python says what happened, and Java's deepest cause comes last.
     return (python or caused or lines or ["unknown"])[-1][:300]

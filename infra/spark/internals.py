@@ -103,6 +103,7 @@ class QueryControl:
 
     def limit_files(self, files: Sequence[int]) -> None:
         """The most files of each source, in their order, that a batch takes from now on."""
+        # By `sources`, whose order is that of the offsets; the map of limits has none.
         sources, limits = self._execution.sources(), self._execution.uniqueSources()
         for number, most in enumerate(files):
             limits = limits.updated(sources.apply(number), self._limit.maxFiles(most))

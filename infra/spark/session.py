@@ -228,7 +228,9 @@ def conf_of(settings: Settings, own: Path | None, *, small_batches: bool) -> dic
         "spark.jars": ",".join(str(path) for path in archives),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # Or what times look like, and where days begin, hangs on the machine's zone.
         "spark.sql.session.timeZone": "UTC",
+        # A bad cast or an overflow fails; without it, it becomes a null that nobody sees.
         "spark.sql.ansi.enabled": "true",
         "spark.sql.warehouse.dir": str(settings.home.absolute() / "spark" / "warehouse"),
         "spark.driver.memory": settings.spark.driver_memory,
@@ -248,6 +250,7 @@ def conf_of(settings: Settings, own: Path | None, *, small_batches: bool) -> dic
         ARROW_BYTES: str(NO_LIMIT),
         # VACUUM and listings run 10,000 tasks with the default.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
+        # By default each look at a table's log is 50 tasks.
         "spark.databricks.delta.snapshotPartitions": "2",
         # Saves 0.4 s a commit.
         "spark.databricks.delta.allFilesInCrc.enabled": "false",

@@ -25,5 +25,6 @@ def expanded(blob: bytes) -> bytes:
     if len(body) < _SIZE or zlib.crc32(body).to_bytes(_SUM, "big") != message:
         raise ValueError("its checksum is another")
     size = int.from_bytes(body[:_SIZE], "big")
+    # The size stands in front, as Arrow must know how much it makes of a frame.
     plain: bytes = pa.decompress(body[_SIZE:], decompressed_size=size, codec="zstd", asbytes=True)
     return plain

@@ -112,6 +112,7 @@ class StateFile(Generic[_T]):
     def _refuse_unknown(self, raw: Any) -> None:
         if not isinstance(raw, dict):
             return
+        # `msgspec` passes over keys that it does not know.
         unknown = sorted(set(raw) - {known.name for known in fields(cast(Any, self._kind))})
         if unknown:
             raise ValueError(f"unknown key '{unknown[0]}'")

@@ -172,6 +172,7 @@ def together(tables: Sequence[Sequence[CommitPiece]], budget: AdmissionBudget) -
     counts = [min(1, len(table)) for table in tables]
     ordered = [_in_time(number, table) for number, table in enumerate(tables)]
     rows = size = 0
+    # Without the piece in the key: commits of one instant have no order of their own.
     for _, number, count, piece in heapq.merge(*ordered, key=lambda one: one[:3]):
         rows, size = rows + piece.rows, size + piece.bytes
         if not budget.allows(rows, size):
@@ -225,6 +226,7 @@ def paced(before: Pace, left: int, learned: Learned, limits: RateLimits) -> Pace
         behind_seconds=limits.behind_seconds + fixed,
     )
     small, large = caps(learned, more)
+    # Two marks, or a backlog near a single one would change the regime with each batch.
     behind = left > (small // 2 if before.regime == "behind" else small)
     return Pace("behind", large) if behind else Pace("steady", small)
 
@@ -366,6 +368,7 @@ class Intake:
         if self._pause is not None:
             self._query.rest(self._pause if self.pace.regime == "steady" else 0.0)
         self._pulse.cap, self._pulse.regime = self.pace.cap, self.pace.regime
+        # Also while it runs: a driver that is killed keeps most of what was learned.
         if before.regime != self.pace.regime:
             write_estimates(self._folder, self.learned)
 

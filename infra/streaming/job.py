@@ -147,6 +147,7 @@ class Job:
         # First the gate, then the query: a batch that is interrupted between two commits is done
         # again.
         self._gate.shut(seconds if self.query.isActive else 0)
+        # Why a query failed is asked elsewhere (`failure`); here it is only to end.
         with suppress(Exception):
             self.query.stop()
         if self._gate.left(0):
@@ -240,8 +241,10 @@ class Lock(ExclusiveLock):
     def __init__(self, folder: Path, job: str) -> None:
         self._beside = beside(folder.parent, f"job {job}")
         try:
+            # The home's lock is had by now: a backup cannot begin between the two.
             super().__init__(folder / LOCK, already_runs(folder, job))
         except BaseException:
+            # Else a job that was refused would keep backups away as long as this process lives.
             self._beside.release()
             raise
 
@@ -301,6 +304,7 @@ def start(
             .option("checkpointLocation", str(folder / "spark"))
         )
         timed = (
+            # Not `once`, which ignores the sources' limits: a whole backlog would be one batch.
             writer.trigger(availableNow=True)
             if trigger_seconds is None
             else writer.trigger(processingTime=f"{int(trigger_seconds * 1000)} milliseconds")
@@ -412,6 +416,7 @@ def check(name: str, folder: Path) -> None:
     offsets, commits = numbers(spark / "offsets"), numbers(spark / "commits")
     begun = numbers(folder / "batches", ".json")
     remedy = f"restore {folder} from a backup that is not older than the tables"
+    # Offsets without it: Spark would give the query a new id, and take its batches for others.
     metadata = spark / "metadata"
     if offsets and not _is_json(metadata):
         raise Fatal(f"checkpoint of job {name}: {metadata} is missing or damaged; {remedy}")

@@ -100,6 +100,7 @@ def _entry(file: Path) -> list[str]:
 
 
 def _ids(folder: Path, done: int) -> dict[str, str]:
+    # Not every batch knows them, so the newest that does is looked for.
     for number in sorted(numbers(folder / "batches", ".json"), reverse=True):
         if number <= done:
             decision = decided(folder, number)
@@ -156,6 +157,7 @@ class OffsetReader:
         """The first message of a partition with that time or a later one; None: there is none."""
         ends = self._ends([TopicPartition(*place)], _SPEC.for_timestamp(ms))
         value = ends.get(place, -1)
+        # Kafka answers -1 where no message is that new.
         return value if value >= 0 else None
 
     def retention_ms(self, topics: Iterable[str]) -> dict[str, int]:

@@ -95,6 +95,7 @@ class Lake(DeltaTables):
             with suppress(FileNotFoundError):
                 commit(self.folder(table), version)
         if job is not None and self.settings.jobs.adaptive:
+            # One for all inputs of a job, as they share what a batch may take.
             intake = self._intakes.setdefault(job, Intake(job, self.settings))
             files_per_batch = intake.first(self.folder(table))
         reader = (
@@ -124,6 +125,7 @@ class Lake(DeltaTables):
         Raises `Fatal` when a table lacks a batch that the checkpoint has as written, or the
         checkpoint is of a job that reads other tables.
         """
+        # Before anything runs: once a batch is in, the tables no longer show what they lacked.
         self._require_written(job)
         # Before the query is made: Spark lists the last batch of a checkpoint again as it starts.
         self._bring_back(job)
@@ -256,6 +258,7 @@ class Lake(DeltaTables):
         except (OSError, ValueError):
             return  # damaged: `start` names it
         for folder in tables_below(self.settings.lake_root) if asked else ():
+            # By its folder: it may be a table that this release does not know.
             name = f"{folder.parent.name}.{folder.name}"
             try:
                 version = asked.get(table_id(folder))
@@ -314,6 +317,7 @@ def _reaches(folder: Location, oldest: int, run: Batch) -> bool:
 
 def _prefix(run: Batch) -> str:
     """How the names of a batch's files begin."""
+    # With the digest, by which two batches of one number differ after a restore.
     return f"{run.job}-{run.batch_id}-{run.digest}-"
 
 

@@ -73,6 +73,7 @@ def archive_commits(table: Location, asked: int, before: float) -> int:
         and _written(single(log, checkpoint)) <= before
     ]
     cut = max(usable, default=-1)
+    # A log must begin with a checkpoint, or no reader can tell what made the table before.
     below = [version for version in singles(log) if version < cut]
     if not below:
         return 0

@@ -67,6 +67,7 @@ def sound_rows(files: Sequence[Path], schema: pa.Schema) -> list[dict[str, Any]]
             pa.RecordBatch.from_pylist([row], schema)
             rows.append(row)
         except _UNSOUND as error:
+            # Outside of the round, whose folder is deleted once its rows are in.
             aside = file.parent.parent / "damaged" / file.name
             aside.parent.mkdir(exist_ok=True)
             file.replace(aside)

@@ -79,6 +79,7 @@ class Reading:
         low, high = (
             pa.scalar(instant.astimezone(UTC), _MICROS) for instant in (self.since, self.until)
         )
+        # In parts: a whole file in memory, for each worker at once, has no bound.
         with pq.ParquetFile(to_read(self.folder / name)) as file:
             for batch in file.iter_batches(_BATCH_ROWS, columns=sorted({*self.leaves, self.time})):
                 times = batch.column(self.time).cast(_MICROS)

@@ -140,6 +140,7 @@ def _bundled() -> tuple[Component, ...]:
 
 def _parts(stem: str, names: Iterable[str]) -> tuple[str, str]:
     """Name and version of an archive's file: cut before the first digit, or after a known name."""
+    # The longest first: one known name may be the beginning of another.
     for name in sorted(names, key=len, reverse=True):
         if re.match(r"-\d", stem.removeprefix(name)):
             return name, stem[len(name) + 1 :]

@@ -42,6 +42,7 @@ def newest_times(
 
 def _newest(connection: duckdb.DuckDBPyConnection, place: TopicPartitionKey) -> datetime | None:
     for back in _LOOKS:
+        # A day above Python's first, as DuckDB may shift it by a zone.
         since = datetime.now(UTC) - back if back else datetime(1, 1, 2, tzinfo=UTC)
         asked = {"topic": place[0], "partition": place[1], "since": since}
         row = connection.execute(_NEWEST, asked).fetchone()

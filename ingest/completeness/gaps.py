@@ -108,6 +108,7 @@ def _gap(
     unknown = Gap("removed", topic, partition, position, None, None)
     if held is None:
         return unknown
+    # The topic's id, since a topic made anew may have as many messages as the old one had.
     if topic in ids and own_id(at.ids.get(topic, ids[topic])) != ids[topic]:
         known = place in at.offsets  # a partition only the new topic has: nothing is missing
         return replace(unknown, kind="recreated", goes_on_at=held.first) if known else None
@@ -283,6 +284,7 @@ def _keep(settings: Settings, gaps: Sequence[Gap], who: str, reason: str) -> Non
         lines |= {"lost_after": _text(after.get(place)), "lost_before": _text(before.get(place))}
         put_row(spool / "gap", gap.gap_id, lines)
     act = {"at": instant, "who": who, "act": "gap.accept", "target": stated, "outcome": "ok"}
+    # Named by the statement: accepted twice, as after a crash, it is one row.
     put_row(spool / "audit", f"gap-{stated}", act | {"detail": detail})
 
 
@@ -345,6 +347,7 @@ def _settle(settings: Settings, at: Checkpoint, planned: int) -> Checkpoint:
             "the broker; restore lake and checkpoints from a backup"
         )
     else:
+        # Its decisions go first: left behind they would rule a batch that reads other offsets.
         decisions_file(at.folder, planned).unlink(missing_ok=True)
         # Its number is given again: what it had seen must not count as seen by that batch.
         for keys in (at.folder / "keys").glob(f"{planned}-*"):

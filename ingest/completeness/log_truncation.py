@@ -234,6 +234,7 @@ class PartitionLog:
                     continue
                 if message.error() is None:
                     messages[place] = message
+                # The end of a partition is an answer too: there is no message from there on.
                 waiting.discard(place)
                 self._reader.incremental_unassign([TopicPartition(*place)])
         except KafkaException as error:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from infra.streaming.kafka_offsets import TopicPartitionKey
 
+# Blocks that match the bits of an offset, so that DuckDB finds them by a shift.
 BITS = 16
 BLOCK = 1 << BITS
 """Offsets of a block: a bit each, 8 KB."""
@@ -224,6 +225,7 @@ def _inside(
         missing = np.ones(end - begin, dtype=bool)
         asarray = np.asarray(rows["at"], dtype=np.int64)[np.asarray(rows["n"]) == n]
         missing[asarray[(asarray >= begin) & (asarray < end)] - begin] = False
+        # Where the flags change, a hole begins or ends.
         edges = np.flatnonzero(np.diff(np.concatenate(([0], missing.astype(np.int8), [0]))))
         for first, last in edges.reshape(-1, 2).tolist():
             yield n, (begin + first, begin + last)

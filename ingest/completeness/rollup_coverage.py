@@ -49,8 +49,10 @@ def span(
     """
     names = [*TABLES, RECOUNT.name]
     there = {row[0] for row in connection.execute(_THERE, {"names": names}).fetchall()}
+    # A lake whose job rollup never ran has no counts, and the rows answer for all.
     if not there.issuperset(TABLES):
         return until, until
+    # Only whole hours: one that ends behind `until` would count too much.
     bounds = {"since": since, "until": until - HOUR + timedelta(microseconds=1)}
     changed = RECOUNT.name in there and connection.execute(_CHANGED, bounds).fetchone()
     asked = _COMPARED.format(still=_STILL if changed else "")
@@ -58,6 +60,7 @@ def span(
     if not hours:
         return until, until
     start = end = hours[0] + HOUR
+    # One gap ends it: counts and rows can only be put together at one border.
     for hour in hours:
         if hour != start - HOUR:
             break

@@ -72,6 +72,7 @@ class Parser:
         for records in left:
             yield from self._one_by_one(records)
 
+    # For a reparse, which knows from silver which records were one event.
     def groups(self, groups: list[list[Record]]) -> list[pa.RecordBatch]:
         """The rows of records in groups; only what is in one group can be one event."""
         with no_collection():
@@ -133,6 +134,7 @@ def records_of(batch: pa.RecordBatch) -> list[Record]:
             _plain(batch.column("mode")),
             map(_moment, times.to_numpy().tolist()),
             [raw or b"" for raw in _plain(batch.column("raw"))],
+            # One empty dictionary for all: nearly no message of a live stream has headers.
             [{}] * batch.num_rows
             if headers.null_count == batch.num_rows
             else [_headers(each) for each in headers.to_pylist()],

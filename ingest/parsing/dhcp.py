@@ -71,11 +71,13 @@ def dhcp_event(
     no lease. Only a granting ACK has a lease length, from the settings where
     the log has none.
     """
+    # A lease under a wrong address would name the wrong device for every event in its span.
     if ip is not None and (ip := address(spelled := ip)) is None:
         raise Unreadable(f"'{spelled[:40]}' where an IP address should stand")
     if mac is not None and (mac := mac_address(spelled := mac)) is None:
         raise Unreadable(f"'{spelled[:40]}' where a hardware address should stand")
     if activity_id == ACK and lease_seconds is None:
+        # Not every log has the length (dnsmasq's has not); then the settings say it.
         lease_seconds = context.settings.lease_seconds(context.record.source)
     failed = refused is not None or activity_id in FAILING
     # OCSF wants an endpoint to have more than a hardware address, hence the uid.

@@ -34,6 +34,7 @@ from ingest.parsing.source import (
     sources,
 )
 
+# An error's text may quote the record, and that is the sender's own.
 NO_LONGER = 300
 """Characters kept of an unexpected error's text."""
 
@@ -111,6 +112,7 @@ def rows_in_parts(record: Record, settings: ParseSettings) -> Iterator[list[dict
     if result is None or first is None:
         yield _rows_of(record, settings)
         return
+    # Counted over all parts, or each of them could bring the most dead letters once more.
     position, dead, omitted = 0, 0, 0
     for held in chain([first], result):
         rows = _part(record, held, position, settings)
@@ -182,6 +184,7 @@ def _events_of(
         return [
             _row(event, records, position, settings) for position, event in enumerate(events, first)
         ]
+    # `Usage`: a topic whose source nobody knows; its records must still be named in silver.
     except (Unreadable, Usage) as why:
         return [dead_letter(record, str(why), first) for record in records]
     except (Retryable, Fatal):

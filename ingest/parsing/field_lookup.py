@@ -157,6 +157,7 @@ def ip(value: Any) -> tuple[str, int | None] | None:
     if type(value) is not str or len(value) > 64:
         return None
     value = value.strip()
+    # The whole first: an IPv6 address has colons, so its last part would look like a port.
     ip_address = address(value)
     if ip_address:
         return ip_address, None

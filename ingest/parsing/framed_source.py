@@ -101,6 +101,8 @@ class FramedSource(SyslogSource):
             reader = self.reader(bare_line(text, context), context)
         if reader is None and framed is not None:
             event = self.reader(framed, context) or base_event(framed, self.product)
+            # A frame that is known but with other words in it is an event of no class, not a dead
+            # letter.
             return counted(event, framed)
         if reader is None:
             raise Unreadable(f"no line of {self.product['name']} at byte 0: '{text[:40]}'")

@@ -106,6 +106,7 @@ def parts(raw: bytes, envelope: str | None = "Records") -> Iterator[list[bytes]]
     a whole.
     Raises `Unreadable` where gzip is broken, or padded, which only some sources take.
     """
+    # Packed files are unpacked to see: their size says little.
     if len(raw) < PART_BYTES and raw[:2] != GZIP:
         return
     content = (gunzip(raw) if raw[:2] == GZIP else raw).strip()
@@ -160,6 +161,7 @@ def _one_array(envelope: str) -> msgspec.json.Decoder[Any]:
         "File",
         [("elements", list[msgspec.Raw])],
         rename={"elements": envelope},
+        # What stands beside the array belongs to the file, and reading in parts would lose it.
         forbid_unknown_fields=True,
     )
     return msgspec.json.Decoder(shape)
@@ -219,6 +221,8 @@ class JsonSource(Source):
                     raise Unreadable(
                         f"none of its first {MAX_UNREADABLE} objects can be read: {why}"
                     ) from None
+        # One reason for the record instead of one for each line: the record as a whole is not this
+        # format.
         if read == 0 and events:
             raise Unreadable(events[0]["dead_letter_reason"])
         return events

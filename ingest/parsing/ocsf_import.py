@@ -344,11 +344,13 @@ def columns_of(fields: dict[str, Any]) -> dict[str, Any]:
 def _observables(value: Any) -> list[dict[str, Any]] | None:
     reads = _rows_of(("name", _text), ("type", _text), ("type_id", small), ("value", _text))
     value_read = reads(value)
+    # Half of an observable cannot be searched for; as a whole it stays in `more`.
     return [name for name in value_read or () if "value" in name and "type_id" in name] or None
 
 
 def _registry(node: Any) -> dict[str, Any] | None:
     taken_columns = _taken(node, _strings("name", "path", "data", "type"))
+    # Without a name the export would write `(Default)`, which the object did not say.
     return taken_columns if taken_columns and "name" in taken_columns else None
 
 

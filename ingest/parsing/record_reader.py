@@ -87,6 +87,7 @@ def _together(start: bytes, rest: IO[bytes]) -> IO[bytes]:
 
 def _some(stream: IO[bytes], size: int) -> bytes:
     """What is there, up to `size`; of a pipe not waiting for more."""
+    # `read` would wait until a pipe has given all of it.
     read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
     return read(size)
 
@@ -95,6 +96,7 @@ def _rest(stream: IO[bytes], longest: int, had: int) -> bytes:
     """All that is left, if the whole is not longer than records may be."""
     if longest < 0:
         return stream.read()
+    # One byte more than allowed shows that there is more, without reading all of it.
     content = stream.read(max(0, longest - had) + 1)
     if had + len(content) > longest:
         raise TooLong(f"the file is one record of more than {longest} bytes")

@@ -135,6 +135,7 @@ class ParseSettings:
         for name, hosts in self.scopes:
             if host in hosts or source in hosts:
                 return name
+        # No guess where every site lists its hosts: a wrong scope attributes to a wrong device.
         return next((name for name, hosts in self.scopes if not hosts), None)
 
     def _key(self, source: str) -> str | None:

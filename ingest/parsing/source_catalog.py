@@ -25,6 +25,7 @@ def _listing() -> list[_Listed]:
     """Every parser, by the name of its first source."""
     listeds = []
     for module in source_modules():
+        # The catalogue is made of the modules' own docstrings, so it cannot fall behind them.
         doc = " ".join((module.__doc__ or "").split("\n\n")[0].split())
         names = tuple(source.name for source in module.SOURCES)
         listeds.append(_Listed(names, doc, f"{module.__name__.replace('.', '/')}.py"))

@@ -74,6 +74,7 @@ def _measure(node: Any, depth: int) -> int:
     if depth > _DEPTH:
         raise Unreadable(f"nested deeper than {_DEPTH} levels")
     keys, values = (len(node), node.values()) if type(node) is dict else (0, node)
+    # Width is bounded as well as depth: one array may be all of the message.
     if len(node) > MAX_EVENTS:
         require_few(len(node), "values in one array or object")
     for value in values:

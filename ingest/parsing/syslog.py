@@ -176,6 +176,7 @@ def counted(found: Event, line: Line) -> Event:
 
 def placed(found: Event) -> Event:
     """`found` with a device where OCSF requires one and the line names none."""
+    # OCSF requires a device of the classes about systems and about discovery.
     if found.get("category_uid") in (1, 5) and not found.get("device"):
         more = msgspec.json.decode(found["more"]) if found.get("more") else {}
         found["more"] = encode({"device": {"name": "unknown", "type_id": 0}} | more)

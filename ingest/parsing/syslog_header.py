@@ -122,6 +122,7 @@ def _stamp_bsd(text: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
     if stamp.quality == "received":
         return Stamp.missing(received_at, text)
     moved = stamp.time - (_fixed(offset).utcoffset(None) or timedelta()) if offset else stamp.time
+    # The reader of RFC 3164 takes whole seconds only.
     moved += timedelta(microseconds=int(f"{(fraction or '0')[:6]:0<6}"))
     return Stamp(moved, stamp.quality, text[:64])
 
@@ -143,6 +144,7 @@ def _write_bsd(text: str, when: datetime, zone: ZoneInfo) -> str | None:
     named = part["zone"]
     where: tzinfo = _fixed(ZONES.get(named, named)) if named else zone
     local = when.astimezone(where)
+    # RFC 3164 pads the day with a blank; some senders write one blank and no more.
     padded = len(part["gap"]) + len(part["day"]) == 3
     new = {
         **dict.fromkeys(("y1", "y2", "y3"), f"{local.year:04d}"),

@@ -194,6 +194,7 @@ def _of_rfc3164(text: str, zone: ZoneInfo, arrival: datetime) -> datetime | None
     # Python's time ends with 9999; an hour more raises.
     newest = arrival + CLOCK_AHEAD if arrival.year < 9999 else arrival
     # Nine years back, for 29 February: 1900 was no leap year, nor will 2100 be.
+    # From the next year on: on 31 December a zone ahead of UTC writes 1 January already.
     for year in range(newest.year + 1, newest.year - 9, -1):
         try:
             time = datetime(year, *moment, tzinfo=zone).astimezone(UTC)

@@ -39,6 +39,7 @@ def constant(value: Any, rows: int, kind: pa.DataType | None = None) -> pa.Array
 
 def looked_up(keys: pa.Array, table: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
     """`table` of each key, asked once for each that occurs; null for null."""
+    # Few keys differ in a batch, and Python is asked once for each of them.
     encoded = keys.dictionary_encode()
     tables = [table(key) for key in encoded.dictionary.to_pylist()]
     return pa.array(tables, kind).take(encoded.indices)

@@ -106,14 +106,17 @@ class Pass:
 
     def alone(self) -> list[DataFile]:
         """The files of a batch that is a heartbeat and nothing else, written right here."""
+        # A job on Spark for one row would cost more than the row.
         return self._files(iter(()), beat=True)
 
     def _files(self, batches: _Batches, *, beat: bool) -> list[DataFile]:
+        # Files of an attempt that fails are taken away again: no commit names them.
         with writing(self._targets) as writers:
             data_files = [(name, begin()) for name, begin in self._stages if name in writers]
             # One for the whole task: compiled formats and registries are read once.
             parser = Parser(self._parsing)
             for records in slices(map(self._arrived, batches)):
+                # as well.
                 if RECORD.name in writers:
                     writers[RECORD.name].write(records)
                 for events in parser(records):

@@ -33,6 +33,7 @@ from infra.streaming.lake import Lake
 from ingest.parsing.source import lookup
 from ingest.pipeline.batch_pass import Find, Stage
 
+# Bounded by number and by age: disk stays bounded whatever a source sends.
 KEPT_KEYS = 2_000_000
 KEPT_MICROS = 7 * 86400 * 1_000_000
 """The memory has two generations of half this size each; when one is full the older one goes."""
@@ -157,8 +158,11 @@ class Redelivery:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(self._file, timeout=60, isolation_level=None)) as memory:
             memory.execute("PRAGMA journal_mode = WAL")
+            # Power loss may cost the newest keys, which costs marks and no events.
             memory.execute("PRAGMA synchronous = NORMAL")
             memory.executescript(_SCHEMA)
+            # The lock of a writer from the start: two readers that both want to write would
+            # deadlock.
             memory.execute("BEGIN IMMEDIATE")
             try:
                 yield memory
@@ -189,6 +193,7 @@ def _sorted_out(rows: Sequence[_Row], first: dict[int, str]) -> tuple[list[_Row]
     repeated: dict[str, str] = {}
     for row in rows:
         key, live_key, uid, _ = row
+        # An import may repeat what came live, so it is asked for under both keys.
         before = first.get(key) if live_key is None else first.get(live_key, first.get(key))
         if before is None:
             first[key] = uid

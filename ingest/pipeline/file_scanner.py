@@ -256,6 +256,7 @@ class Scanner:
                 frame.write.format("delta").mode("append").save(self._lake.path(LANDED))
         for candidate in group:
             if candidate.path in hashes:
+                # Also of files that got no row: they are not hashed again at every look.
                 self._known[hash(candidate.path)] = hash((candidate.size, candidate.modified))
         for row in rows:
             if row["state"] == "refused":
@@ -346,6 +347,7 @@ class _Before(NamedTuple):
         rows = (
             lake.read(LANDED)
             .where(F.col("path").isin(paths) | F.col("hash").isin(list(hashes.values())))
+            # The later row wins below, as dictionaries keep the last value of a key.
             .orderBy("found_at")
             .collect()
         )
@@ -370,8 +372,10 @@ class _Before(NamedTuple):
         if last is not None and last["hash"] == content:
             return None
         other = self.content.get(content)
+        # The same content where the old path has it no more was moved, as a rotation does.
         if other is not None and is_local(other["path"]) and not _holds(other):
             return "renamed", f"taken as {other['path']}"
+        # The same beginning and more behind it: somebody still writes to it.
         if last is not None and found.size > last["size"] and is_local(found.path):
             try:
                 grown = _digest(found.path, last["size"]) == last["hash"]
@@ -399,6 +403,7 @@ def _holds(row: Row) -> bool:
     """Whether a path still holds what was taken there; if not, that was moved."""
     path = Path(row["path"])
     try:
+        # The size first: most files that differ are told without reading them.
         return path.stat().st_size == row["size"] and _digest(row["path"]) == str(row["hash"])
     except OSError:
         return False

@@ -75,6 +75,7 @@ def files(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job:
 
     pause = settings.jobs.files_trigger_seconds
     if once:
+        # Long enough for a file that was just copied to come to rest, and no longer.
         patience = 1.0 + max(folder.min_file_age_seconds for folder in settings.folders.values())
         end = time.monotonic() + patience
         while scanner.look().waiting and time.monotonic() < end:
@@ -97,6 +98,7 @@ def _watch(scanner: Scanner, job: Job, pause: float) -> None:
         except Exception as error:  # a folder that is away now may be back at the next look
             if job.query.isActive:
                 news.tell(f"job files: the folders cannot be looked at: {reason(str(error))}")
+        # A folder of a million files takes long to look through; the look must not fill a core.
         time.sleep(pause if result else max(pause, 9 * (time.monotonic() - began)))
 
 

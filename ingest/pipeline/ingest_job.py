@@ -270,6 +270,7 @@ class Topics:
                 "log_level": 3,
             }
         )
+        # Assigned and not subscribed: a consumer group would rebalance each time.
         reader.assign([TopicPartition(topic, partition, offset)])
         message = reader.poll(5.0)
         reader.unassign()
@@ -326,6 +327,7 @@ class Cap:
             checkpoint_folder.planned if in_flight and checkpoint_folder.planned is not None else -1
         )
         self._least = min(self._now, self._before())
+        # Before the query starts: a batch it plans must never find a larger cap in the file.
         self._write(self._least)
 
     def __call__(self, batch: int) -> int:

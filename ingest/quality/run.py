@@ -48,9 +48,12 @@ def run(settings: Settings, now: datetime | None = None) -> Ran:
             memory=settings.api.statement_memory,
         )
         try:
+            # Rows beyond what ingest has finished would be looked at in half.
             until = min(run_at, finished(connection) or run_at)
             since = until - _AT_FIRST
             if state.until is not None:
+                # Never behind `until`: a lake restored from a backup may be older than the last
+                # run.
                 since = min(max(since, datetime.fromisoformat(state.until)), until)
             spool = outcome_store.spool_of(settings, "drift")
             known = unmapped_fields.known_fields(connection, spool)

@@ -260,6 +260,7 @@ def _lost(
             continue
         place = {"topic": topic, "partition": partition}
         (before,) = connection.execute(_BEFORE, place | {"last": first - 1}).fetchone() or (None,)
+        # Bronze has nothing before the gap: there is no pause that it could explain.
         if before is None:
             continue
         (after,) = connection.execute(_AFTER, place | {"before": before}).fetchone() or (None,)
@@ -292,12 +293,15 @@ def _judged(
     own, least = _own(heard.source, settings), settings.jobs.silent_minutes
     if own is not None:
         allowed, why = _by_settings(own)
+    # One that was called silent stays judged, though its habit goes out of the look-back.
     elif heard.minutes < LEAST_MINUTES and told.get(heard.source) != heard.newest:
         allowed, why = None, f"heard in {heard.minutes} minutes only, which is no habit yet"
     else:
+        # A source that sends each second would else be called silent after two.
         allowed = max(usual.longest, least * 60.0)
         why = f"its longest pause was {span_text(usual.longest)}, at least {least} min are allowed"
         why += _left_out(usual)
+    # Files are dated when they are read, which may be after `at`.
     seconds = max(0.0, (at - heard.newest).total_seconds())
     missed = unknown.within((heard.newest, at))
     return Silence(heard.source, heard.newest, seconds, usual.longest, allowed, why, missed)

@@ -24,13 +24,16 @@ def check(found: Written, *, expect_some: bool = True) -> list[Outcome]:
 
 def validate(made: Sequence[Suite]) -> Iterator[Outcome]:
     """Run suites; their outcomes in their order."""
+    # Imported here: it takes seconds, and most commands check nothing.
     import great_expectations as gx
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
+    # In memory only: a context on disk would leave a project folder behind.
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
     source = context.data_sources.add_pandas("written")
     for suite in made:
+        # A part of a frame keeps its old index, by which examples could not be found again.
         frame = suite.frame.reset_index(drop=True)
         definition = source.add_dataframe_asset(suite.name).add_batch_definition_whole_dataframe(
             "all"

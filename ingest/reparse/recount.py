@@ -56,6 +56,7 @@ class Recounts:
             {"hour": arrived, "happened": counted, "asked_at": instant, "asked_by": self._by}
             for arrived, counted in by_hour.items()
         ]
+        # Written before the set is changed: a crash in between asks twice, never not at all.
         self._lake.ensure(RECOUNT).add(RECOUNT, rows, f'{{"recount": "{self._by}"}}')
         self._asked |= new
 
@@ -72,6 +73,7 @@ def changing(settings: Settings) -> str | None:
         if not (folder / LOCK).exists():
             continue
         try:
+            # Taken and given back: whether somebody holds it can only be told by trying.
             ExclusiveLock(folder / LOCK, already_runs(folder, job)).release()
         except Taken:
             return job

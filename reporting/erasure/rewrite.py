@@ -139,8 +139,7 @@ class Eraser:
         self._linked = linked or Linked()
         self._keep = keep
         self._kept = self._linked.size
-        # Rows that carry the pseudonym were done by an earlier run; they still belong to the
-        # subject.
+        # By these words a row is known as reworded; found again by its id, it needs nothing more.
         self._done = Search([Word(word.instead, "") for word in erasure.search.words])
         self._changed: set[tuple[datetime, datetime]] = set()
         """Hours in which events that go arrived, and those in which they count."""

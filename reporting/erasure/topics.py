@@ -130,6 +130,7 @@ def restated(lake: Lake, search: Search, before: _Named) -> int:
             break
         # A revision that job `alert` publishes meanwhile is newer: then it is said once more.
         bodies = {alert: search.text(body) for alert, (_, body) in newest.items()}
+        # With the time of publishing that it had: nothing new is told, only other words.
         states = [(alert, _state(body, before[alert].newest)) for alert, body in bodies.items()]
         _say(lake.settings, lake.settings.kafka.state_topic, states)
         lines |= {alert: revision for alert, (revision, _) in newest.items()}

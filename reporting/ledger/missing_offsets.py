@@ -230,6 +230,7 @@ class Explainer:
             return list(holes), 0
         missing = without(holes, [(held.first, held.end)])
         there = without(holes, [(0, held.first), (held.end, max(held.end, holes[-1][1]))])
+        # The widest first: a single offset is mostly the mark of a transaction.
         wide = sorted(
             (span for span in there if size([span]) > 1), key=lambda span: span[0] - span[1]
         )

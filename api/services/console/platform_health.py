@@ -94,6 +94,7 @@ def job_views(settings: Settings) -> list[JobView]:
 def complete_up_to(settings: Settings) -> datetime | None:
     """Up to when all that arrived is in, as job `ingest` says."""
     status = job_status.read_status(settings).get("ingest")
+    # Not known is no time at all: a guess here would look like a promise.
     if status is None or status.complete_to is None:
         return None
     return datetime.fromtimestamp(status.complete_to, UTC)

@@ -153,6 +153,7 @@ def _network(message: Message, shape: Shape) -> Event:
     source, target = message.end("src"), message.end("dst")
     user = _user(parts.text("srcuser", "user"))
     on = parts.text("on")
+    # `on interface` names where the packet came in, so it belongs to the source.
     if on and source is not None and "interface_name" not in source:
         source["interface_name"] = on
     else:

@@ -416,6 +416,7 @@ class CloudTrail(EnvelopedSource):
         A gzip file is packed anew.
         """
         if raw[:2] == GZIP:
+            # Without a time inside, so that the same input gives the same bytes.
             return gzip.compress(self.restamp(gunzip(raw), when, zone), mtime=0)
         value = decode_object(raw, FILE_BYTES)
         if "Records" not in value:
@@ -440,6 +441,7 @@ def _restamp_file(raw: bytes, value: dict[str, Any], when: datetime) -> bytes:
     times = [of_iso(entry, _UTC) if type(entry) is str else None for entry in old]
     known = [entry[0] for entry in times if entry]
     spans = list(re.finditer(rb'"eventTime"\s*:\s*"([^"\\]*)"', raw))
+    # The key may also stand in a nested object: then places and records do not match.
     if not known or [m[1].decode() for m in spans] != old:
         raise Unreadable("the 'eventTime' of the records cannot be replaced one by one")
     by = when - min(known)

@@ -64,6 +64,7 @@ def read_entry(fields: Fields, context: Context) -> Event:
     stamp = take_time(fields, context, ("timestamp",), ("receiveTimestamp",))
     payload = inner(fields, "jsonPayload")
     common = _common(fields, stamp)
+    # By their fields and not by `logName`, which a sink or an export may change.
     if inner(payload, "connection"):
         columns = _connection(payload, context)
     elif type(look(payload, "queryName")) is str:
@@ -130,6 +131,7 @@ def _endpoint(connection: Fields, side: str, machine: Fields) -> Fields:
 def _connection(payload: Fields, context: Context) -> Fields:
     """A flow of a VPC, or a decision of its firewall."""
     connection = inner(payload, "connection")
+    # Firewall entries name the machine `instance`, flows `src_instance`.
     source = _endpoint(
         connection, "src", inner(payload, "src_instance") or inner(payload, "instance")
     )

@@ -108,6 +108,7 @@ def _read(fields: Fields, context: Context) -> Event:
     stamp = take_time(
         fields, context, ("@timestamp",), ("at_sign_timestamp",), ("created_at",), ("timestamp",)
     )
+    # Only the second name of the same instant goes; another one stays to be seen.
     if look(fields, "created_at") is not None and _same(fields, stamp.time, context):
         take(fields, "created_at")
     class_uid, activity, status = _ACTIONS.get(action, (API, _activity(action, fields), SUCCESS))
@@ -119,6 +120,7 @@ def _read(fields: Fields, context: Context) -> Event:
         status = FAILURE
     entry = _Entry(fields, action)
     special = entry.of_class(class_uid)
+    # An entry without what its class must have is still the call that it was.
     if special is None:
         class_uid, activity, special = API, _activity(action, fields), entry.of_class(API)
     return event(
@@ -152,6 +154,7 @@ def _activity(action: str, fields: Fields) -> int:
     if action in GIT:
         return GIT[action]
     looked_up = look(fields, "operation_type")
+    # GitHub's own word before a guess from the action's name.
     known = _KINDS.get(looked_up) if type(looked_up) is str else None
     return known or activity_of(action.rpartition(".")[2])
 

@@ -83,6 +83,7 @@ def _read(fields: Fields, context: Context) -> Event:
     """The event of one audit event."""
     stamp = take_time(fields, context, *_TIMES)
     stage = take_text(fields, "stage")
+    # Of a watch the other stages come at its beginning, when it has not ended.
     ended = moment(fields, context, "stageTimestamp") if stage == "ResponseComplete" else None
     verb = take_text(fields, "verb")
     known = _VERBS.get((verb or "").lower())
@@ -130,6 +131,8 @@ def _call(
     group = take_text(fields, "objectRef", "apiGroup")
     uid = look(fields, "auditID")
     columns = {
+        # Controllers ask for what is not there all the time, so a 404 or 409 is no sign of
+        # anything.
         "severity_id": LOW if status == FAILURE and code in (None, *_REFUSED) else INFORMATIONAL,
         "status_id": status,
         "status_code": None if code is None else str(code),
@@ -162,6 +165,7 @@ def _status(fields: Fields, code: int | None, stage: str | None) -> int:
         return FAILURE if code >= 400 else SUCCESS
     if stage == "Panic" or look(fields, "responseStatus", "status") == "Failure":
         return FAILURE
+    # At the stage `RequestReceived` there is no code yet.
     decision = inner(fields, "annotations").get(_DECISION)
     return FAILURE if decision == "forbid" else UNKNOWN
 
@@ -262,6 +266,7 @@ class K8sAudit(EnvelopedSource):
     )
 
     def is_own(self, fields: Fields) -> bool:
+        # An EventList has a `kind` and a `metadata` as an event has.
         if listed(fields, "items") or "logEvents" in fields:
             return False
         if inner(fields, "protoPayload"):

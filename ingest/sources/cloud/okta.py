@@ -227,6 +227,7 @@ def _chain(fields: Fields) -> list[str] | None:
     """The addresses a request came through, where it was more than one."""
     looks = [look(hop, "ip") for hop in listed(fields, "request", "ipChain")]
     texts = [hop for hop in looks if type(hop) is str]
+    # A chain of one only repeats the client's address.
     return texts if len(texts) > 1 else None
 
 
@@ -286,6 +287,7 @@ def _resource(one: Fields) -> Fields:
 def _logon(entry: _Entry) -> Event:
     user = entry.actor if (entry.actor or {}).get("type") == "User" else None
     app, target, others = entry.targets.app, entry.targets.user, entry.targets.others
+    # OCSF has one user of a login; the other one must not be lost.
     if user and target and target.get("uid") != user.get("uid"):
         entry.fields["target"] = [target, *listed(entry.fields, "target")]
     second = ".auth_via_mfa" in entry.kind or ".mfa." in entry.kind

@@ -115,6 +115,7 @@ FAMILIES = MappingProxyType({"IPv4": "A", "IPv6": "AAAA"})
 
 def _read(line: Line, context: Context) -> Event | None:
     """A DHCP message, a DNS question or its answer; None for what else dnsmasq says."""
+    # DHCP comes under the name `dnsmasq-dhcp`.
     if line.program == "dnsmasq":
         return _dns(line)
     match = _DHCP_LINE.fullmatch(line.text)

@@ -205,6 +205,7 @@ class _File:
         starts, ends = _time(block.value("starts")), _time(block.value("ends"))
         last = _time(whole.value("cltt")) or _time(block.value("cltt"))
         life = block.word("max-life")
+        # dhcpd6.leases has no `starts`; the last contact with the client is the nearest to it.
         if starts is None and identity is not None:
             starts = last
         state = block.word("binding", "state") or ("abandoned" if block.value("abandoned") else "")
@@ -326,6 +327,7 @@ class DhcpdLeases(Source):
             raise Unreadable("the record is empty")
         if len(raw) > FILE_BYTES:
             raise Unreadable(f"the record has {len(raw)} bytes; at most {FILE_BYTES} are read")
+        # A crash can leave NULs in a file that was being written.
         if b"\x00" in raw:
             raise Unreadable(f"a NUL at byte {raw.index(0)}")
         try:
@@ -348,6 +350,7 @@ class DhcpdLeases(Source):
         known = [stamp for stamp in times if stamp]
         if not known:
             raise Unreadable("no time of a lease in it")
+        # The file has whole seconds.
         by = when.replace(microsecond=0) - min(known)
         parts, end = [], 0
         for span, time in zip(spans, times, strict=True):

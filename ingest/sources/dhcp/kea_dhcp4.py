@@ -140,6 +140,7 @@ def _read(body: str, stamp: Stamp, host: str | None, rest: dict[str, Any], at: C
         return _base(body, stamp, host, rest, None)
     code, text = match["id"], match["text"]
     rest = rest | {"log_level": match["level"], "logger": match["logger"]}
+    # The longer form first, since a DUID alone is a part of it.
     client = _CLIENT.search(text) or DUID_ONLY.search(text)
     activity = _ACTIVITY.get(code)
     # Behind the client's identity: that is bytes of its own choice, which may look like one.

@@ -250,6 +250,7 @@ def _lease6(
         duid = bytes.fromhex(written)
     except ValueError:
         raise Unreadable(f"'{written[:40]}' where a client's identifier should stand") from None
+    # A host name with a comma would shift the columns; the length tells of it.
     if length.isdecimal() and int(length[:9]) != len(duid):
         raise Unreadable(f"an identifier of {len(duid)} bytes; the entry says {length[:9]}")
     code = rest.get("Error Code", "0")
@@ -286,6 +287,7 @@ def _about(rest: dict[str, str]) -> dict[str, str | None] | None:
         if value:
             del rest[name]
     results = {"ip": ip, "mac": mac, "hostname": rest.pop("Host Name", None)}
+    # OCSF wants an endpoint to have more than a hardware address.
     if not ip and not results["hostname"]:
         results["name"] = mac
     return results if any(results.values()) else None

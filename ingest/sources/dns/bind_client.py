@@ -88,6 +88,7 @@ def _query(match: re.Match[str]) -> Columns:
 
 def _asked(match: re.Match[str]) -> _Found:
     flags = match["flags"] or ""
+    # BIND's flag T: the question came over TCP.
     protocol = "tcp" if "T" in flags else "udp"
     columns: Columns = {"query": _query(match), "server": end_of(match["server"], match["port"])}
     if flags:
@@ -102,6 +103,7 @@ def _asked(match: re.Match[str]) -> _Found:
 
 def _answered(match: re.Match[str]) -> _Found:
     words = match["rest"].split()
+    # Versions differ in the order of the words behind the question.
     code = next((word for word in words if word.upper() in RCODES), None)
     columns: Columns = {"query": _query(match)} | answered(code)
     for word in words:
@@ -141,6 +143,7 @@ def _policy(match: re.Match[str]) -> _Found:
         "query": query,
         "firewall_rule": kept(name=match["rule"] or match["entry"], type=match["trigger"]),
     }
+    # A zone with `policy disabled` only logs what it would have done.
     if match["off"] or policy == "PASSTHRU":
         columns |= {"action_id": ALLOWED, "disposition_id": _PASSED}
     elif policy in ("LOCAL-DATA", "CNAME"):
@@ -157,6 +160,7 @@ def _limited(match: re.Match[str]) -> _Found:
     columns: Columns = {}
     if match["name"]:
         columns["query"] = _query(match)
+    # `would rate limit`: with `log-only` the answer is sent all the same.
     if not match["would"]:
         columns |= {"action_id": DENIED, "disposition_id": _DROPPED, "severity_id": LOW}
     return RESPONSE, columns, {"block": match["block"], "rate_limit": match["how"]}

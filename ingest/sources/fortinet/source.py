@@ -46,6 +46,7 @@ def _stamp(fields: Fields, header: Header, context: Context) -> Stamp:
     spelled = fields.get("eventtime")
     if type(spelled) is str:
         stamp = stamp_epoch(spelled, received_at)
+        # FortiOS writes 0 where it has no such time.
         if stamp.quality == "exact" and stamp.time > EPOCH:
             del fields["eventtime"]
             return stamp
@@ -68,14 +69,17 @@ def _stamp(fields: Fields, header: Header, context: Context) -> Stamp:
 def read_log(text: str, context: Context) -> Event:
     """The event of one line."""
     start = _START.search(text, 0, _LONGEST_HEADER)
+    # A CEF extension has keys such as `type=` as well, so the mark before them decides.
     if start is None or CEF_MARK.search(text, 0, start.start()):
         if CEF_MARK.search(text, 0, _LONGEST_HEADER):
             return read_cef(text, context)
         raise Unreadable(f"no 'date=' or 'logid=' in '{text[:60]}'")
     body = text[start.start() :]
     header = read_header(text[: start.start()].rstrip(" ,"), context)
+    # In the CSV form the first value ends with a comma and has no blank behind it.
     first = body.split("=", 2)[1] if body.count("=") > 1 else ""
     fields = certain(key_values(body, commas="," in first and " " not in first), CHOSEN)
+    # Any text may hold `time=`; these are what makes it one of FortiOS's logs.
     if not fields.keys() & {"type", "logid", "log_id", "subtype"}:
         raise Unreadable("none of 'type', 'subtype' and 'logid' among the pairs")
     kind, subtype = str(fields.get("type", "")), str(fields.get("subtype", ""))

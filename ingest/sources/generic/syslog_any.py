@@ -166,6 +166,7 @@ def _json(line: Line, context: Context) -> list[Event] | None:
             return of_line(line, text, context)
         headers = dict(context.record.headers)
         if line.host:
+            # The product's own source sees only the JSON, which may not name the host.
             headers["host"] = line.host.encode()
         inner = replace(context.record, raw=text, headers=headers)
         return source.parse(inner, Context(inner, context.settings))
@@ -180,9 +181,11 @@ class Syslog(JoiningSource):
 
     def part_of(self, record: Record, context: Context) -> str | None:
         """The serial number of auditd's records; all other lines stand alone."""
+        # Two cheap looks at the bytes: nearly no line of a stream is a record of auditd.
         if b"audit(" not in record.raw or not SERIAL.search(record.raw[:LINE_BYTES]):
             return None
         line = syslog.read(record.raw, context)
+        # Any program may write `audit(` into its text, and must not join the kernel's records.
         if not any(source is AUDITD for source in _knowing(line.program)):
             return None
         return AUDITD.part_of_line(line)

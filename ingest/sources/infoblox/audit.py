@@ -122,6 +122,7 @@ def _session(what: str, rest: str, user: dict[str, str] | None, line: Line) -> d
     """The columns of a login, a logout or a new password."""
     class_uid, _, status = SESSIONS[what]
     pairs = {key: _unescaped(value) for key, value in _PAIR.findall(rest)}
+    # An administrator at the appliance's console has no address.
     ip = address(pairs.get("ip", ""))
     if ip:
         del pairs["ip"]

@@ -101,6 +101,7 @@ class Audit:
         parts = [part for part in self.parts if part.type == "PATH" and "name" in part.fields]
         if kinds:
             return [part for part in parts if _kind(part) in kinds]
+        # A PARENT is only the folder in which something was made or deleted.
         return [part for part in parts if _kind(part) != "PARENT"] or parts
 
     def file(self, part: Part) -> dict[str, Any]:
@@ -158,6 +159,7 @@ def user(uid: str | None, name: str | None = None) -> dict[str, Any] | None:
         uid, name = None, name or uid
     if name in ("unset", "unknown", "") or (name or "").startswith("unknown("):
         name = None
+    # The one number that has the same name everywhere.
     if uid == "0" and name is None:
         name = "root"
     return {"uid": uid, "name": name} if uid or name else None
@@ -251,6 +253,7 @@ def event(
         **columns,
     )
     if audit.uid:
+        # Records of one event that fall into different batches share it.
         row["correlation_uid"] = f"{audit.host or ''}:{audit.uid}"
     return row
 

@@ -140,6 +140,7 @@ def _path(audit: Audit, main: Part) -> Event:
 def _sockaddr(audit: Audit, main: Part) -> Event:
     """A SOCKADDR whose SYSCALL came apart from it."""
     address = audit.address
+    # A netlink or packet socket has no address that anybody could look for.
     if address is None or not (address.ip or address.path):
         return base(audit, main)
     there = kept(ip=address.ip, port=address.port, name=address.path)
@@ -320,6 +321,7 @@ def refusal(audit: Audit, main: Part) -> Event:
     kind = fields.get("tclass") or fields.get("class") or ""
     of_file = kind in _FILE_CLASSES or (not kind and (target or "").startswith("/"))
     rest = kept(seresult=fields.get("seresult"), seperms=fields.get("seperms"))
+    # OCSF wants an id; a record on its own may name no process.
     process = process or {"uid": audit.uid or "unknown"}
     message = (
         f"{fields.get('seresult') or fields.get('apparmor') or main.type} {wanted}: "

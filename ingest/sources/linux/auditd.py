@@ -82,6 +82,7 @@ class Auditd(JoiningSource):
         text: str,
         context: Context,
     ) -> None:
+        # auoms has joined the records already, so its line is an event of its own.
         if AUOMS.match(text):
             events_so_far.append(_joined(text, None, context))
             return
@@ -176,8 +177,10 @@ def _lines(parts: Sequence[Record]) -> Iterable[str]:
                 text = raw.decode().rstrip("\r")
             except UnicodeDecodeError:
                 raise Unreadable(not_utf8(raw)) from None
+            # A NUL would end the text for readers written in C, and hide what follows.
             if "\x00" in text:
                 raise Unreadable(f"a NUL at byte {raw.index(0)}")
+            # ausearch puts a rule of dashes and the time between events.
             if not _SKIPPED.fullmatch(text):
                 yield text
 

@@ -33,6 +33,7 @@ _NETWORK_LOGON = 3
 _PEER = r"(?P<peer>\S+?):(?P<port>\d{1,5})"
 _FROM = rf" from {_PEER}"
 _USER = r"'(?P<user>.*)'"
+# The fingerprint changed with the versions: md5, sha1!! and SHA256.
 _KEY = r"(?:(?P<kind>\S{1,64}) )?key (?P<key>(?:(?:md5|sha1!!|SHA256:) ?)?\S{1,200})"
 
 _PATTERNS: tuple[tuple[int, int, str, re.Pattern[str]], ...] = tuple(

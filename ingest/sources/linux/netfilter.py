@@ -121,6 +121,7 @@ def _packet(text: str) -> Mapping[str, Any] | None:
         ip=fields.ip("DST"), port=fields.port("DPT"), mac=target_mac, interface_name=left
     )
     spoken, size = fields.text("PROTO"), fields.number("LEN")
+    # With both interfaces the packet was forwarded: it neither came to this machine nor left it.
     way = {} if came and left else INBOUND if came else OUTBOUND if left else {}
     # The second packet of a handshake has both flags and opens nothing.
     new = "SYN" in flags and "ACK" not in flags
@@ -140,6 +141,7 @@ def _packet(text: str) -> Mapping[str, Any] | None:
             flag_history=" ".join(flags) or None,
             **way,
         ),
+        # One line is one packet, as long as its IP header says.
         "traffic": traffic(size, total=size, packets=1, packets_out=1),
         "firewall_rule": {"name": rule} if rule else None,
         "actor": {"user": kept(uid=uid, groups=[group] if group else None)} if uid else None,

@@ -410,6 +410,7 @@ def _cron(line: Line) -> Event | None:
     if known is None:
         return None
     activity, name = known
+    # Behind other verbs stands the name of a user's table, or a reason.
     command = what if verb.startswith("CMD") else None
     refused = verb in ("AUTH", "FAILED")
     pid = part.get("pid")

@@ -190,6 +190,7 @@ def is_pam(line: Line) -> bool:
     """Whether a module of PAM wrote the line."""
     return (
         line.text[:4].lower() in ("pam_", "pam-", "pam ", "(pam")
+        # Old versions put the module into the program's name: `sshd(pam_unix)`.
         or "(pam_" in (line.program or "")
         or _PROGRAM.fullmatch(line.program or "") is not None
         or (line.program or "").upper()[:4] in ("PAM_", "PAM-")
@@ -248,6 +249,7 @@ class _About:
         host, batch = self.line.host, self.service.lower() in BATCHES
         columns["rest"] = self.fields | columns.get("rest", {})
         if class_uid == AUTHENTICATION:
+            # su and its kind take on another account, and log nobody in.
             if activity == _LOGON and self.service in SWITCHES:
                 activity = _SWITCH
             remote = self.service in REMOTE or columns.get("src_endpoint") is not None
@@ -271,6 +273,7 @@ class _About:
         elif ruser and ruser != user:
             rest["ruser"] = ruser
         uid, by = rest.get("uid"), rest.get("logname")
+        # For su, `ruser` is who asked and not whose password was wrong.
         name = user or (ruser if not doubtful and self.service not in SWITCHES else None)
         more = {"count": int(match["count"])} if match["count"] else {}
         return self.event(
@@ -278,9 +281,11 @@ class _About:
             _LOGON if self.counts else _PREAUTH,
             status_id=FAILURE if failed else SUCCESS,
             status_detail="authentication failure" if failed else None,
+            # PAM puts further failures of one connection into a single line.
             severity_id=MEDIUM if (more.get("count") or 0) > 2 else None,
             user={"name": name} if name else None,
             src_endpoint=endpoint(rhost, rest=rest, name="rhost") if rhost else None,
+            # A daemon runs as root and has no login of its own; then `logname` says nothing.
             by=by if self.service in SWITCHES or uid not in (None, "0") else None,
             rest=rest,
             more=more or None,
@@ -335,6 +340,7 @@ def _ends(tail: str) -> tuple[str | None, str | None, str | None, bool]:
     if first:
         return None, first["host"] or None, first["user"] or None, False
     ends = [(tail[: end.start()].rstrip(" "), end[1], end[2]) for end in _hosts(tail)]
+    # A daemon that asks for one name gives PAM the same as both: there the host is the true one.
     agreed = [end for end in ends if end[2] is not None and end[2] == end[0]]
     chosen = agreed if len(agreed) == 1 else ends
     if len(chosen) == 1:

@@ -44,6 +44,7 @@ _OPEN, _CLOSE, _RESET, _FAIL, _REFUSE, _TRAFFIC, LISTEN = 1, 2, 3, 4, 5, 6, 7
 _NETWORK_LOGON = 3
 
 _PEER = r"(?P<peer>\S+) port (?P<port>\d{1,5})"
+# Older versions wrote no port.
 _OLD_PEER = r"(?P<peer>\S+)(?: port (?P<port>\d{1,5}))?"
 _KEY = (
     r"(?:: (?P<key>[^\s,]+(?: (?!ID )[^\s,]+)?(?: ID .{1,256} \(serial \d{1,20}\)"
@@ -51,6 +52,7 @@ _KEY = (
 )
 _TRY = r"(?P<method>\S+) for (?P<invalid>(?:invalid|illegal) user )?(?P<user>.*) from "
 _PROTOCOL = r"(?: (?P<protocol>ssh\d?))?"
+# Since privilege separation logs through its monitor, what precedes a login says so.
 _PRE = r"(?: \[preauth\])?"
 _WHO = r"(?:(?P<invalid>invalid)|authenticating) user (?P<user>.*) "
 _WHY = r"(?P<detail>.{1,200}?)"
@@ -312,6 +314,7 @@ def _event(
     # A certificate's ID is chosen by its owner too, even where it is refused.
     ambiguous = " ID " in key and " from " in f" {name} {key}"
     if ambiguous:
+        # Rather no address than one that the certificate's owner may have written.
         source = {"ip": None}
     if name == "ROOT":
         name = "root"
@@ -327,6 +330,7 @@ def _event(
         # OCSF wants an end of every connection, if only by the name of its service.
         "dst_endpoint": target or ({"svc_name": "sshd"} if class_uid == SSH else None),
     }
+    # sshd's own words for a name that does not resolve back.
     if "POSSIBLE BREAK-IN" in line.text and class_uid == BASE:
         columns["severity_id"] = MEDIUM
     rest: dict[str, Any] = kept(

@@ -76,6 +76,7 @@ def _fields(rest: str) -> tuple[str | None, dict[str, str], str, bool]:
         if match and match[1] not in fields:
             name = match[1]
             fields[name] = match[2]
+        # A field twice, or words behind one that belong to none: somebody wrote the separator.
         elif match or name:
             ambiguous = True
             fields[name or "PWD"] = f"{fields.get(name or 'PWD', '')} ; {piece}"
@@ -87,6 +88,7 @@ def _fields(rest: str) -> tuple[str | None, dict[str, str], str, bool]:
 def _command(user: str, rest: str, line: Line, context: Context) -> Event:
     refused, fields, command, ambiguous = _fields(rest)
     target = None if ambiguous else fields.pop("USER", "root")
+    # sudo writes the resolved path first, and escapes no blank in what follows.
     path = command.split(" ", 1)[0]
     directory = fields.pop("PWD", None)
     more = line.rest | kept(ambiguous=ambiguous or None) | fields

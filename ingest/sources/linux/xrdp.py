@@ -148,6 +148,7 @@ def _read(line: Line, context: Context) -> Event | None:
 
 def _peer(part: Mapping[str, Any], rest: dict[str, Any]) -> dict[str, Any] | None:
     ip, port = part.get("ip"), part.get("port")
+    # Older versions write address and port as one word.
     if ip and port is None and ip.count(".") == 3 and ip.count(":") == 1:
         ip, _, port = ip.partition(":")
     return endpoint(ip, port, rest=rest) if ip and ip.lower() != "unknown" else None

@@ -123,6 +123,7 @@ def _read(line: Line, context: Context) -> Event | None:
     if queued:
         text, qid = queued["words"], queued["qid"]
         match = _LEVEL.fullmatch(text)
+        # `warning:` may also be an action of an access table, and then is no level.
         if match and not _ACTION.fullmatch(text) and not LOCAL_ACTION.fullmatch(text):
             text, severity = match["words"], _LEVELS[match["level"]]
             rest["log_level"] = match["level"]

@@ -107,6 +107,7 @@ def statement(
         more["query_info"] = {"name": command or "Query", "query_string": sql}
     if tables:
         more["table"] = tables[0]
+    # OCSF demands an actor of every access to a database.
     if not user and not session and line.pid is None:
         more["actor"] = {"app_name": "mysql"}
     return daemon_event(

@@ -160,6 +160,7 @@ class Clients:
                     following["text"] or ""
                 )
                 client["admitted"] = "no" if denied else "yes"
+            # Only the line of the connection names the client; later ones have its number alone.
             self._by_thread[thread] = client
         elif command == "Init DB" and thread in self._by_thread:
             self._by_thread[thread]["database"] = argument
@@ -194,6 +195,7 @@ def slow(lines: list[str], context: Context, time: str | None) -> tuple[Event, s
     if time:
         stamp = read_clock(time, context.zone(context.host), received_at)
     elif match:
+        # `SET timestamp` is when the statement began; the line `# Time` when it was logged.
         stamp = read_clock(match[1], context.zone(context.host), received_at)
     sql = "\n".join(body).strip()
     seconds = facts.get("Query_time", "")

@@ -36,6 +36,7 @@ _OWN = re.compile(rf"(?P<time>{ISO}|{SHORT}) +{_HEAD}(?P<text>.*)", re.ASCII | r
 
 def _read(line: Line, context: Context) -> Event | None:
     """What the server logged, through syslog or in its own file."""
+    # systemd passes on what the server printed, with its own time before it.
     own = _OWN.fullmatch(line.text) if line.program else None
     if own:
         stamp = read_clock(own["time"], context.zone(line.host), context.record.received_at)
@@ -60,6 +61,7 @@ def _json(fields: dict[str, Any], context: Context) -> Event:
     text = next((fields[n] for n in ("msg", "query", "sqltext") if type(fields.get(n)) is str), "")
     stamp = audit_stamp(fields, zone, received_at)
     line = Line(stamp, context.host, None, None, text, {})
+    # The error log's sink; audit records have neither a priority nor an error code of the server.
     if "msg" in fields and ("prio" in fields or "err_code" in fields):
         return _sunk(fields, line)
     for name in ("timestamp", "date"):
@@ -134,6 +136,7 @@ class MySql(Daemon):
 
     def framed(self, text: str, context: Context) -> Line:
         line = super().framed(text, context)
+        # In a file of its own server_audit writes no program.
         if line.program is None and CSV.fullmatch(text):
             return line._replace(program="server_audit")
         return line
@@ -187,6 +190,7 @@ class MySql(Daemon):
             if not bare.strip():
                 continue
             if bare.startswith(b"# "):
+                # The comment lines of one slow entry stand together: only the first opens it.
                 opens = not slow_entry
                 slow_entry = True
             else:

@@ -179,6 +179,7 @@ def session(log: Log) -> Event:
         app_name=spoken,
         firewall_rule=rule,
         start_time=began,
+        # Of a session that goes on, `elapsed` says only how old it is.
         end_time=end if activity == CLOSE else None,
         duration=None if seconds is None else seconds * 1000,
         observables=ends_seen(source, target, user),

@@ -62,6 +62,7 @@ def _login(log: Log) -> Event:
     )
     subtype = str(fields.get("subtype"))
     words = f"{fields.get('event', '')} {fields.get('desc', '')}".lower()
+    # USERID only maps addresses to users who have logged in elsewhere already.
     failed = log.kind != "USERID" and re.search(r"fail|den(?:y|ied)|reject|invalid", words)
     if user is None or (subtype not in ("login", "logout") and log.kind == "USERID"):
         return plain(log, common, kept(user=user, src_endpoint=source))
@@ -88,6 +89,7 @@ def system(log: Log) -> Event:
     common = log.common()
     words = str(fields.get("opaque", "")).strip()
     level = severity(fields.text("severity"))
+    # Both patterns have a user's name between open ends: on a long text they would search long.
     for pattern, activity in _LOGINS if len(words) < 4096 else ():
         match = pattern.fullmatch(words)
         if match is None:

@@ -141,6 +141,7 @@ def _outcome(result: re.Match[str] | None, rest: dict[str, Any]) -> dict[str, An
     err, text = result["err"], result["text"].strip()
     rest |= kept(tag=result["tag"], oid=result["oid"] or None)
     return {
+        # Some codes other than 0, such as a comparison's answer, are no failures.
         "status_id": SUCCESS if err in GOOD else FAILURE,
         "status_code": err,
         "status_detail": text or ERRORS.get(err),
@@ -407,6 +408,7 @@ class OpenLdap(Daemon, JoiningSource):
         return list(self._joined(lines, context))
 
     def _joined(self, lines: list[Line | Unreadable], context: Context) -> list[Event]:
+        # Results first: the line of an operation comes before the one that says how it ended.
         results = _results(lines)
         clients: dict[tuple[Any, ...], Client] = {}
         events: list[Event] = []

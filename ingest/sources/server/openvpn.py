@@ -140,6 +140,7 @@ def _with(peer: Peer, match: re.Match[str]) -> Peer:
     """The client as the message names it, which says no less than the line's beginning."""
     part = match.groupdict()
     name = part.get("name") or peer.name
+    # The beginning of the line is the server's; what the message repeats fills what is missing.
     return Peer(name, peer.ip or part.get("ip"), peer.port or part.get("port"))
 
 

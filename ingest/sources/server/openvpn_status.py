@@ -49,6 +49,7 @@ def status_events(raw: bytes, context: Context) -> list[Event]:
     facts: dict[str, Any] = {}
     section = ""
     for text in lines:
+        # Version 3 has tabs, the others commas.
         cells = text.split("\t" if "\t" in text else ",")
         kind = cells[0]
         if kind in ("Updated", "TIME") and len(cells) > 1:
@@ -58,11 +59,13 @@ def status_events(raw: bytes, context: Context) -> list[Event]:
         elif text.startswith("OpenVPN ") or kind in ("ROUTING TABLE", "GLOBAL STATS"):
             section = text
         elif kind == "CLIENT_LIST":
+            # The file's own header names the columns; without it the known sets are tried.
             columns = names.get("CLIENT_LIST") or (V2 if len(cells) - 1 >= len(V2) else OLD_V2)
             named = dict(zip(columns, cells[1:], strict=False))
             beyond = cells[1 + len(columns) :]
             named |= {"further": ",".join(beyond)} if beyond else {}
             events.append(_client(named, written, context))
+        # Version 1 has no word before a client: only the section and the number of cells tell.
         elif section == "OpenVPN CLIENT LIST" and len(cells) == len(V1) and cells != list(V1):
             events.append(_client(dict(zip(V1, cells, strict=True)), written, context))
         elif kind not in ("END", *V1[:1], "Virtual Address"):
@@ -88,6 +91,7 @@ def _client(cells: dict[str, str], written: Stamp, context: Context) -> Event:
     got, sent = take("Bytes Received", ""), take("Bytes Sent", "")
     user = cells.get("Username", "")
     began = stamp_epoch(epoch, written.time)
+    # Version 1 writes the time only in the server's zone.
     if began.quality == "received":
         began = read_clock(since, context.zone(context.host), context.record.received_at)
     counted = got.isdecimal() and sent.isdecimal() and max(len(got), len(sent)) < 19

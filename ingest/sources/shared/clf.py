@@ -104,6 +104,7 @@ def read_clf(
     # A lone number behind the request that can be no status is the size.
     if size is None and code is not None and code != "-" and not 100 <= int(code) <= 599:
         code, size = None, code
+    # nginx writes 000 for a client that left before it had an answer.
     x.code = whole(code, CODE) or None
     if code not in (None, "-") and x.code is None:
         x.rest["status"] = code
@@ -272,6 +273,7 @@ def access_event(
     if line.program:
         x.meta["log_provider"] = line.program
     x.meta.setdefault("log_name", "access")
+    # Some formats leave the time to syslog.
     if stamp.quality == "received" and line.stamp.quality != "received":
         stamp = line.stamp
     return http_event(x, stamp, product, host=line.host, **columns)

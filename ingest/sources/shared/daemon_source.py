@@ -252,6 +252,7 @@ def daemon_event(
         # OCSF has no connection of which neither end is known.
         class_uid, activity = BASE, 0
         columns.pop("activity_name", None)
+    # OCSF checks addresses of mail, and servers log whatever the client said.
     if class_uid == EMAIL:
         columns["email"], odd = _mailboxes(columns.get("email") or {})
         if odd:
@@ -335,6 +336,7 @@ def endpoint(
     number = None
     if port is not None and port != "":
         number = int(port) if str(port).isdecimal() and len(str(port)) <= 5 else None
+        # What cannot be a port stays readable under its own name.
         if number is None or number > 65535:
             number, rest[f"{name}_port"] = None, port
     if hostname and (hostname.lower() in _NOBODY or address(hostname.strip("[]"))):

@@ -138,6 +138,7 @@ def _stamp(match: re.Match[str], context: Context, host: str | None) -> Stamp:
     day, clock, fraction = int(match["day"]), match["clock"], match["fraction"] or ""
     named = match["zone"]
     offset = named if named and not named.isalpha() else OFFSETS.get(named or "")
+    # Some devices write the year behind the clock.
     year = match["year"] or match["late"]
     if year is None:
         return _of_this_year(match, offset, zone, received_at)
@@ -157,6 +158,7 @@ def _of_this_year(
     match: re.Match[str], offset: str | None, zone: ZoneInfo, received_at: datetime
 ) -> Stamp:
     text = f"{match['month']} {int(match['day']):2d} {match['clock']}"
+    # With an offset the text is read as UTC first and moved by the offset afterwards.
     stamp = stamp_rfc3164(text, ZoneInfo("UTC") if offset else zone, received_at)
     if stamp.quality == "received":
         return stamp

@@ -139,6 +139,7 @@ def request_line(text: str) -> tuple[str, str, str | None] | None:
     match = _REQUEST.fullmatch(text)
     if match:
         return match["method"], match["target"], match["version"]
+    # HTTP 0.9 has no version, and some logs leave it out.
     match = SIMPLE.fullmatch(text)
     return (match["method"], match["target"], None) if match else None
 
@@ -197,6 +198,7 @@ def url(
 def forwarded(text: str) -> list[str] | None:
     """The addresses of an X-Forwarded-For header; None if a part of it is none."""
     ip_address = [address(_bare(part.strip(" +"))) for part in text.split(",")]
+    # With one hop that is no address the positions of the others mean nothing.
     return [hop for hop in ip_address if hop] if all(ip_address) else None
 
 

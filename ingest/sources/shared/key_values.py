@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from ingest.sources.shared.firewall import Fields
 
 _KEY = re.compile(r"[\s,]*([A-Za-z_][\w.-]{0,63})=", re.ASCII)
+# Possessive, so that a quote that is never closed costs one look and not many.
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
 _WORD = re.compile(r"[^\s]*")
 _CELL = re.compile(r"[^,]*")
@@ -78,6 +79,7 @@ def _next_space(text: str, position: int) -> int:
 def _value(text: str, at: int, commas: bool) -> tuple[str, int]:
     if text[at : at + 1] == '"':
         quoted = _QUOTED.match(text, at)
+        # Cut off by a limit on the line's length: all that is left belongs to the value.
         if quoted is None:
             return text[at + 1 :], len(text)
         return _ESCAPED.sub(r"\1", quoted[1]), quoted.end()

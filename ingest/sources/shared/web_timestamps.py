@@ -54,6 +54,7 @@ def write_clf(old: str, when: datetime, zone: ZoneInfo) -> str | None:
     where: tzinfo = zone
     if re.fullmatch(r"[+-]\d{4}", offset, re.ASCII):
         span = timedelta(hours=int(offset[1:3]), minutes=int(offset[3:]))
+        # An offset of a day or more is none, and Python refuses it.
         where = UTC if span >= timedelta(days=1) else timezone(span if offset[0] == "+" else -span)
     local = when.astimezone(where)
     return (

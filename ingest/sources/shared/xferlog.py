@@ -23,6 +23,7 @@ XFERLOG = re.compile(
     r"[oid] [agr] \S+ \S+ [01] \S+ [ci])",
     re.ASCII,
 )
+# The path's `.+` is greedy: it takes all that looks like the nine fields but the last nine.
 _FIELDS = re.compile(
     r"(?P<seconds>\d{1,10}) (?P<peer>\S{1,255}) (?P<size>\d{1,19}) (?P<path>.+) "
     r"(?P<type>[ab]) (?P<special>[CUT]{1,3}|_) (?P<direction>[oid]) (?P<access>[agr]) "
@@ -60,6 +61,7 @@ def transfer(line: Line, product: Mapping[str, str]) -> Event | None:
         peer=part["peer"],
         user=part["user"],
         path=path,
+        # A forged line may say any number; Delta has none wider than this.
         size=size if size < 2**63 else None,
         seconds=int(part["seconds"]),
         rest=rest | kept(size=part["size"] if size >= 2**63 else None),

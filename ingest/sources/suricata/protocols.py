@@ -274,6 +274,7 @@ def smb(entry: Entry) -> Event:
         activity_name=(command or "Other") if activity == OTHER else None,
         status_id=UNKNOWN
         if status is None
+        # `MORE_PROCESSING_REQUIRED` is a step of every login by NTLM, and no failure.
         else SUCCESS
         if status in ("STATUS_SUCCESS", "STATUS_MORE_PROCESSING_REQUIRED")
         else FAILURE,
@@ -350,6 +351,7 @@ def read_dhcp(entry: Entry) -> Event:
     kind = detail.text("dhcp_type")
     activity = DHCP_TYPES.get(kind or "", OTHER)
     reply = detail.get("type") == "reply"
+    # What the server gives counts before what the client has or asks for.
     given = [detail.get(name) for name in ("assigned_ip", "client_ip", "requested_ip")]
     ips = [address for address in given if type(address) is str and address != "0.0.0.0"]
     client = Fields(ip=ips[0] if ips else None)
@@ -359,8 +361,10 @@ def read_dhcp(entry: Entry) -> Event:
     mac, hostname = detail.mac("client_mac"), detail.text("hostname")
     relay = detail.get("relay_ip")
     number = detail.number("id")
+    # Only a grant leases anything; in an offer the same field is a promise.
     lease = detail.number("lease_time") if activity == dhcp.ACK else None
     source = endpoint(ip=client_ip, mac=mac, hostname=hostname)
+    # A client without an address speaks to everybody, which names no server.
     target = server if (server or {}).get("ip") != "255.255.255.255" else None
     entry.fields |= {
         f"{name}_{leaf}": value

@@ -113,6 +113,7 @@ def header_of(lines: Sequence[str], known: _Header | None = None) -> _Header:
 def _split(text: str) -> list[str]:
     """Columns between commas, quoted where they hold one."""
     try:
+        # Strict: a quote that is never closed must not swallow the columns behind it.
         return next(csv.reader([text], strict=True))
     except csv.Error as error:
         raise Unreadable(f"not a line of columns: {error}") from None

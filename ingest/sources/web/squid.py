@@ -92,6 +92,7 @@ def _server(x: Exchange, hierarchy: str | None, peer: str | None) -> None:
         return
     host, port = host_port(peer or "")
     ip = address(host or "")
+    # Squid went to the server itself, so the peer's address is the server's.
     if hierarchy and hierarchy.endswith(DIRECT):
         if ip:
             x.server["ip"] = ip
@@ -111,9 +112,11 @@ def _native(match: re.Match[str], line: Line, context: Context) -> Event:
     if match["method"] not in NONE:
         x.method = match["method"]
     target = match["url"].strip()
+    # `error:` and a word stand in place of a URL that Squid could not read.
     x.target = target if target not in NONE and not target.startswith("error:") else None
     if x.target is None and target not in NONE:
         x.rest["url"] = target
+    # Squid's word for a connection on which nothing was asked.
     if x.method == "NONE":
         x.method = None
         x.rest["method"] = "NONE"
@@ -144,6 +147,7 @@ def _native(match: re.Match[str], line: Line, context: Context) -> Event:
 
 def _span(x: Exchange, stamp: Stamp) -> dict[str, Any]:
     """Squid writes a line when the request is over."""
+    # A span of months is a forged or damaged one.
     if not x.duration or stamp.quality != "exact" or x.duration > 10**10:
         return {}
     return {"start_time": stamp.time - timedelta(milliseconds=x.duration), "end_time": stamp.time}
@@ -199,6 +203,7 @@ def _read(line: Line, context: Context) -> Event | None:
     access_line = read_clf(line.text, context.zone(line.host), received_at, _extras)
     if access_line is None:
         return None
+    # In the emulated formats the result, which names the peer, may be left out.
     if "result" not in access_line[0].rest:
         _server(access_line[0], None, None)
     return access_event(*access_line, _PRODUCT, line)

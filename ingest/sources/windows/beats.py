@@ -53,6 +53,7 @@ ECS_SYSMON: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "rule.name": ("RuleName",),
     }
 )
+# `file.path` stands for another field of Sysmon in each kind of event.
 ECS_PATH: Mapping[int, str] = MappingProxyType(
     {
         **dict.fromkeys((2, 11, 15, 23, 26, 27, 28, 29), "TargetFilename"),

@@ -151,6 +151,7 @@ def _activity_id(log: Logged) -> str | None:
 
 def _severity(log: Logged, class_uid: int, status: int | None) -> int:
     """By the level; an audit has none but its outcome."""
+    # Windows logs audits at level 0 or 4, whatever their outcome.
     if log.failed is not None and log.level in (None, 0, 4):
         return LOW if log.failed else INFORMATIONAL
     if log.level in (None, 0, 4) and class_uid == AUTHENTICATION and status == FAILURE:
@@ -227,6 +228,7 @@ def _sentence(log: Logged) -> str:
 def _left(log: Logged, fields: Fields, title: str | None) -> dict[str, Any]:
     """The fields of Windows that no column has, under their own names."""
     left = {name: value for name, value in log.rest.items() if value is not None}
+    # The rendered message only where it says more than the title.
     if log.message and log.message.strip() != (title or _sentence(log)):
         left["Message"] = log.message
     if log.level is not None:

@@ -115,6 +115,7 @@ def _host(fields: Mapping[str, Any]) -> str | None:
     """The host of shippers that only name it so; it may also be the collector."""
     value = fields.get("host")
     if type(value) is dict:
+        # Beats write `host` as an object.
         value = value.get("name") or value.get("hostname")
     return value if type(value) is str and value else None
 

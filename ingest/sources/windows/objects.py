@@ -40,6 +40,7 @@ def _split(value: Any) -> tuple[Any, dict[str, Any]]:
 
 def logged_of_object(fields: dict[str, Any], context: Context) -> Logged:
     """The event of one object, which is used up. Raises `Unreadable`."""
+    # Only EvtxECmd has these two at the top.
     if "Payload" in fields and "EventId" in fields:
         return _of_evtxecmd(fields, context)
     key = next((name for name in ("Event", "event") if type(fields.get(name)) is dict), None)
@@ -110,6 +111,7 @@ def _rendering(event: dict[str, Any], about: System) -> None:
 
 def _put(data: dict[str, Any], name: str, value: Any) -> None:
     """Under its name, or where that stands twice with a number behind it."""
+    # Providers may give two values the same name; neither may be lost.
     key, position = name, 1
     while key in data:
         position += 1
@@ -170,6 +172,7 @@ def _named(values: list[Any]) -> Iterator[tuple[str, Any]]:
             continue
         unnamed += 1
         if value is not None:
+            # Classic events have no names: their values are told apart by their place.
             yield f"param{unnamed}", text if text is not None else attributes
 
 

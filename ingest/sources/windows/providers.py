@@ -88,6 +88,7 @@ def table_of(log: Logged) -> _Table | None:
         BY_PROVIDER_result = BY_PROVIDER.get("mssqlserver" if name.startswith("mssql$") else name)
         if BY_PROVIDER_result is not None:
             return BY_PROVIDER_result
+    # Some shippers keep only the GUID of a provider.
     if log.guid is not None:
         return BY_GUID.get(log.guid.strip("{}").lower())
     if log.provider is None:

@@ -47,6 +47,7 @@ def share(fields: Fields, log: Logged) -> WindowsColumns:
 
 def _packet(fields: Fields, log: Logged) -> WindowsColumns:
     """5150 to 5159: what the Windows Filtering Platform let pass or stopped."""
+    # The log stores a code, which a renderer may have replaced by a word.
     direction = _DIRECTIONS.get((fields.peek("Direction") or "").lower())
     if direction:
         fields.text("Direction")

@@ -59,6 +59,7 @@ def filtering(kind: str, name: str, uid: str) -> Mapper:
 
 def cleared(fields: Fields, log: Logged) -> WindowsColumns:
     """1102 of Security and 104 of the others: a log emptied, which log and by whom."""
+    # Event 104 stands in System and names the log that was cleared; 1102 stands in that log.
     channel = fields.text("Channel") or log.channel
     more = {"log_name": channel} if channel else {}
     backup = fields.text("BackupPath")

@@ -249,6 +249,7 @@ BY_ID: Mapping[int, tuple[int, int]] = MappingProxyType(
 def registry(fields: Fields, log: Logged) -> WindowsColumns:
     """12 to 14: a key, or a value of one; `EventType` says which and what was done."""
     what = (fields.peek("EventType") or "").lower()
+    # Without `EventType`, as some shippers drop it, the id still tells key from value.
     class_uid, activity = REGISTRY.get(what, BY_ID[log.event_id])
     columns: WindowsColumns = {
         "class_uid": class_uid,
@@ -264,6 +265,7 @@ def registry(fields: Fields, log: Logged) -> WindowsColumns:
             columns["more"] = {"prev_reg_key": {"path": target}}
         return columns | {"reg_key": {"path": renamed or target}}
     key, _, name = target.rpartition("\\")
+    # With its white space, since it is the value itself.
     data = fields.raw("Details")
     typed = _TYPED.fullmatch(data) if data else None
     columns["reg_value"] = filled(

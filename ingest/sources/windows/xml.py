@@ -87,6 +87,7 @@ def _tree(text: str, cut: bool = False) -> _Node:
     try:
         parser.Parse(_without_controls(text), True)
     except expat.ExpatError as error:
+        # What came whole before the cut is read; other faults of the XML are not excused.
         if cut and error.code in _CUT and root.children:
             return root.children[0]
         raise Unreadable(
@@ -229,6 +230,7 @@ def _rendering(part: _Node, about: System) -> None:
 
 def _put(data: dict[str, Any], name: str, value: Any) -> None:
     """Under its name, or where that stands twice with a number behind it."""
+    # Providers may give two values the same name; neither may be lost.
     key, position = name, 1
     while key in data:
         position += 1

@@ -59,6 +59,7 @@ __all__ = ["LOGS", "read"]
 def read(log: str, records: pa.RecordBatch, settings: ParseSettings) -> Read:
     """The events of those of `records`, all of `zeek:<log>`, that are as they mostly are."""
     raws = records.column("raw").to_numpy(zero_copy_only=False).tolist()
+    # A header may give a zone or refuse the record, which only the slow path knows.
     plain = np.asarray(records.column("headers").is_null())
     # A sensor has one spelling, so the first line tells; lines in the other take the slow path.
     prefix = "id." if raws and raws[0] and b'"id.orig_h"' in raws[0] else "id_"
@@ -67,6 +68,7 @@ def read(log: str, records: pa.RecordBatch, settings: ParseSettings) -> Read:
     if not rows:
         return Read(None, list(range(len(raws))))
     lines = Lines.of(rows, kinds)
+    # msgspec's types do not see everything: a key that stands twice, or an address that is none.
     good = sound(lines, [raws[place] for place in places], log)
     if not good.all():
         places = list(compress(places, good))

@@ -44,6 +44,7 @@ def named_file(name: str | None, folder: str | None = None, **leaves: Any) -> di
     given_columns: dict[str, Any] = kept(**leaves)
     if name is not None:
         whole = name if folder is None else f"{folder}\\{name}"
+        # The name tells which system it is from: SMB writes backslashes, HTTP does not.
         last = windows_basename(name) if "\\" in name else basename(name)
         given_columns["name"] = last or name
         if whole != last:
@@ -100,6 +101,7 @@ def _sides(row: Row) -> None:
 
 def _only(row: Row, key: str) -> dict[str, Any]:
     hosts = row.fields.get(key)
+    # Of several hosts nobody can tell which of them is the end of the connection.
     if type(hosts) is not list or len(hosts) != 1 or type(hosts[0]) is not str:
         return {}
     ip = address(hosts[0])
@@ -236,6 +238,7 @@ def ftp(row: Row) -> Event:
     command, argument = row.text("command"), row.fields.get("arg")
     activity = _COMMANDS.get((command or "").upper(), OTHER if command else UNKNOWN)
     code, message = row.count("reply_code", 999), row.text("reply_msg")
+    # The argument of another command, such as USER, is no file.
     about_file = activity not in (UNKNOWN, OTHER, _LIST) and type(argument) is str and argument
     file = named_file(
         row.text("arg") if about_file else None,

@@ -122,6 +122,7 @@ def _notice_severity(note: str, actions: object) -> int:
     )
     if taken & LOUD:
         return HIGH
+    # A notice has no level of its own: its name and Zeek's action are all there is.
     attack = any(word in note.lower() for word in ATTACKS)
     return MEDIUM if attack or taken & _TOLD else LOW
 
@@ -210,6 +211,7 @@ def signatures(row: Row) -> Event:
     )
 
 
+# Suricata counts the other way round: 1 is the gravest.
 SURICATA = MappingProxyType({1: HIGH, 2: MEDIUM, 3: LOW})
 
 
@@ -252,6 +254,7 @@ def software(row: Row) -> Event:
         version = f"{version}-{addl}" if version else addl
     url, kind = row.text("url"), row.fields.get("software_type")
     if row.sensor is not None:
+        # The device of this class is the host that runs the program, not the sensor that saw it.
         row.fields["_system_name"], row.sensor = row.sensor, None
     product = kept(name=name, version=version or None, url_string=url) if name else None
     return row.event(

@@ -64,4 +64,5 @@ def read_as(log: str | None) -> str | None:
 
 def looks_like(fields: Mapping[str, Any]) -> str | None:
     """The log whose fields a record has; None where they are no known log's."""
+    # The first that fits: logs with signs of their own stand before those with common ones.
     return next((log for log, keys in _SIGNS if keys <= fields.keys()), None)

@@ -52,8 +52,10 @@ def unwrapped(fields: dict[str, Any]) -> ZeekRecord:
     path = None
     while len(fields) == 1:
         ((key, inner),) = fields.items()
+        # `id` alone is a connection's ends as some shippers nest them, and no wrapping.
         if type(inner) is not dict or key == "id":
             break
+        # Kafka's writer names the log by the key around the record.
         path = path if key in _WRAPPERS else key
         fields = inner
     if "ts" not in fields:
@@ -72,6 +74,7 @@ def _from_inside(fields: dict[str, Any]) -> dict[str, Any]:
         del fields["message"]
     else:
         return fields
+    # What the shipper says besides stays, but never in place of the record's own fields.
     return inner | {key: value for key, value in fields.items() if key not in inner}
 
 
@@ -113,6 +116,7 @@ def _lines(raw: bytes, header: bytes | None) -> Iterator[ZeekRecord | Unreadable
 
 def _layout(header: bytes, before: Layout | Unreadable | None) -> Layout | Unreadable:
     """What a block of header lines says; one without fields changes nothing."""
+    # A rotated file may repeat a part of its header in the middle.
     if b"#fields" not in header and before is not None:
         return before
     try:

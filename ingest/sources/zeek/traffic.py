@@ -62,6 +62,7 @@ def ssl(row: Row) -> Event:
     if established:
         activity, status = _OPEN, SUCCESS
     else:
+        # Without an alert Zeek may only have missed the end of the handshake.
         activity, status = (_FAIL, FAILURE) if alert else (_TRAFFIC, UNKNOWN)
         if established is False:
             row.fields["established"] = False  # the status does not say it
@@ -371,6 +372,7 @@ def tunnel(row: Row) -> Event:
 def ntp(row: Row) -> Event:
     """A message of NTP, whose modes OCSF numbers as NTP does."""
     version, mode = row.fields.get("version"), row.fields.get("mode")
+    # OCSF's NTP needs a version and an end.
     if type(version) is not int or not (row.src or row.dst):
         return other(row)
     del row.fields["version"]
@@ -392,6 +394,7 @@ def ntp(row: Row) -> Event:
 
 
 def _stratum(number: int) -> int:
+    # OCSF has one value for strata 2 to 15, 16 for unsynchronised and 17 for reserved ones.
     return number if number < 2 else 2 if number < 16 else min(number, 17)
 
 
@@ -429,6 +432,7 @@ def other(row: Row) -> Event:
         row.dst = row.end("dst", "dst_p")
     user = row.text("username") or row.text("user")
     success, level = row.flag("success"), row.fields.get("level")
+    # With one end alone nobody knows what it is of: a scan, a list, a statistic.
     paired = bool(row.src and row.dst)
     seconds = row.span("duration")
     return row.event(
