@@ -19,7 +19,7 @@ from jinja2.utils import missing
 from markupsafe import Markup, escape
 
 from api.console.assets import asset_url
-from api.console.safe_text import plain_text, shown_text
+from api.console.safe_text import plain_text, shown_lines, shown_text
 
 THEMES = ("auto", "dark", "light")
 ZONES = ("utc", "local")
@@ -100,6 +100,7 @@ def templates() -> jinja2.Environment:
     )
     made.filters |= {
         "shown": shown_text,
+        "lines": shown_lines,
         "plain": plain_text,
         "exact": _exact,
         "seg": lambda text: quote(str(text), safe=""),
@@ -177,10 +178,11 @@ def time_span(value: float | timedelta | None) -> str:
     return f"{days} d {hours} h" if hours else f"{days} d"
 
 
-def _number(value: float | None) -> str:
+def _number(value: float | None) -> Markup:
+    """12 345: a thin space every three digits."""
     if value is None:
-        return "-"
-    return f"{value:,.0f}".replace(",", "\u202f")
+        return Markup("-")
+    return Markup(f"{value:,.0f}".replace(",", "\u202f"))
 
 
 def _compact(value: float) -> str:

@@ -79,6 +79,17 @@ def shown_text(value: Any, longest: int = LONGEST_SHOWN) -> Markup:
     )
 
 
+def shown_lines(value: Any, longest: int = LONGEST_SHOWN) -> Markup:
+    """The same of a text whose lines and tabs are its own: a rule, a record, code."""
+    text = "" if value is None else str(value)
+    lines = text[:longest].replace("\r\n", "\n").split("\n")
+    indented = [
+        Markup("    ").join(shown_text(part, longest) for part in line.split("\t"))
+        for line in lines
+    ]
+    return Markup("{}{}").format(Markup("\n").join(indented), _rest(text, longest))
+
+
 def lookalikes(text: str) -> bool:
     """Whether a text has letters that could be taken for Latin ones."""
     return bool(_deceiving(text))

@@ -21,7 +21,7 @@ from infra.errors import Usage
 from infra.runtime.job_registry import JOBS, resume
 
 router = console_router()
-PAGE = Page("sources", "Sources and jobs", router, "/sources", "sources", 50, "j", group="run")
+PAGE = Page("sources", "Sources", router, "/sources", "sources", 50, "j", group="run")
 WINDOWS = {"-1h": timedelta(minutes=1), "-6h": timedelta(minutes=10), "-24h": timedelta(hours=1),
            "-7d": timedelta(hours=6)}  # fmt: skip
 

@@ -1,0 +1,157 @@
+"""Who may come in, and what was done: keys, users, suppressions, the audit."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, get_args
+
+from fastapi import Depends, Request
+from fastapi.responses import RedirectResponse, Response
+from starlette.exceptions import HTTPException
+
+from api.auth_roles import Role
+from api.console.page import Page, console_router
+from api.console.render import respond
+from api.console.request import CheckedForm, signed_in
+from api.console.session import ConsoleSession
+from api.console.time_words import earliest
+from api.observability.audit_log import audit_request
+from api.routes.access import Here, Services
+from api.services.console.audit_view import audit_page
+from infra.errors import Usage
+
+router = console_router()
+PAGE = Page("admin", "Admin", router, "/admin", "admin", 70, "d", role="admin", group="run")
+TABS = ("access", "suppressions", "audit")
+
+
+def administrator(session: Annotated[ConsoleSession, Depends(signed_in)]) -> ConsoleSession:
+    """The session of an administrator; raises 403."""
+    if not session.caller.may("admin"):
+        raise HTTPException(
+            403, f"'{session.caller.name}' is {session.caller.role}; this page needs admin"
+        )
+    return session
+
+
+Administrator = Annotated[ConsoleSession, Depends(administrator)]
+
+
+@router.get("/admin")
+def overview_of_access(
+    request: Request,
+    services: Here,
+    session: Administrator,
+    tab: str = "access",
+    who: str = "",
+    act: str = "",
+    since: str = "-7d",
+    cursor: str | None = None,
+) -> Response:
+    """The page."""
+    if tab not in TABS:
+        raise Usage(f"tab: '{tab}' is none of {', '.join(TABS)}")
+    return _page(request, services, tab=tab, who=who, act=act, since=since, cursor=cursor)
+
+
+@router.post("/admin/keys")
+def make_key(
+    request: Request, services: Here, session: Administrator, form: CheckedForm
+) -> Response:
+    """Make a key; its token is on the page that answers, and nowhere else."""
+    name, role, days = (_field(form, each) for each in ("name", "role", "days"))
+    expires = datetime.now(UTC) + timedelta(days=int(days)) if days.isdigit() else None
+    key, token = services.access.credentials.add_key(name, role, expires)
+    _note(services, session, "key.make", key.name, {"role": key.role})
+    return _page(request, services, tab="access", fresh={"name": key.name, "token": token})
+
+
+@router.post("/admin/keys/{name}/rotate")
+def rotate_key(
+    request: Request, services: Here, session: Administrator, name: str, form: CheckedForm
+) -> Response:
+    """Give a key another token; the one before ends at once."""
+    key, token = services.access.credentials.rotate_key(name)
+    _note(services, session, "key.rotate", key.name, {"role": key.role})
+    return _page(request, services, tab="access", fresh={"name": key.name, "token": token})
+
+
+@router.post("/admin/keys/{name}/end")
+def end_key(services: Here, session: Administrator, name: str, form: CheckedForm) -> Response:
+    """End a key."""
+    key = services.access.credentials.remove_key(name)
+    _note(services, session, "key.end", key.name, {"role": key.role})
+    return RedirectResponse("/admin", status_code=303)
+
+
+@router.post("/admin/users")
+def put_user(services: Here, session: Administrator, form: CheckedForm) -> Response:
+    """Make a user, or give one another role and password."""
+    name, role, password = (_field(form, each) for each in ("name", "role", "password"))
+    user = services.access.credentials.put_user(name, role, password)
+    _note(services, session, "user.put", user.name, {"role": user.role})
+    return RedirectResponse("/admin", status_code=303)
+
+
+@router.post("/admin/users/{name}/end")
+def end_user(services: Here, session: Administrator, name: str, form: CheckedForm) -> Response:
+    """End a user."""
+    services.access.credentials.remove_user(name)
+    _note(services, session, "user.end", name, {})
+    return RedirectResponse("/admin", status_code=303)
+
+
+@router.post("/admin/suppressions/{suppression_id}/end")
+def end_suppression(
+    services: Here, session: Administrator, suppression_id: str, form: CheckedForm
+) -> Response:
+    """End a suppression before its time."""
+    services.suppressions.end(session.caller.name, suppression_id, _field(form, "reason") or None)
+    return RedirectResponse("/admin?tab=suppressions", status_code=303)
+
+
+def _page(
+    request: Request,
+    services: Services,
+    *,
+    tab: str,
+    who: str = "",
+    act: str = "",
+    since: str = "-7d",
+    cursor: str | None = None,
+    fresh: dict[str, str] | None = None,
+) -> Response:
+    content = services.access.credentials.read()
+    now = datetime.now(UTC)
+    entries: list[dict[str, Any]] = []
+    after = None
+    if tab == "audit":
+        start = earliest("since", since, now) or now - timedelta(days=7)
+        entries, after = audit_page(services.reader, start, who or None, act or None, cursor)
+    return respond(
+        request,
+        "admin.html",
+        page=PAGE,
+        tab=tab,
+        tabs=TABS,
+        keys=sorted(content.keys, key=lambda key: key.name),
+        users=sorted(content.users, key=lambda user: user.name),
+        roles=get_args(Role),
+        fresh=fresh,
+        over={key.name for key in content.keys if key.is_over(now)},
+        suppressions=services.suppressions.list(over=True).items if tab == "suppressions" else [],
+        entries=entries,
+        after=after,
+        asked={"who": who, "act": act, "since": since},
+    )
+
+
+def _note(
+    services: Services, session: ConsoleSession, act: str, target: str, detail: dict[str, Any]
+) -> None:
+    who = session.caller.name
+    audit_request(services.settings, act, "ok", who=who, target=target, detail=detail)
+
+
+def _field(form: dict[str, list[str]], name: str) -> str:
+    return (form.get(name) or [""])[0].strip()
