@@ -75,6 +75,7 @@ def _check(
     measured = measure_written(settings, since, until, args.rows)
     outcomes = check(measured)
     _show(outcomes, args.output)
+    # Told on stderr, so that the output of `--output json` holds the outcomes alone.
     if measured.total > len(measured.rows):
         print(
             f"looked at the newest {len(measured.rows)} of {measured.total} rows (--rows); "
@@ -151,6 +152,7 @@ def _silence(
     connection = connect(settings.lake_root, needs=("bronze.record", "silver.event"))
     try:
         now = until or datetime.now(UTC)
+        # Not beyond what ingest has read: a source is not silent because ingest is behind.
         instant = min(now, finished(connection) or now)
         result = silences(connection, settings, instant, now=until)
     finally:

@@ -170,12 +170,14 @@ def _rows() -> str:
     ]
     return (
         f"SELECT {', '.join(wanted)} FROM silver.event {_WHICH} "
+        # The newest first: where the limit cuts, what is left out is the oldest.
         "ORDER BY received_at DESC LIMIT $most"
     )
 
 
 def presences() -> Iterator[str]:
     """For each thing a class requires a column `has_X` that is 1 where a row has it, else null."""
+    # A set, as many classes require the same: that is one column of the query, not one a class.
     groups: set[tuple[str, ...]] = {(name,) for names in REQUIRED.values() for name in names}
     groups |= {group for alternatives in ONE_OF.values() for group in alternatives}
     for group in sorted(groups):

@@ -185,6 +185,8 @@ class Fields:
             bare, _, zone = value.strip().removeprefix("\\\\").partition("%")
             ip_address = address(bare.removeprefix("[").removesuffix("]"))
             if ip_address is not None:
+                # The bare address has no room for the zone, so the field stays where the zone would
+                # be lost.
                 if not zone:
                     del self.left[name]
                 return ip_address
@@ -204,6 +206,7 @@ class Fields:
         `DOMAIN\\name` is split, and `name@REALM` where the realm is also its domain.
         """
         who = self.text(name) if name else None
+        # Only looked at: where there is neither name nor SID, nothing may be taken.
         uid = self.peek(sid) if sid else None
         if who is None and uid is None:
             return None
@@ -220,6 +223,7 @@ class Fields:
 def split_account(name: str, domain: str | None = None) -> tuple[str, str | None]:
     """The bare name and the domain of `DOMAIN\\name`, or of `name@REALM` in that realm."""
     before, slash, after = name.partition("\\")
+    # With a domain in its own field the name is kept whole, so that neither domain is lost.
     if slash and after and before and domain is None:
         return after, before
     bare, position, realm = name.rpartition("@")
