@@ -26,8 +26,8 @@ from infra.kafka.client import Broker, ensure_topics
 from infra.runtime.outbox_flusher import flush_outbox
 from infra.runtime.scheduled_tasks import Every
 from infra.streaming.lake import Lake
-from ingest import cli
 from ingest.parsing.ocsf import KINDS
+from ingest.quality import cli
 from ingest.quality.measurements import RANGES, Written, measure_written, presence
 from ingest.quality.outcome import Outcome
 from ingest.quality.outcome_store import QualityState, outcome_history, quality_folder, quality_lock

@@ -24,11 +24,10 @@ from infra.delta.transaction import Moved, active_files
 from infra.errors import Fatal, Usage
 from infra.streaming.job import Batch, Job, Lock
 from infra.streaming.lake import Lake
-from ingest import cli
 from ingest.parsing.source import ParseSettings
 from ingest.pipeline.batch_pass import Reach
 from ingest.pipeline.ingest_job import through
-from ingest.reparse.reparse import REPARSE_JOB, ReparseProgress, reparse
+from ingest.reparse.reparse import REPARSE_JOB, ReparseProgress, build, reparse
 from ingest.reparse.slice_rewrite import RewriteSpan, Slice
 from ingest.tables import EVENT, HEARTBEAT, RECORD
 from reporting.ledger.completeness import completeness, total
@@ -435,7 +434,7 @@ def test_the_command_refuses_what_makes_no_sense(tmp_path: Path) -> None:
         ),
     ):
         parser = argparse.ArgumentParser()
-        cli.build(parser.add_subparsers())
+        build(parser.add_subparsers())
         args = parser.parse_args(["reparse", *words])
         with pytest.raises(Usage, match=said):
             args.run(args, settings)
