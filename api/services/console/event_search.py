@@ -229,7 +229,7 @@ def common_values(reader: Reader, asked: EventQuestion) -> dict[str, list[tuple[
     values: dict[str, list[tuple[str, int]]] = {name: [] for name in columns}
     for row in rows:
         values[row["name"]].append((row["value"], row["n"]))
-    return {name: found for name, found in values.items() if found}
+    return {name: counted for name, counted in values.items() if counted}
 
 
 def one_event(reader: Reader, uid: str, near: datetime | None) -> ReaderRow | None:
