@@ -13,7 +13,7 @@ import pytest
 START = """
 import sys, time
 from pathlib import Path
-from infra.kafka import Broker, free_port
+from infra.kafka.client import Broker, free_port
 print(Broker(Path(sys.argv[1]), free_port()).start().pid, flush=True)
 time.sleep(600)
 """

@@ -181,8 +181,8 @@ SLEEPS = "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(
 BEGINS_A_RUN = f"""
 import sys
 from pathlib import Path
-from infra import rehearsal
-rehearsal.gathered([sys.executable, "-c", {SLEEPS!r}], Path(sys.argv[1]), 600)
+from headgate.demo import appcds_training
+appcds_training.gathered([sys.executable, "-c", {SLEEPS!r}], Path(sys.argv[1]), 600)
 """
 
 

@@ -19,10 +19,10 @@ from infra.spark.session import conf_of
 
 LOADED = """
 import os, sys
-from infra.worker_daemon import MODULES, ONE_THREAD, load, threads
+from infra.spark.worker_daemon import MODULES, ONE_THREAD, load, threads
 os.environ.update(ONE_THREAD)
 load(MODULES)
-from ingest.source import sources
+from ingest.parsing.source import sources
 print(threads(), sources.cache_info().currsize, "pandas" in sys.modules, "duckdb" in sys.modules)
 """
 

@@ -90,7 +90,7 @@ def test_hostile_rows_leave_the_good_ones_of_their_batch_intact() -> None:
 
 
 BROKEN = '''
-from ingest.source import Source, lookup
+from ingest.parsing.source import Source, lookup
 
 
 class Broken(Source):

@@ -321,12 +321,12 @@ READ = """
 import resource, sys
 from datetime import UTC, datetime
 import pyarrow as pa
-from ingest.files import _Reading
-from ingest.source import ParseSettings
-from ingest.scan import Found, digest, listing
+from ingest.parsing.source import ParseSettings
+from ingest.pipeline.file_scanner import _digest, listing
+from ingest.pipeline.files_job import _Reading
 (found,) = listing(None, sys.argv[1])
 entry = {"path": found.path, "size": found.size, "modified_at": found.modified_at,
-         "hash": digest(found.path), "state": "taken", "reason": None, "source": "sshd",
+         "hash": _digest(found.path), "state": "taken", "reason": None, "source": "sshd",
          "mode": "live", "tz": None, "host": None}
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 rows = 0
