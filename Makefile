@@ -6,7 +6,7 @@ ARGS ?=
 ONLY ?=
 OSV ?=
 
-.PHONY: demo test test-full test-rest checked lint setup setup-dev classes bench soak docs audit clean help
+.PHONY: demo test test-full test-rest checked lint setup setup-dev classes bench soak docs screenshots audit clean help
 
 help:
 	@echo "make demo    everything on this machine, with a story in the logs (ARGS=--once to end by itself)"
@@ -52,6 +52,9 @@ soak: setup-dev classes
 
 audit: setup
 	@$(BIN)/python -m infra.supply_chain.audit --sbom build/headgate.cdx.json $(if $(OSV),--osv $(OSV))
+
+screenshots: setup-dev
+	$(BIN)/python -m tests.console.screenshots
 
 docs: setup-dev
 	$(BIN)/python -m tests.docs.generated

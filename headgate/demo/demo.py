@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from alerts.delivery.topic_listener import Listener, TopicMessage
+from api.console.session import new_link
 from headgate.demo.check import Tally, tally
 from infra.config.settings import Settings, load
 from infra.errors import Fatal
@@ -220,6 +221,7 @@ def _stay(demo: Demo) -> NoReturn:
     print(
         f"""
 Where to look next (Ctrl-C ends everything):
+  console     {url}{new_link(demo.settings)}  (signs in once, within an hour; then {url}/)
   API         {url}/api/v1/openapi.json
   token       {token.read_text("utf-8").strip() if token.exists() else "none yet"}
   alerts      curl -s -H "Authorization: Bearer $(cat {os.path.relpath(token)})" {url}/api/v1/alerts

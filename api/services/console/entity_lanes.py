@@ -49,7 +49,9 @@ QUALIFY row_number() OVER (PARTITION BY alert_id ORDER BY revision DESC) = 1
 
 def lane_step(since: datetime, until: datetime) -> timedelta:
     """How wide the counted spans of a lane are."""
-    return timedelta(seconds=max(1, round((until - since).total_seconds() / BUCKETS)))
+    seconds = max(1, round((until - since).total_seconds() / BUCKETS))
+    # DuckDB takes no interval that has both days and a part of one.
+    return timedelta(seconds=seconds) if seconds < 86_400 else timedelta(days=seconds // 86_400)
 
 
 def lane_counts(

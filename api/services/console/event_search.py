@@ -44,7 +44,13 @@ COLUMNS_OF_EVENTS: dict[str, str] = {
     "event_uid": "event_uid",
 }
 """Columns that filters and tables name, and what they are in silver.events."""
-USUAL = ("time", "source", "class_name", "src_ip", "dst_ip", "user_name", "host_name", "message")
+USUAL = ("time", "source", "message", "src_ip", "dst_ip", "user_name", "host_name")
+_SHOWN = {
+    "message": "coalesce(message, nullif(concat_ws(' ', http_request.http_method,"
+    " http_request.url.url_string, query.type, query.hostname, process.cmd_line), ''),"
+    " concat_ws(' ', class_name, activity_name))"
+}
+"""Columns that show something else where they are empty."""
 
 _FILTER = re.compile(r"([a-z_]+)(!=|=|~)(.*)", re.DOTALL)
 _OPERATORS = {"=": "= ", "!=": "IS DISTINCT FROM ", "~": ""}
@@ -144,7 +150,9 @@ def events(
         time, uid = reader_cursor(cursor, question, 2)
         params |= {"after": parse_instant(time), "after_uid": uid}
         condition += " AND (time < $after OR (time = $after AND event_uid < $after_uid))"
-    selected = ", ".join(f"{COLUMNS_OF_EVENTS[name]} AS {name}" for name in columns)
+    selected = ", ".join(
+        f"{_SHOWN.get(name, COLUMNS_OF_EVENTS[name])} AS {name}" for name in columns
+    )
     rows = reader.rows(
         f"SELECT {selected}, time AS at_time, event_uid AS uid FROM silver.events"
         f" WHERE {condition} ORDER BY at_time DESC, uid DESC LIMIT {limit + 1}",

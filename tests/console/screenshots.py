@@ -1,0 +1,66 @@
+"""Pictures of every page in both themes, over the prepared lake: `make screenshots`.
+
+With a folder as argument they go there, else to docs/console.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import headgate.packages  # noqa: F401  makes tables, jobs and commands known
+from infra.config.settings import load
+from infra.spark.session import session
+from infra.streaming.lake import Lake
+from tests.api.desk import TOKEN
+from tests.console.conftest import FLAGS, Watched, serve
+from tests.console.places import places
+from tests.console.story import prepare
+
+SIZE = {"width": 1360, "height": 850}
+
+
+def main(folder: Path) -> int:
+    """Write the pictures."""
+    from playwright.sync_api import sync_playwright
+
+    program = shutil.which("chromium")
+    if program is None:
+        print("no chromium on this machine: apt-get install chromium", file=sys.stderr)
+        return 1
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as home:
+        spark = session(load(home=Path(home)), "screenshots")
+        lake = Lake(spark, load(home=Path(home), api={"token": TOKEN}))
+        lake.ensure()
+        desk = prepare(lake)
+        spark.stop()
+        serving: Iterator[str] = serve(desk)
+        site = next(serving)
+        with sync_playwright() as running:
+            browser = running.chromium.launch(executable_path=program, args=FLAGS)
+            for theme in ("light", "dark"):
+                _take(browser, site, theme, places(desk), folder)
+            browser.close()
+        next(serving, None)
+    return 0
+
+
+def _take(browser: Any, site: str, theme: str, paths: dict[str, str], folder: Path) -> None:
+    context = browser.new_context(viewport=SIZE)
+    context.add_cookies([{"name": "headgate_theme", "value": theme, "url": site}])
+    watched = Watched(context.new_page(), site).sign_in()
+    for name, path in paths.items():
+        page = watched.go(path)
+        page.wait_for_timeout(400)
+        page.screenshot(path=folder / f"{name}-{theme}.png")
+        print(f"{name}-{theme}.png", flush=True)
+    context.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]) if sys.argv[1:] else Path("docs/console")))

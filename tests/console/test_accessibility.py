@@ -1,0 +1,46 @@
+"""Each page in both themes against axe-core: nothing serious."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.console.places import places
+
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+RUN = """
+async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
+  .filter((v) => ["serious", "critical"].includes(v.impact))
+  .map((v) => `${v.id}: ` + v.nodes.slice(0, 3)
+    .map((n) => `${n.html.slice(0, 160)} ${n.any[0]?.message ?? ""}`).join(" | "))
+"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_page_has_a_serious_finding(browse, desk, theme):
+    watched = browse(theme)
+    wrong = {}
+    for name, path in places(desk).items():
+        page = watched.go(path)
+        page.wait_for_timeout(100)
+        page.evaluate(AXE.read_text("utf-8"))
+        if violations := page.evaluate(RUN):
+            wrong[name] = violations
+    assert wrong == {}
+    assert watched.errors == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_login_and_the_question_before_a_close_have_none(browse, theme):
+    watched = browse(theme, signed_in=False)
+    page = watched.go("/login")
+    page.evaluate(AXE.read_text("utf-8"))
+    assert page.evaluate(RUN) == []
+    watched.sign_in()
+    watched.go("/alerts")
+    page.keyboard.press("j")
+    page.keyboard.press("e")
+    page.wait_for_selector("dialog[open]")
+    page.evaluate(AXE.read_text("utf-8"))
+    assert page.evaluate(RUN) == []
