@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import getpass
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from api.auth_roles import LADDER
 from api.credentials import Credentials
+from api.key_limits import known_tables
 from infra.config.settings import Settings
-from infra.config.time_args import time_or_none
+from infra.config.time_args import time_of, time_or_none
 from infra.process.table_output import add_output_option, print_rows
 from infra.streaming.outbox import note_audit
 
@@ -28,9 +29,18 @@ def build(subparsers: Any) -> None:
     added.add_argument("--role", required=True, choices=LADDER, help="what it may")
     added.add_argument("--expires", help="when it ends: +90d, 2027-01-01 (default: never)")
     added.add_argument("--per-minute", type=int, help="most requests a minute")
+    added.add_argument(
+        "--table", action="append", help="limit it to statements over this table (repeatable)"
+    )
+    added.add_argument(
+        "--source", action="append", help="limit it to rows of this source (repeatable)"
+    )
     added.set_defaults(run=_add_key)
-    rotated = verbs.add_parser("rotate", help="give a key another token; the old one ends at once")
+    rotated = verbs.add_parser("rotate", help="give a key another token")
     rotated.add_argument("name", help="of the key")
+    rotated.add_argument(
+        "--overlap", metavar="SPAN", help="let the old token live on for so long, such as 24h"
+    )
     rotated.set_defaults(run=_rotate_key)
     removed = verbs.add_parser("remove", help="end a key")
     removed.add_argument("name", help="of the key")
@@ -63,6 +73,8 @@ def _list_keys(arguments: argparse.Namespace, settings: Settings) -> int:
             "expires_at": key.expires_at,
             "state": "expired" if key.is_over(now) else "good",
             "requests_per_minute": key.requests_per_minute,
+            "tables": ", ".join(key.tables or ()) or None,
+            "sources": ", ".join(key.sources or ()) or None,
         }
         for key in sorted(Credentials(settings).read().keys, key=lambda key: key.name)
     ]
@@ -73,7 +85,12 @@ def _list_keys(arguments: argparse.Namespace, settings: Settings) -> int:
 def _add_key(arguments: argparse.Namespace, settings: Settings) -> int:
     expires_at = time_or_none("--expires", arguments.expires, datetime.now(UTC))
     key, token = Credentials(settings).add_key(
-        arguments.name, arguments.role, expires_at, arguments.per_minute
+        arguments.name,
+        arguments.role,
+        expires_at,
+        arguments.per_minute,
+        known_tables(arguments.table),
+        tuple(arguments.source) if arguments.source else None,
     )
     _note(settings, "key.make", key.name, {"role": key.role})
     print(token)
@@ -83,7 +100,11 @@ def _add_key(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _rotate_key(arguments: argparse.Namespace, settings: Settings) -> int:
-    key, token = Credentials(settings).rotate_key(arguments.name)
+    now = datetime.now(UTC)
+    overlap = timedelta(0)
+    if arguments.overlap:
+        overlap = time_of("--overlap", f"+{arguments.overlap.lstrip('+')}", now) - now
+    key, token = Credentials(settings).rotate_key(arguments.name, overlap)
     _note(settings, "key.rotate", key.name, {"role": key.role})
     print(token)
     return 0

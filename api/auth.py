@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import hmac
 import os
 import secrets
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from api.auth_roles import LADDER, Role, role_of
-from api.credentials import Credentials
+from api.credentials import Credentials, StoredKey
 from infra.config.secrets import either, of_file
 from infra.config.settings import Settings
 from infra.errors import Fatal
@@ -46,12 +48,23 @@ def token_file(settings: Settings) -> Path:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """All that a limited key may read; None: every table, or every source."""
+
+    tables: tuple[str, ...] | None
+    sources: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
 class Caller:
     """Whose token came with a request."""
 
     name: str
     role: Role
     requests_per_minute: int | None = None
+    limits: Limits | None = None
+    credential: str = ""
+    """A mark of the token or password: another one once that was changed."""
 
     def may(self, needed: Role) -> bool:
         """Whether the role covers what is asked."""
@@ -64,13 +77,15 @@ class Access:
 
     def __init__(self, settings: Settings) -> None:
         self.credentials = Credentials(settings)
-        self._tokens = [(Caller("api", "admin"), token_of(settings))]
+        own = token_of(settings)
+        self._tokens = [(Caller("api", "admin", credential=_mark(own)), own)]
         for key in settings.api.keys:
             token = of_file(key.token_file, f"api.keys '{key.name}': token_file")
             # Two names for one token: the audit could not tell who asked.
             if any(same(token, known) for _, known in self._tokens):
                 raise Fatal(f"api.keys '{key.name}': another key has the same token")
-            self._tokens.append((Caller(key.name, role_of(key.role)), token))
+            caller = Caller(key.name, role_of(key.role), credential=_mark(token))
+            self._tokens.append((caller, token))
 
     def caller(self, given: str) -> Caller | None:
         """Whose token it is; None for nobody's. All are compared, whichever it is."""
@@ -79,7 +94,7 @@ class Access:
             return callers[0]
         # Keys are read at each request, so that one that was ended is refused at once.
         key = self.credentials.key_of(given)
-        return None if key is None else Caller(key.name, key.role, key.requests_per_minute)
+        return None if key is None else _of_key(key)
 
     def caller_of_header(self, authorization: str) -> Caller | None:
         """Whose `Authorization` header it is: a token, or a user with a password (RFC 7617)."""
@@ -92,7 +107,40 @@ class Access:
     def caller_of_password(self, name: str, password: str) -> Caller | None:
         """Who signs in with a name and a password; None for a wrong one, and while it is locked."""
         user = self.credentials.user_of(name, password)
-        return None if user is None else Caller(user.name, user.role)
+        return None if user is None else Caller(user.name, user.role, credential=user.digest[:16])
+
+    def still(self, name: str, credential: str) -> Caller | None:
+        """Who signed in with that credential, as they are now; None once it was ended or changed.
+
+        A session goes by this: a key that ends takes its sessions along, and a new role counts
+        at once.
+        """
+        if name == BY_LINK.name:
+            return BY_LINK
+        content, now = self.credentials.read(), datetime.now(UTC)
+        known = [
+            *(caller for caller, _ in self._tokens),
+            *(_of_key(key) for key in content.keys if not key.is_over(now)),
+            *(Caller(user.name, user.role, credential=user.digest[:16]) for user in content.users),
+        ]
+        for caller in known:
+            if caller.name == name and hmac.compare_digest(caller.credential, credential):
+                return caller
+        return None
+
+
+BY_LINK = Caller("console", "admin", credential="link")
+"""Who came by a link for one use, which only the owner of the home can make."""
+
+
+def _of_key(key: StoredKey) -> Caller:
+    limited = key.tables is not None or key.sources is not None
+    limits = Limits(key.tables, key.sources) if limited else None
+    return Caller(key.name, key.role, key.requests_per_minute, limits, key.digest[:16])
+
+
+def _mark(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def basic_of(authorization: str) -> tuple[str, str]:

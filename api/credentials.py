@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -44,6 +44,21 @@ class StoredKey:
     made_at: str
     expires_at: str | None = None
     requests_per_minute: int | None = None
+    tables: tuple[str, ...] | None = None
+    """Tables that its statements may read; None: all."""
+    sources: tuple[str, ...] | None = None
+    """Sources whose rows its statements see; None: all."""
+    former_digest: str = ""
+    """The token before, while a rotation lets it live on."""
+    former_until: str | None = None
+
+    def has(self, digest: str, now: datetime) -> bool:
+        """Whether this is its token's hash, or that of the one before in its last hours."""
+        if hmac.compare_digest(self.digest, digest):
+            return True
+        is_former = hmac.compare_digest(self.former_digest, digest)
+        until = self.former_until
+        return is_former and until is not None and now < datetime.fromisoformat(until)
 
     def is_over(self, now: datetime) -> bool:
         """Whether it has expired."""
@@ -91,14 +106,10 @@ class Credentials:
 
     def key_of(self, token: str) -> StoredKey | None:
         """The key that has this token and has not expired."""
-        digest = _token_digest(token)
-        keys = [
-            known_key
-            for known_key in self.read().keys
-            # All are compared, so that the time taken does not tell which key came near.
-            if hmac.compare_digest(known_key.digest, digest)
-        ]
-        return keys[0] if keys and not keys[0].is_over(datetime.now(UTC)) else None
+        digest, now = _token_digest(token), datetime.now(UTC)
+        # All are compared, so that the time taken does not tell which key came near.
+        keys = [known_key for known_key in self.read().keys if known_key.has(digest, now)]
+        return keys[0] if keys and not keys[0].is_over(now) else None
 
     def user_of(self, name: str, password: str) -> StoredUser | None:
         """The user who has this password; None for a wrong one, and while the name is locked."""
@@ -134,8 +145,13 @@ class Credentials:
         role: str,
         expires_at: datetime | None = None,
         requests_per_minute: int | None = None,
+        tables: tuple[str, ...] | None = None,
+        sources: tuple[str, ...] | None = None,
     ) -> tuple[StoredKey, str]:
-        """Make a key; returns it and its token, which is told this once."""
+        """Make a key; returns it and its token, which is told this once.
+
+        `tables`, `sources`: all that its statements may read; with either it may do nothing else.
+        """
         # Read anew at each change: another process may have written since.
         content = self.read()
         self._require_free(name, content)
@@ -147,16 +163,24 @@ class Credentials:
             _now(),
             expires_at.isoformat() if expires_at else None,
             requests_per_minute,
+            tables,
+            sources,
         )
         self._write(replace(content, keys=(*content.keys, key)))
         return key, token
 
-    def rotate_key(self, name: str) -> tuple[StoredKey, str]:
-        """Give a key another token; the one before ends at once."""
+    def rotate_key(self, name: str, overlap: timedelta = timedelta(0)) -> tuple[StoredKey, str]:
+        """Give a key another token; the one before ends at once, or after `overlap`."""
         content = self.read()
         old = self._key(name, content)
         token = f"hg_{secrets.token_urlsafe(32)}"
-        key = replace(old, digest=_token_digest(token), made_at=_now())
+        key = replace(
+            old,
+            digest=_token_digest(token),
+            made_at=_now(),
+            former_digest=old.digest if overlap else "",
+            former_until=(datetime.now(UTC) + overlap).isoformat() if overlap else None,
+        )
         self._write(replace(content, keys=tuple(key if k is old else k for k in content.keys)))
         return key, token
 

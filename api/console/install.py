@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fastapi import FastAPI
 
@@ -16,12 +16,13 @@ class Console:
     """What all pages share."""
 
     pages: list[Page]
-    sessions: Sessions = field(default_factory=Sessions)
+    sessions: Sessions
 
 
 def install_console(app: FastAPI) -> None:
     """Serve the console at `/`."""
-    console = Console(pages())
+    services = app.state.services
+    console = Console(pages(), Sessions(services.settings, services.access))
     app.state.console = console
     app.include_router(assets.router)
     for page in console.pages:

@@ -27,6 +27,10 @@ def signed_in(request: Request) -> ConsoleSession:
         raise HTTPException(
             403, f"key '{session.caller.name}' has role '{session.caller.role}'; pages need 'read'"
         )
+    if session.caller.limits is not None:
+        raise HTTPException(
+            403, f"key '{session.caller.name}' is limited to some tables; it asks over REST only"
+        )
     request.state.session = session
     return session
 

@@ -1,4 +1,4 @@
-"""Who is signed in: a cookie names a session that lives in this process, and a login link.
+"""Who is signed in: a cookie names a session that is kept in a file, and a login link.
 
 A link is a file that only its owner can write, named by the hash of its code: who takes the file
 away may sign in, so it serves once, also between processes.
@@ -13,9 +13,11 @@ import secrets
 import threading
 import time
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
-from api.auth import Caller
+from api.auth import Access, Caller
+from api.services.act_store import StateFolder
 from infra.config.settings import Settings
 
 COOKIE = "headgate_session"
@@ -23,61 +25,66 @@ IDLE_SECONDS = 3600.0 * 8
 SESSION_SECONDS = 3600.0 * 24
 LINK_SECONDS = 3600.0
 _MOST = 1000
-"""Sessions at a time; the oldest makes room."""
+"""Sessions at a time; the one that was idle longest makes room."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class ConsoleSession:
     """One signed-in browser."""
 
     caller: Caller
     csrf: str
-    began: float
-    seen: float
-
-    def over(self, now: float) -> bool:
-        """Whether it was idle, or lasts, for too long."""
-        return now - self.seen > IDLE_SECONDS or now - self.began > SESSION_SECONDS
 
     def sent_by_us(self, token: str) -> bool:
         """Whether a form's token is that of this session."""
-        return hmac.compare_digest(token.encode(), self.csrf.encode())
+        return hmac.compare_digest(token.encode("utf-8", "replace"), self.csrf.encode())
 
 
 class Sessions:
-    """The sessions of this process, by the hash of their cookie."""
+    """The sessions of a home, by the hash of their cookie: they outlive the process."""
 
-    def __init__(self) -> None:
-        self._known: dict[str, ConsoleSession] = {}
+    def __init__(self, settings: Settings, access: Access) -> None:
+        # A file's age is the time since its session was used last.
+        self._files = StateFolder(settings, "sessions", timedelta(seconds=IDLE_SECONDS))
+        self._access = access
         self._lock = threading.Lock()
 
     def begin(self, caller: Caller) -> str:
         """Begin a session; returns the cookie's value."""
-        cookie, now = secrets.token_urlsafe(32), time.monotonic()
+        cookie = secrets.token_urlsafe(32)
         with self._lock:
-            for name in [name for name, session in self._known.items() if session.over(now)]:
-                del self._known[name]
-            while len(self._known) >= _MOST:
-                del self._known[next(iter(self._known))]
-            self._known[_hash(cookie)] = ConsoleSession(caller, secrets.token_urlsafe(24), now, now)
+            self._make_room()
+            self._files.put(
+                _hash(cookie),
+                {
+                    "name": caller.name,
+                    "credential": caller.credential,
+                    "csrf": secrets.token_urlsafe(24),
+                    "began": time.time(),
+                },
+            )
         return cookie
 
     def of(self, cookie: str | None) -> ConsoleSession | None:
-        """The session of a cookie; None when there is none or it is over."""
-        if not cookie:
+        """The session of a cookie; None when there is none, it is over, or its key was ended."""
+        kept = self._files.get(_hash(cookie)) if cookie else None
+        if cookie is None or kept is None:
             return None
-        now = time.monotonic()
-        with self._lock:
-            session = self._known.get(_hash(cookie))
-            if session is None or session.over(now):
-                return None
-            session.seen = now
-            return session
+        caller = self._access.still(str(kept["name"]), str(kept["credential"]))
+        if caller is None or time.time() - float(kept["began"]) > SESSION_SECONDS:
+            self.end(cookie)
+            return None
+        self._files.touch(_hash(cookie))
+        return ConsoleSession(caller, str(kept["csrf"]))
 
     def end(self, cookie: str | None) -> None:
         """End a session."""
-        with self._lock:
-            self._known.pop(_hash(cookie or ""), None)
+        self._files.take(_hash(cookie or ""))
+
+    def _make_room(self) -> None:
+        known = sorted(self._files.ids(), key=self._files.age)
+        for name in known[_MOST - 1 :]:
+            self._files.take(name)
 
 
 def new_link(settings: Settings) -> str:

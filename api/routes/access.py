@@ -54,6 +54,10 @@ class Services:
         self.reader.close()
 
 
+FOR_LIMITED = frozenset({"/api/v1/statements", "/api/v1/tables", "/api/v1/openapi.json"})
+"""Routes for keys that are limited to tables or sources: all others would show more than that."""
+
+
 def services_of(request: Request) -> Services:
     """The services of the app that answers."""
     services: Services = request.app.state.services
@@ -81,6 +85,12 @@ def caller_of(
         )
     # After the token: a stranger must not use up the requests of somebody whose name is known.
     services.quotas.take(caller.name, caller.requests_per_minute)
+    route = getattr(request.scope.get("route"), "path", "")
+    if caller.limits is not None and route not in FOR_LIMITED:
+        raise HTTPException(
+            403,
+            f"key '{caller.name}' is limited to some tables or sources; it may ask with statements",
+        )
     return caller
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path
+from fastapi import APIRouter, Depends, Path, Query
 
 from api.credentials import StoredKey
+from api.key_limits import known_tables
 from api.observability.audit_log import audit_request
 from api.problems import responses
 from api.routes.access import Here, Who, wants
@@ -29,16 +30,29 @@ def list_keys(services: Here) -> wire.KeyList:
 def make_key(services: Here, who: Who, new: wire.NewKey) -> wire.KeyMade:
     """It is good at once, without a restart; its token is told in this answer and nowhere else."""
     key, token = services.access.credentials.add_key(
-        new.name, new.role, new.expires_at, new.requests_per_minute
+        new.name,
+        new.role,
+        new.expires_at,
+        new.requests_per_minute,
+        known_tables(new.tables),
+        None if new.sources is None else tuple(new.sources),
     )
     _audit(services, who.name, "key.make", key)
     return wire.KeyMade(key=_item(key), token=token)
 
 
 @router.post("/{name}/rotate", summary="Give a key another token", responses=responses(422, 503))
-def rotate_key(services: Here, who: Who, name: KeyName) -> wire.KeyMade:
-    """The token before ends at once."""
-    key, token = services.access.credentials.rotate_key(name)
+def rotate_key(
+    services: Here,
+    who: Who,
+    name: KeyName,
+    overlap_seconds: Annotated[
+        int, Query(ge=0, le=7 * 86_400, description="for so long the token before is good, too")
+    ] = 0,
+) -> wire.KeyMade:
+    """The token before ends at once, or after `overlap_seconds`."""
+    overlap = timedelta(seconds=overlap_seconds)
+    key, token = services.access.credentials.rotate_key(name, overlap)
     _audit(services, who.name, "key.rotate", key)
     return wire.KeyMade(key=_item(key), token=token)
 
@@ -63,4 +77,6 @@ def _item(key: StoredKey) -> wire.KeyItem:
         expires_at=datetime.fromisoformat(key.expires_at) if key.expires_at else None,
         expired=key.is_over(datetime.now(UTC)),
         requests_per_minute=key.requests_per_minute,
+        tables=None if key.tables is None else list(key.tables),
+        sources=None if key.sources is None else list(key.sources),
     )

@@ -10,6 +10,8 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.concurrency import run_in_threadpool
 
 from api import models
+from api.auth import Caller
+from api.key_limits import readable_tables
 from api.observability.audit_log import under_way
 from api.problems import responses
 from api.routes.access import Here, Services, Who, wants
@@ -36,9 +38,7 @@ async def _statement(
     """
     # An event and not a task's cancel: the statement runs in a thread, which cannot be cancelled.
     cancelled = threading.Event()
-    asking = asyncio.ensure_future(
-        run_in_threadpool(_answered, services, who.name, asked, cancelled)
-    )
+    asking = asyncio.ensure_future(run_in_threadpool(_answered, services, who, asked, cancelled))
     gone = asyncio.ensure_future(_hung_up(request))
     try:
         # Whichever comes first: a caller that left must not hold one of the few workers.
@@ -59,16 +59,22 @@ async def _statement(
 
 
 def _answered(
-    services: Services, who: str, asked: models.Statement, cancelled: threading.Event
+    services: Services, who: Caller, asked: models.Statement, cancelled: threading.Event
 ) -> Answer:
     detail: dict[str, Any] = {"sql": asked.sql, "params": asked.params}
     if asked.as_of is not None:
         detail["as_of"] = asked.as_of.isoformat()
     # Noted before it runs: a statement that kills the process is in the audit all the same.
-    with under_way(services.settings, "statement", detail, who=who) as act:
+    with under_way(services.settings, "statement", detail, who=who.name) as act:
         try:
             answer = services.statements.run(
-                asked.sql, asked.params, asked.max_rows, asked.as_of, cancelled
+                asked.sql,
+                asked.params,
+                asked.max_rows,
+                asked.as_of,
+                cancelled,
+                readable_tables(who),
+                who.limits.sources if who.limits else None,
             )
         except HeadgateError as error:
             act.outcome = "refused" if isinstance(error, Refused) else "failed"

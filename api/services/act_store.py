@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
+import os
 import re
 import secrets
 import time
@@ -65,6 +67,26 @@ class StateFolder:
         except FileNotFoundError:
             return None
         return content
+
+    def ids(self) -> list[str]:
+        """Every document that is not too old; the others are removed."""
+        for name in (known := [file.stem for file in self.folder.glob("*.json")]):
+            if self.age(name) > self.lasts.total_seconds():
+                self._file(name).unlink(missing_ok=True)
+        return [name for name in known if self._file(name).exists()]
+
+    def age(self, name: str) -> float:
+        """Seconds since a document was written or touched; infinite for none."""
+        try:
+            return time.time() - self._file(name).stat().st_mtime
+        except OSError:
+            return math.inf
+
+    def touch(self, name: str) -> None:
+        """Let a document live on from now; at most once a minute, as pages ask often."""
+        if self.age(name) > 60:
+            with suppress(OSError):
+                os.utime(self._file(name))
 
     def all(self) -> Iterator[dict[str, Any]]:
         """Every document that is not too old; the others are removed."""

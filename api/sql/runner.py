@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -124,12 +124,15 @@ class Statements:
         max_rows: int | None = None,
         as_of: datetime | None = None,
         cancelled: threading.Event | None = None,
+        tables: Sequence[str] | None = None,
+        sources: Sequence[str] | None = None,
     ) -> Answer:
         """Answer one statement, `as_of` an instant with a zone over the tables as they were then.
 
         Raises `Refused`, `Failed`, `Limit`, `Fault` or `Retryable`, each with a
         sentence for the user. `max_rows` may lower the limit of the settings, not raise it.
-        `cancelled`: once it is set the statement ends, with `Cancelled`.
+        `cancelled`: once it is set the statement ends, with `Cancelled`. `tables`: all that it
+        may name; `sources`: of each table the rows of these alone (every table must have them).
         """
         # A caller may ask for less; the settings are what protects the machine.
         most = min(max_rows or self._limits.statement_rows, self._limits.statement_rows)
@@ -139,6 +142,8 @@ class Statements:
             "max_rows": most,
             "max_bytes": self._limits.statement_bytes,
             "as_of": as_of.isoformat() if as_of else None,
+            "only_tables": None if tables is None else list(tables),
+            "only_sources": None if sources is None else list(sources),
         }
         with self._worker() as worker:
             reply = worker.ask(asked, self._limits.statement_seconds, cancelled)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -21,9 +21,15 @@ class Translated:
 
 
 def translated(
-    sql: str, names: Collection[str], params: Mapping[str, Scalar], max_rows: int
+    sql: str,
+    names: Collection[str],
+    params: Mapping[str, Scalar],
+    max_rows: int,
+    sources: Sequence[str] | None = None,
 ) -> Translated:
     """Check and translate a statement; raises `Usage` with a sentence for who typed it.
+
+    With `sources` each table shows the rows of these alone.
 
     It may take long, or for ever, for texts that no bound foresaw: to be called where it can be
     ended.
@@ -32,9 +38,30 @@ def translated(
         tree = parse(sql, names, params)
         # Before it is rewritten; names that WITH gives have no layer.
         tables = sorted({f"{t.db}.{t.name}".lower() for t in tree.find_all(exp.Table) if t.db})
+        if sources is not None:
+            _limit_to_sources(tree, sources)
         return Translated(to_duckdb(tree, max_rows), tables)
     except RecursionError:
         raise Usage("the statement is nested too deeply") from None
     except (AttributeError, IndexError, TypeError, ValueError):
         # The parser reads a function without its arguments, too.
         raise Usage("a function lacks an argument, or has one that it does not take") from None
+
+
+def _limit_to_sources(tree: exp.Query, sources: Sequence[str]) -> None:
+    """Put in the place of each table a question for the rows of these sources."""
+    for table in [node for node in tree.find_all(exp.Table) if node.db]:
+        # A name of its own inside, or `source` could mean a column of another table beside it.
+        inner = exp.Table(this=table.this.copy(), db=table.args["db"].copy())
+        inner.set("alias", exp.TableAlias(this=exp.to_identifier("limited", quoted=True)))
+        column = exp.column("source", table="limited", quoted=True)
+        wanted = exp.In(this=column, expressions=[exp.Literal.string(name) for name in sources])
+        named = table.args.get("alias")
+        name = named.this.copy() if named else table.this.copy()
+        columns = [column.copy() for column in named.columns] if named else []
+        question = exp.select("*").from_(inner).where(wanted).subquery()
+        question.set("alias", exp.TableAlias(this=name, columns=columns))
+        for part in ("joins", "laterals", "pivots"):
+            if table.args.get(part):
+                question.set(part, table.args[part])
+        table.replace(question)

@@ -210,7 +210,11 @@ def serve(requests: TextIO, answers: TextIO) -> None:
 
 
 def _read(asked: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
-    translation = translated(asked["sql"], names, asked["params"], asked["max_rows"])
+    only = asked.get("only_tables")
+    readable = names if only is None else set(names) & set(only)
+    translation = translated(
+        asked["sql"], readable, asked["params"], asked["max_rows"], asked.get("only_sources")
+    )
     return {"sql": translation.sql, "tables": translation.tables}
 
 

@@ -24,6 +24,18 @@ class NewKey(WireModel):
     requests_per_minute: int | None = Field(
         None, ge=1, le=1_000_000, description="most requests a minute; left out: no limit"
     )
+    tables: list[str] | None = Field(
+        None,
+        max_length=200,
+        description="all tables that its statements may read; it may do nothing else then",
+        examples=[["silver.event"]],
+    )
+    sources: list[str] | None = Field(
+        None,
+        max_length=200,
+        description="all sources whose rows its statements see; it may do nothing else then",
+        examples=[["zeek:dns"]],
+    )
 
 
 class KeyItem(WireModel):
@@ -35,6 +47,8 @@ class KeyItem(WireModel):
     expires_at: datetime | None = Field(description="when it ends, UTC")
     expired: bool = Field(description="whether it has ended")
     requests_per_minute: int | None = Field(description="most requests a minute")
+    tables: list[str] | None = Field(description="all tables that it may read; null: every one")
+    sources: list[str] | None = Field(description="all sources that it sees; null: every one")
 
 
 class KeyList(WireModel):

@@ -9,8 +9,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 from api.app import create_app
+from api.auth import Caller, Limits
 from api.credentials import LOCKED_SECONDS, TRIES, Credentials
+from api.key_limits import readable_tables
 from api.services.quotas import Quotas, QuotaUsedUp
+from api.sql.translation import translated
 from infra.config.settings import Settings, load
 from infra.errors import Fatal, Usage
 
@@ -128,70 +131,42 @@ def test_a_quota_fills_again_as_time_goes_by() -> None:
     quotas.take("other", 6)
 
 
-# Least role of each operation. A route that is not in here fails the test below.
-LEAST = {
-    "open": {"GET /healthz", "GET /readyz"},
-    "metrics": {"GET /metrics", "GET /api/v1/openapi.json"},
-    "analyst": {
-        "PATCH /api/v1/alerts/{alert_id}",
-        "POST /api/v1/alerts/bulk",
-        "POST /api/v1/alerts/bulk/preview",
-        "GET /api/v1/alerts/{alert_id}/notes",
-        "POST /api/v1/alerts/{alert_id}/notes",
-        "GET /api/v1/acts",
-        "GET /api/v1/acts/{act_id}",
-        "POST /api/v1/acts/{act_id}/undo",
-        "POST /api/v1/suppressions",
-        "DELETE /api/v1/suppressions/{suppression_id}",
-    },
-    "viewer": {"POST /api/v1/statements", "POST /api/v1/rules/{rule}/preview"},
-    "engineer": {"POST /api/v1/rules/{rule}/enable", "POST /api/v1/rules/{rule}/disable"},
-    "read": {
-        "GET /api/v1/alerts",
-        "GET /api/v1/alerts/stream",
-        "GET /api/v1/alerts/{alert_id}",
-        "GET /api/v1/alerts/{alert_id}/explain",
-        "GET /api/v1/suppressions",
-        "POST /api/v1/suppressions/preview",
-        "GET /api/v1/leases",
-        "GET /api/v1/events/attributed",
-        "GET /api/v1/entities/{type}/{value}",
-        "GET /api/v1/entities/{type}/{value}/witnesses",
-        "GET /api/v1/entities/{type}/{value}/inventory",
-        "GET /api/v1/tables",
-        "GET /api/v1/rules",
-        "GET /api/v1/rules/{rule}",
-        "POST /api/v1/rules/{rule}/test",
-    },
-    "admin": {
-        "GET /api/v1/keys",
-        "POST /api/v1/keys",
-        "POST /api/v1/keys/{name}/rotate",
-        "DELETE /api/v1/keys/{name}",
-    },
-}
-ROLES = ["metrics", "read", "viewer", "analyst", "engineer", "admin"]
+def test_a_rotated_key_may_live_on_for_a_while_and_no_longer(home: Settings) -> None:
+    credentials = Credentials(home)
+    _, old = credentials.add_key("ann", "viewer")
+    key, fresh = credentials.rotate_key("ann", timedelta(hours=1))
+    assert credentials.key_of(old) == credentials.key_of(fresh) == key
+    soon, later = datetime.now(UTC), datetime.now(UTC) + timedelta(hours=2)
+    digests = [key.digest, key.former_digest]
+    assert [key.has(digest, soon) for digest in digests] == [True, True]
+    assert [key.has(digest, later) for digest in digests] == [True, False]
+    credentials.rotate_key("ann")
+    assert credentials.key_of(old) is credentials.key_of(fresh) is None
 
 
-def test_each_role_may_what_is_declared_and_no_more(home: Settings) -> None:
-    app = create_app(home)
-    client = TestClient(app, raise_server_exceptions=False)
-    tokens = {role: Credentials(home).add_key(f"key-{role}", role)[1] for role in ROLES}
-    declared = {operation: role for role, names in LEAST.items() for operation in names}
-    described = {
-        f"{method.upper()} {path}"
-        for path, operations in app.openapi()["paths"].items()
-        for method in operations
-    }
-    assert described == set(declared), "each operation has its least role in this test"
-    for operation, least in declared.items():
-        method, path = operation.split()
-        filled = path.format(alert_id="x", act_id="x", suppression_id="x", name="x", rule="x",
-                             type="ip", value="10.0.0.1")  # fmt: skip
-        assert (client.request(method, filled).status_code == 401) is (least != "open"), operation
-        if least == "open":
-            continue
-        for role in ROLES:
-            headers = {"Authorization": f"Bearer {tokens[role]}"}
-            refused = client.request(method, filled, headers=headers).status_code == 403
-            assert refused is (ROLES.index(role) < ROLES.index(least)), (operation, role)
+def test_a_limited_key_asks_with_statements_and_for_its_tables_alone(home: Settings) -> None:
+    client = TestClient(create_app(home), raise_server_exceptions=False)
+    admin = {"Authorization": f"Bearer {TOKEN}"}
+    wanted = {"name": "bot", "role": "engineer", "tables": ["silver.event"]}
+    made = client.post("/api/v1/keys", json=wanted, headers=admin)
+    assert made.status_code == 201, made.text
+    assert made.json()["key"]["tables"] == ["silver.event"]
+    bot = {"Authorization": f"Bearer {made.json()['token']}"}
+    assert client.get("/api/v1/alerts", headers=bot).status_code == 403
+    sql = {"sql": "SELECT * FROM gold.alert"}
+    refused = client.post("/api/v1/statements", json=sql, headers=bot)
+    assert refused.status_code == 422
+    assert "no table 'gold.alert'; there are silver.event" in refused.json()["detail"]
+    unknown = client.post("/api/v1/keys", json=wanted | {"tables": ["x"]}, headers=admin)
+    assert unknown.status_code == 422
+
+
+def test_sources_limit_each_table_of_a_statement_and_refuse_views() -> None:
+    key = Caller("bot", "viewer", limits=Limits(None, ("zeek:dns",)))
+    tables = readable_tables(key)
+    assert tables is not None
+    assert "silver.event" in tables
+    assert "silver.events" not in tables
+    sql = "SELECT * FROM silver.event a JOIN silver.event ON true WHERE a.source = 'sshd'"
+    limited = translated(sql, tables, {}, 10, ["zeek:dns"]).sql
+    assert limited.count('"limited"."source" IN (\'zeek:dns\')') == 2

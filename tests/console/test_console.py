@@ -15,6 +15,7 @@ from api.console.assets import assets
 from api.console.page import pages
 from api.console.session import new_link
 from api.console.time_words import earliest
+from api.credentials import Credentials
 from infra.config.settings import Settings, load
 from infra.errors import Usage
 
@@ -89,6 +90,21 @@ def test_a_session_ends_where_its_owner_signs_out(browser):
     assert csrf is not None
     assert browser.post("/logout", data={"csrf": csrf[1]}).status_code == 303
     assert browser.get("/alerts").status_code == 303
+
+
+def test_a_session_outlives_a_restart_and_ends_with_its_key(console_settings):
+    credentials = Credentials(console_settings)
+    _, key = credentials.add_key("ann", "viewer")
+    with TestClient(create_app(console_settings), follow_redirects=False) as first:
+        cookie = first.post("/login", data={"key": key}).cookies["headgate_session"]
+    headers = {"Cookie": f"headgate_session={cookie}"}
+    with TestClient(create_app(console_settings), follow_redirects=False) as second:
+        assert second.get("/rules", headers=headers).status_code != 303
+        credentials.rotate_key("ann")
+        ended = second.get("/rules?x=1", headers=headers)
+        assert ended.headers["location"] == "/login?next=%2Frules%3Fx%3D1"
+    kept = console_settings.home / "api" / "sessions"
+    assert all(cookie not in file.read_text() for file in kept.glob("*.json"))
 
 
 def test_every_answer_of_a_page_forbids_scripts_of_others_and_inline_ones(browser):

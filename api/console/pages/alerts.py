@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from typing import Any, get_args
 
 from fastapi import Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 from starlette.datastructures import QueryParams
 
 from alerts.delivery.action_request import waiting_requests
 from alerts.delivery.triage_request import TRIAGE_ACTIONS, in_words
+from api.console.downloads import download
 from api.console.page import Page, console_router
 from api.console.render import respond
 from api.console.request import Signed
@@ -134,11 +135,7 @@ def alerts_page(request: Request, services: Here, session: Signed) -> Response:
 def alerts_csv(request: Request, services: Here, session: Signed) -> Response:
     """The whole list as CSV: just what is filtered, all pages of it."""
     wanted = AlertsAddress.of(request.query_params).wanted(datetime.now(UTC))
-    return StreamingResponse(
-        _lines(alert_list.every(services.reader, wanted)),
-        media_type="text/csv; charset=utf-8",
-        headers={"Content-Disposition": 'attachment; filename="alerts.csv"'},
-    )
+    return download(_lines(alert_list.every(services.reader, wanted)), "text/csv", "alerts.csv")
 
 
 def _lines(rows: Iterator[dict[str, Any]]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
-from api.auth import Caller
+from api.auth import BY_LINK, Caller
 from api.console.page import Page, console_router
 from api.console.render import respond
 from api.console.request import CheckedForm, Form, console_sessions
@@ -54,10 +54,9 @@ def by_link(request: Request, services: Here, sessions: Known, code: str) -> Res
         raise HTTPException(
             403, "this login link was used already or is too old; sign in with a key"
         )
-    caller = Caller("console", "admin")
-    audit_request(services.settings, "console.login", "ok", who=caller.name, detail={"by": "link"})
+    audit_request(services.settings, "console.login", "ok", who=BY_LINK.name, detail={"by": "link"})
     # Not a redirect: a browser that came from elsewhere would not send the cookie along with it.
-    return _begin(request, sessions, caller, respond(request, "enter.html", page=None))
+    return _begin(request, sessions, BY_LINK, respond(request, "enter.html", page=None))
 
 
 @router.post("/logout")

@@ -11,10 +11,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fastapi import Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
+from api.console.downloads import download
 from api.console.page import Page, console_router
 from api.console.render import respond
 from api.console.request import Signed
@@ -131,11 +132,7 @@ def export(request: Request, services: Here, session: Signed, form: str) -> Resp
     if form not in kinds:
         raise HTTPException(404, f"no export '{form}'; there are csv and ndjson")
     media_type, write = kinds[form]
-    return StreamingResponse(
-        write(rows, asked.columns),
-        media_type=f"{media_type}; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="events.{form}"'},
-    )
+    return download(write(rows, asked.columns), media_type, f"events.{form}")
 
 
 @router.get("/events/{uid:path}")

@@ -1,0 +1,152 @@
+"""Every route of the API and of the console, asked in every role."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi.testclient import TestClient
+
+from api.app import create_app
+from api.auth import Caller
+from api.console.session import COOKIE
+from infra.config.settings import load
+
+# Least role of each operation. A route that is not in here fails the test below.
+LEAST = {
+    "open": {"GET /healthz", "GET /readyz"},
+    "metrics": {"GET /metrics", "GET /api/v1/openapi.json"},
+    "analyst": {
+        "PATCH /api/v1/alerts/{alert_id}",
+        "POST /api/v1/alerts/bulk",
+        "POST /api/v1/alerts/bulk/preview",
+        "GET /api/v1/alerts/{alert_id}/notes",
+        "POST /api/v1/alerts/{alert_id}/notes",
+        "GET /api/v1/acts",
+        "GET /api/v1/acts/{act_id}",
+        "POST /api/v1/acts/{act_id}/undo",
+        "POST /api/v1/suppressions",
+        "DELETE /api/v1/suppressions/{suppression_id}",
+    },
+    "viewer": {"POST /api/v1/statements", "POST /api/v1/rules/{rule}/preview"},
+    "engineer": {"POST /api/v1/rules/{rule}/enable", "POST /api/v1/rules/{rule}/disable"},
+    "read": {
+        "GET /api/v1/alerts",
+        "GET /api/v1/alerts/stream",
+        "GET /api/v1/alerts/{alert_id}",
+        "GET /api/v1/alerts/{alert_id}/explain",
+        "GET /api/v1/suppressions",
+        "POST /api/v1/suppressions/preview",
+        "GET /api/v1/leases",
+        "GET /api/v1/events/attributed",
+        "GET /api/v1/entities/{type}/{value}",
+        "GET /api/v1/entities/{type}/{value}/witnesses",
+        "GET /api/v1/entities/{type}/{value}/inventory",
+        "GET /api/v1/tables",
+        "GET /api/v1/rules",
+        "GET /api/v1/rules/{rule}",
+        "POST /api/v1/rules/{rule}/test",
+    },
+    "admin": {
+        "GET /api/v1/keys",
+        "POST /api/v1/keys",
+        "POST /api/v1/keys/{name}/rotate",
+        "DELETE /api/v1/keys/{name}",
+    },
+}
+PAGES = {
+    "open": {"GET /login", "POST /login", "GET /login/{code}"},
+    "read": {
+        "GET /",
+        "GET /alerts",
+        "GET /alerts.csv",
+        "GET /alerts/{alert_id}",
+        "GET /alerts/act/silence",
+        "GET /entity",
+        "GET /entity/{kind}/{value:path}",
+        "GET /events/{uid:path}",
+        "GET /reports",
+        "GET /reports/file/{name}",
+        "GET /rules",
+        "GET /rules/{rule_id}",
+        "GET /search",
+        "GET /search/export.{form}",
+        "GET /sources",
+        "GET /sources/dead",
+        "POST /logout",
+    },
+    "viewer": {"GET /search?sql=SELECT+1"},
+    "analyst": {
+        "GET /alerts/act/close",
+        "POST /alerts/act/close",
+        "POST /alerts/act/note",
+        "POST /alerts/act/reopen",
+        "POST /alerts/act/take",
+        "POST /alerts/act/undo/{act_id}",
+    },
+    "engineer": {"POST /rules/{rule_id}/switch"},
+    "admin": {
+        "GET /admin",
+        "POST /admin/keys",
+        "POST /admin/keys/{name}/end",
+        "POST /admin/keys/{name}/rotate",
+        "POST /admin/suppressions/{suppression_id}/end",
+        "POST /admin/users",
+        "POST /admin/users/{name}/end",
+        "POST /jobs/{job}/resume",
+    },
+}
+ROLES = ["metrics", "read", "viewer", "analyst", "engineer", "admin"]
+FILLED = dict.fromkeys(
+    ("act_id", "alert_id", "code", "form", "job", "name", "rule", "rule_id", "suppression_id"), "x"
+) | {"type": "ip", "kind": "ip", "value": "10.0.0.1", "uid": "x"}
+
+
+def test_each_role_sees_and_may_what_is_declared_route_by_route_and_no_more(tmp_path: Path) -> None:
+    home = load(home=tmp_path, api={"token": "the-token-of-the-api"})
+    app = create_app(home)
+    client = TestClient(app, raise_server_exceptions=False, follow_redirects=False)
+    credentials, sessions = app.state.services.access.credentials, app.state.console.sessions
+    tokens = {role: credentials.add_key(f"key-{role}", role)[1] for role in ROLES}
+    described = {
+        f"{method.upper()} {path}"
+        for path, operations in app.openapi()["paths"].items()
+        for method in operations
+    }
+    assert described == set().union(*LEAST.values()), "each operation has its least role here"
+    routes = {
+        f"{method} {route.path}"
+        for page in app.state.console.pages
+        for route in page.router.routes
+        for method in route.methods
+    }
+    declared = {
+        operation for names in PAGES.values() for operation in names if "?" not in operation
+    }
+    assert routes == declared, "each route of a page has its least role here"
+
+    def refused_over_rest(method: str, path: str, role: str) -> bool:
+        headers = {"Authorization": f"Bearer {tokens[role]}"}
+        return client.request(method, path, headers=headers).status_code == 403
+
+    def refused_on_the_page(method: str, path: str, role: str) -> bool:
+        caller = app.state.services.access.caller(tokens[role])
+        assert isinstance(caller, Caller)
+        cookie = sessions.begin(caller)
+        form = {"csrf": sessions.of(cookie).csrf} if method == "POST" else None
+        headers = {"Cookie": f"{COOKIE}={cookie}"}
+        return client.request(method, path, data=form, headers=headers).status_code == 403
+
+    for least_roles, refused in ((LEAST, refused_over_rest), (PAGES, refused_on_the_page)):
+        stranger = 401 if refused is refused_over_rest else 303
+        for least, operations in least_roles.items():
+            for operation in sorted(operations):
+                method, path = operation.replace(":path", "").split()
+                path = path.format(**FILLED)
+                if least == "open":
+                    continue
+                assert client.request(method, path).status_code == stranger, operation
+                # The roles beside the edge: each may what those before it may.
+                edge = ROLES.index(least)
+                for role in ROLES[max(edge - 1, 0) : edge + 1] + ROLES[:1] + ROLES[-1:]:
+                    too_low = ROLES.index(role) < edge
+                    assert refused(method, path, role) is too_low, (operation, role)
