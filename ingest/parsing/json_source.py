@@ -27,7 +27,7 @@ from ingest.parsing.message_bounds import (
     require_few_values,
 )
 from ingest.parsing.source import Context, Event, Record, Source, Unreadable
-from ingest.parsing.strict_json import FILE_BYTES, LINE_BYTES, decode_object
+from ingest.parsing.strict_json import FILE_BYTES, LINE_BYTES, decode_object, require_single
 
 GZIP = b"\x1f\x8b"
 
@@ -86,12 +86,20 @@ def objects(raw: bytes, envelope: str | None = "Records") -> Iterator[dict[str, 
     decoded = decode_object(raw, LINE_BYTES if len(raw) <= LINE_BYTES else FILE_BYTES)
     if envelope is not None and type(decoded.get(envelope)) is list:
         for element in decoded[envelope]:
-            if type(element) is dict:
-                yield element
-            else:
-                yield Unreadable(f"{envelope}: an element that is no object")
+            yield _single(element, f"{envelope}: an element that is no object")
         return
     yield decoded
+
+
+def _single(element: object, otherwise: str) -> dict[str, Any] | Unreadable:
+    """An object of several, as strict about its own keys as if it came alone."""
+    if type(element) is not dict:
+        return Unreadable(otherwise)
+    try:
+        require_single(element)
+    except Unreadable as why:
+        return why
+    return element
 
 
 PART_BYTES = 2 * 1024 * 1024
@@ -184,10 +192,7 @@ def _elements(raw: bytes) -> Iterator[dict[str, Any] | Unreadable]:
     if not wrapped["v"]:
         raise Unreadable("expected a JSON object, found an array without any")
     for index, element in enumerate(wrapped["v"]):
-        if type(element) is dict:
-            yield element
-        else:
-            yield Unreadable(f"element {index} of the array is no object")
+        yield _single(element, f"element {index} of the array is no object")
 
 
 class JsonSource(Source):

@@ -2,12 +2,16 @@
 
 What a lenient reader lets pass is a way to smuggle a log line past a detector:
 a second object on the line, a key that stands twice, bytes after the end.
+
+An odd value deep inside is no reason to lose the event around it: it is kept in a form that
+no reader takes for the value of a field, and named in `oddities` beside it.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -23,6 +27,11 @@ INT64 = 2**63
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
+ODDITIES = "oddities"
+"""Key, in the object that holds a value which JSON allows and no column can take, of what was
+odd: a number beyond 64 bits (kept as text), half a surrogate pair (kept as its escape), a key
+that stands twice (`Repeated`), more levels than are read (kept as JSON text)."""
+_NAMED_ODDITIES = 8
 _NAMES = {
     type(None): "null",
     list: "an array",
@@ -34,29 +43,53 @@ _NAMES = {
 }
 
 
+class Repeated(list[Any]):
+    """The values of a key that stands several times in an object. No reader takes it for a list."""
+
+
+_NAMES[Repeated] = "several values under one key"
+
+
 def decode_object(raw: bytes, limit: int = LINE_BYTES) -> dict[str, Any]:
     """The one JSON object that `raw` is. Raises `Unreadable`.
 
-    Refused: anything before or after it, invalid UTF-8, a key twice in one
-    object, an integer beyond 64 bits, more than `DEPTH` levels or `limit` bytes.
+    Refused: anything before or after it, invalid UTF-8, a key of its own twice, more than
+    `limit` bytes. What is odd further inside is kept and named (`ODDITIES`).
     """
     if len(raw) > limit:
         raise Unreadable(f"the record has {len(raw)} bytes; at most {limit} are read")
     require_few_values(raw)
+    odd = False
+    value: dict[str, Any]
     try:
         value = _decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Unreadable(_reason(raw, error)) from None
-    if type(value) is not dict:
+        # 1e999 and half of a surrogate pair are JSON all the same; Python's reader takes them.
+        odd = "out of range" in str(error) or _SURROGATE.search(raw) is not None
+        if not odd:
+            raise Unreadable(_reason(raw, error)) from None
+        value = _slowly(raw, error)
+    if not isinstance(value, dict):
         raise Unreadable(f"expected a JSON object, found {_NAMES[type(value)]}")
-    # Of a key that stands twice msgspec keeps the last; a detector upstream may see the first.
-    keys = _measure(value, 1)
-    # A key is followed by a colon, so with as many `":` as keys none stood twice.
-    # Space before a colon or a `\":` in a string only costs the exact look.
-    spaced = b" :" in raw or b"\t:" in raw or b"\n:" in raw or b"\r:" in raw
-    if spaced or raw.count(b'":') != keys:
-        _refuse_repeated_keys(raw)
+    if not odd:
+        # Of a key that stands twice msgspec keeps the last; a detector upstream may see the first.
+        keys = _measure(value, 1)
+        # A key is followed by a colon, so with as many `":` as keys none stood twice.
+        # Space before a colon or a `\":` in a string only costs the exact look.
+        spaced = b" :" in raw or b"\t:" in raw or b"\n:" in raw or b"\r:" in raw
+        if keys is not None and not spaced and raw.count(b'":') == keys:
+            return value
+        value = _slowly(raw, None)
+    _mend(value, 1)
+    require_single(value)
     return value
+
+
+def require_single(fields: dict[str, Any]) -> None:
+    """Raises `Unreadable` where a key of a record stands twice: which of the two decides?"""
+    for key, value in fields.items():
+        if type(value) is Repeated:
+            raise Unreadable(f"the key '{key[:80]}' stands twice in one object")
 
 
 def encode(value: object) -> str:
@@ -69,10 +102,10 @@ def kind(value: object) -> str:
     return _NAMES.get(type(value), type(value).__name__)
 
 
-def _measure(node: Any, depth: int) -> int:
-    """Number of keys in `node`; raises `Unreadable` for depth and oversized integers."""
+def _measure(node: Any, depth: int) -> int | None:
+    """Number of keys in `node`; None where something in it is odd."""
     if depth > _DEPTH:
-        raise Unreadable(f"nested deeper than {_DEPTH} levels")
+        return None
     keys, values = (len(node), node.values()) if type(node) is dict else (0, node)
     # Width is bounded as well as depth: one array may be all of the message.
     if len(node) > MAX_EVENTS:
@@ -82,28 +115,131 @@ def _measure(node: Any, depth: int) -> int:
         if of is str:
             continue
         if of is dict or of is list:
-            keys += _measure(value, depth + 1)
+            inside = _measure(value, depth + 1)
+            if inside is None:
+                return None
+            keys += inside
         # Spark and Delta have no integer wider than 64 bits.
         elif of is int and not -INT64 <= value < INT64:
-            raise Unreadable(f"{_place(node, value)}: a number beyond 64 bits")
+            return None
     return keys
 
 
-def _place(node: Any, value: object) -> str:
-    pairs = node.items() if type(node) is dict else enumerate(node)
-    return next(f"'{key}'" for key, text_found in pairs if text_found is value)
+class _Beyond(str):
+    """A number that no column can hold, as it is written."""
 
 
-def _refuse_repeated_keys(raw: bytes) -> None:
-    def pairs(items: list[tuple[str, Any]]) -> None:
-        seen: set[str] = set()
-        for key, _ in items:
-            if key in seen:
-                raise Unreadable(f"the key '{key[:80]}' stands twice in one object")
-            seen.add(key)
+def _whole(written: str) -> int | _Beyond:
+    # Before `int`: Python refuses thousands of digits with an error of its own.
+    if len(written) > 20 or not -INT64 <= int(written) < INT64:
+        return _Beyond(written)
+    return int(written)
 
-    # Python's own reader hands over the pairs before they become a dictionary; msgspec does not.
-    json.loads(raw, object_pairs_hook=pairs)
+
+def _real(written: str) -> float | _Beyond:
+    number = float(written)
+    return number if isfinite(number) else _Beyond(written)
+
+
+def _pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for key, value in items:
+        if key not in fields:
+            fields[key] = value
+        elif type(fields[key]) is Repeated:
+            fields[key].append(value)
+        else:
+            fields[key] = Repeated((fields[key], value))
+    return fields
+
+
+def _never(word: str) -> None:
+    raise ValueError(f"not valid JSON: {word}")
+
+
+_slow = json.JSONDecoder(
+    object_pairs_hook=_pairs, parse_int=_whole, parse_float=_real, parse_constant=_never
+).decode
+
+
+def _slowly(raw: bytes, error: Exception | None) -> Any:
+    """What `raw` says, with each value of a key that stands twice and numbers of any size."""
+    try:
+        return _slow(raw.decode())
+    except (ValueError, RecursionError) as why:
+        raise Unreadable(_reason(raw, error or why)) from None
+
+
+def _mend(node: Any, depth: int) -> list[str]:
+    """Gives odd values in `node` a form that can be stored; what was odd, for its holder to name.
+
+    An object names its own; an array has no keys, so its holder does.
+    """
+    require_few(len(node), "values in one array or object")
+    names: list[str] = []
+    for key, value in list(node.items()) if isinstance(node, dict) else enumerate(node):
+        new, why = _mended(value, depth)
+        if why:
+            names += [f"{key}: {reason}" for reason in why]
+            node[key] = new
+    if not isinstance(node, dict):
+        return names
+    for key in [key for key in node if _has_surrogate(key)]:
+        node[_escaped(key)] = node.pop(key)
+        names.append(f"{_escaped(key)}: half of a surrogate pair, kept as its escape")
+    if names:
+        node[_free_key(node)] = [_shortened(name) for name in names[:_NAMED_ODDITIES]] + (
+            [f"and {len(names) - _NAMED_ODDITIES} more"] if len(names) > _NAMED_ODDITIES else []
+        )
+    return []
+
+
+def _mended(value: Any, depth: int) -> tuple[Any, list[str]]:
+    of = type(value)
+    if of is _Beyond:
+        return str(value), ["a number beyond 64 bits, kept as text"]
+    if of is str and _has_surrogate(value):
+        return _escaped(value), ["half of a surrogate pair, kept as its escape"]
+    if of is dict or of is list or of is Repeated:
+        if depth == _DEPTH:
+            return _as_text(value), [f"more than {_DEPTH} levels, kept as text"]
+        names = _mend(value, depth + 1)
+        if of is Repeated:
+            if type(value[0]) not in (dict, list) and all(
+                type(each) is type(value[0]) and each == value[0] for each in value
+            ):
+                return value[0], [f"stands {len(value)} times with the same value"]
+            return value, [f"stands {len(value)} times", *names]
+        return value, names
+    return value, []
+
+
+def _has_surrogate(text: str) -> bool:
+    # ASCII is most of it, and known at once.
+    return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _escaped(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _as_text(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _shortened(name: str) -> str:
+    # A path may be long; what is odd stands at its end.
+    return _escaped(name if len(name) <= 200 else f"{name[:100]}...{name[-100:]}")
+
+
+def _free_key(fields: dict[str, Any]) -> str:
+    key = ODDITIES
+    while key in fields:
+        key += "_"
+    return key
+
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def _reason(raw: bytes, error: Exception) -> str:
@@ -124,7 +260,7 @@ def _reason(raw: bytes, error: Exception) -> str:
     if match:
         return f"not valid JSON: {match[1]} at byte {match[2]}"
     # To msgspec half of a surrogate pair looks like text that ends early.
-    if "truncated" in text and re.search(rb"\\u[dD][89a-fA-F]", raw):
+    if "truncated" in text and _SURROGATE.search(raw):
         return "not valid JSON: cut short, or an escaped surrogate without its pair"
     if "truncated" in text:
         return f"not valid JSON: it ends early, at byte {len(raw)}"

@@ -63,7 +63,9 @@ def stamp_epoch(value: object, received_at: datetime) -> Stamp:
     """A number since 1970, as int, float or text, as a stamp.
 
     Whether it counts seconds, milliseconds, microseconds or nanoseconds is told by
-    its size: seconds reach the year 5138 before they could be taken for more.
+    its size: seconds reach the year 5138 before they could be taken for more. A number that
+    may be a year up to 9999 in one unit as well as one from 1973 to 1978 in the next is
+    neither: the arrival stands in, and the number is kept as `original`.
     """
     if type(value) is str and NUMBER.fullmatch(value):
         number: int | float = float(value) if "." in value else int(value)
@@ -75,11 +77,17 @@ def stamp_epoch(value: object, received_at: datetime) -> Stamp:
     return Stamp.exact(time) if time else Stamp.missing(received_at, value)
 
 
+_LAST_SECOND = 253402300800
+"""Seconds from 1970 to the end of the year 9999."""
+
+
 def _scaled(number: int | float) -> datetime | None:
     size = abs(number)
     for least, per_second in ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3)):
         # No size is below 0, so the loop's last unit is seconds.
         if size >= least:
+            if size < least * _LAST_SECOND / 1e11:
+                return None
             if type(number) is int:
                 # In whole numbers: a float would lose the last microseconds.
                 seconds, rest = divmod(number, per_second)

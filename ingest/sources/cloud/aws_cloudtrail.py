@@ -42,7 +42,14 @@ from ingest.parsing.ocsf import (
     unmapped,
 )
 from ingest.parsing.source import Context, Event, Record, Unreadable
-from ingest.parsing.strict_json import FILE_BYTES, child, decode_object, kind, text
+from ingest.parsing.strict_json import (
+    FILE_BYTES,
+    child,
+    decode_object,
+    kind,
+    require_single,
+    text,
+)
 from ingest.parsing.timestamps import Stamp, like_iso, of_iso, stamp_iso
 from ingest.sources.cloud.common import EnvelopedSource, Fields, filled, ms, take_text
 
@@ -131,16 +138,18 @@ def _source(address_or_service: str | None) -> dict[str, Any] | None:
 
 
 def _resources(entry: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """The ARNs touched; `entry` keeps what they have besides."""
+    """The ARNs touched; `entry` keeps what they have besides, and what is no object."""
     resources = entry.pop("resources", None)
     if resources is None:
         return None
-    if type(resources) is not list or not all(type(resource) is dict for resource in resources):
-        raise Unreadable("resources: expected an array of objects")
+    if type(resources) is not list:
+        # They decide nothing, so an odd form of them costs no event.
+        entry["resources"] = resources
+        return None
     named = [
-        {"uid": arn, "type": text(resource, "type")}
+        {"uid": arn, "type": take_text(resource, "type")}
         for resource in resources
-        if (arn := take_text(resource, "ARN"))
+        if type(resource) is dict and (arn := take_text(resource, "ARN"))
     ]
     rest = [resource for resource in resources if resource]
     if rest:
@@ -430,6 +439,7 @@ def _one_of(entry: object, at: int, context: Context) -> Event:
     if type(entry) is not dict:
         return {"dead_letter_reason": f"Records[{at}]: expected an object, found {kind(entry)}"}
     try:
+        require_single(entry)
         return _event(entry, context)
     except Unreadable as why:
         return {"dead_letter_reason": f"Records[{at}]: {why}"}

@@ -23,7 +23,7 @@ from ingest.parsing.json_time import restamp_json
 from ingest.parsing.ocsf import INFORMATIONAL, OTHER, address, unmapped
 from ingest.parsing.ocsf_export import milliseconds
 from ingest.parsing.source import Context, Event, Unreadable
-from ingest.parsing.strict_json import FILE_BYTES, decode_object
+from ingest.parsing.strict_json import FILE_BYTES, decode_object, require_single
 from ingest.parsing.timestamps import Stamp, stamp_epoch, stamp_iso
 
 Fields = dict[str, Any]
@@ -331,6 +331,7 @@ class EnvelopedSource(JsonSource):
             try:
                 if isinstance(each, Unreadable):
                     raise each
+                require_single(each)
                 event_list.append(self.read(each, context))
                 read += 1
             except Unreadable as why:

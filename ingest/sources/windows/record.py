@@ -73,11 +73,17 @@ def as_text(value: Any) -> Any:
 
 def keywords_of(value: object) -> tuple[bool | None, str | None]:
     """What keywords say of an audit (whether it failed), and the mask as text."""
+    if type(value) is float and abs(value) < 2**64:
+        value = int(value)
     mask = value if type(value) is int else whole(value)
-    if mask is None and type(value) is str and re.fullmatch(r"-\d{1,19}", value):
+    if mask is None and type(value) is str and re.fullmatch(r"-\d{1,19}|\d{19,20}", value):
         mask = int(value)
-    if mask is None:
+    if mask is None or abs(mask) >= 2**64:
         return None, None
+    if abs(mask) > 2**53 and mask % 100 == 0:
+        # A relay in JavaScript wrote zeros for the last digits; the bits of an audit are in the
+        # double that it had.
+        mask = int(float(mask))
     # Some writers give the mask as a signed number, and an audit sets its top bit.
     mask &= 2**64 - 1
     failed = True if mask & AUDIT_FAILURE else False if mask & AUDIT_SUCCESS else None

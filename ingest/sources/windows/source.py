@@ -23,8 +23,9 @@ from ingest.sources.windows.restamp import Paths, restamped_json
 from ingest.sources.windows.xml import decoded, pieces, restamped
 
 _Reader = Callable[[dict[str, Any], Context], Logged]
-# The mask of an audit does not fit 64 bits with a sign, in which numbers are read.
-UNSIGNED = re.compile(rb'("[Kk]eywords"\s{0,9}:\s{0,9})(\d{19,20})(?=[\s,}])')
+# The mask of an audit does not fit 64 bits with a sign, in which numbers are read; JavaScript
+# rounds it as well.
+UNSIGNED = re.compile(rb'("[Kk]eywords"\s{0,9}:\s{0,9})(-?\d{19,20})(?=[\s,}])')
 DUMP_HEADING = re.compile(rb"(?m)^Record \d{1,19}[ \t\r]*$")
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from infra.config.settings import load
 from ingest.parsing.source import ParseSettings
-from ingest.parsing.timestamps import MONTHS, like_iso, of_epoch, stamp_rfc3164
+from ingest.parsing.timestamps import MONTHS, like_iso, of_epoch, stamp_epoch, stamp_rfc3164
 from tests.ingest.logs import NOW, good
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -39,6 +39,18 @@ def test_the_year_comes_from_the_arrival(written: str, arrived: str, expected: s
     assert row["time"] == at(expected)
     assert row["time_quality"] == "assumed_year"
     assert row["metadata"]["original_time"] == written
+
+
+@pytest.mark.parametrize("scale", [1, 10**3, 10**6])
+def test_an_epoch_of_a_year_that_cannot_be_is_not_read_at_another_scale(scale: int) -> None:
+    for seconds in (100_000_000_001, 253_402_300_799):
+        for number in (seconds * scale, float(seconds * scale), str(seconds * scale)):
+            stamp = stamp_epoch(number, NOW)
+            assert (stamp.time, stamp.quality) == (NOW, "received")
+            assert stamp.original == str(number)
+    for seconds in (1_600_000_000, 99_999_999_999, -1_600_000_000):
+        stamp = stamp_epoch(seconds * scale, NOW)
+        assert (stamp.time, stamp.quality) == (of_epoch(seconds), "exact")
 
 
 @pytest.mark.parametrize("written", ["Feb 30 09:00:00", "Xyz  1 09:00:00", "Mar  2 25:00:00"])
