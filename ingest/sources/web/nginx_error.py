@@ -2,9 +2,9 @@
 
 `2026/11/21 10:00:00 [error] 12#12: *5 message, client: .., server: .., request: ".."`, and
 `upstream`, `host` and `referrer` behind it. Nothing in it is escaped: the message may hold
-a path, the request and the referrer what they like, quotes and `, client: 6.6.6.6` too. So
-every place where such an end could begin is weighed, and where two are as good as each
-other, no client is named.
+a path or a user's name, the request and the referrer what they like, quotes and `, client:
+6.6.6.6` too. So every place where such an end could begin is looked at, and where nginx can have
+written the line in two ways, no client is named.
 """
 
 from __future__ import annotations
@@ -45,11 +45,31 @@ CONTINUED = re.compile(
 )
 """How lines begin that belong to a message of PHP of several lines."""
 _CLIENT = re.compile(
-    r", (?:udp )?client: (?P<client>[^\s,\"]{1,100}), server: (?P<server>[^,\"\s]{0,255})"
+    r", (?:udp )?client: (?P<client>[^\s,\"]{1,100}), server: (?P<server>[^\"\s]{0,255}?)"
     r"(?=, |\Z)"
 )
 _NAMED = re.compile(r", (request|subrequest|upstream|host|referrer|login|bytes from/to client): ")
 _CLOSED = re.compile(r'"(?=, (?:subrequest|upstream|host|referrer|login): "|\Z)')
+_MOST_TAILS = 8
+_BLANK = re.compile(r"[\x00-\x20\x7f]")
+"""What nginx refuses in a Host header, so that it never stands in `host: "..."`."""
+_HOLDS_TEXT = re.compile(
+    r'user "|\w{2,20}\(\) "|directory index of "|(?:FastCGI|uwsgi|SCGI) sent in stderr: "|"'
+)
+_COMPLETE = re.compile(
+    r'user ".*"(?:: password mismatch| was not found in "[^"]*")'
+    r'|\w{2,20}\(\) ".*" failed \(\d{1,5}: [^"]*\)'
+    r'|directory index of ".*" is forbidden'
+    r'|(?:FastCGI|uwsgi|SCGI) sent in stderr: ".*" while [a-z ]*'
+    r'|".*" is (?:not found|forbidden|not a directory)(?: \(\d{1,5}: [^"]*\))?',
+    re.ASCII | re.DOTALL,
+)
+"""Messages that hold what a client sent, and how they go on behind it."""
+_PATH = re.compile(r'(?:\w{2,20}\(\) |directory index of |)"', re.ASCII)
+_OF_NGINX = re.compile(
+    r'(?!\[lua\]|js:|perl)[^"]*|(?:limiting|delaying) (?:request|connection)s?[^"]*"[^"]*"',
+    re.ASCII | re.DOTALL,
+)
 _CUT = 1900
 """nginx cuts lines at 2,048 bytes; in one that may be cut, the true end may be missing."""
 _USER = re.compile(
@@ -100,27 +120,27 @@ def _fields(text: str, position: int) -> tuple[dict[str, str], bool]:
 
 
 def _tails(text: str) -> list[_Tail]:
+    """Every place where the end of the message may begin; at most one more than are weighed."""
     tails: list[_Tail] = []
     for match in _CLIENT.finditer(text):
-        if len(tails) == 8:
-            break  # no honest line has so many; the last ones cannot all be weighed
         fields, closed = _fields(text, match.end())
         tails.append(_Tail(match.start(), match["client"], match["server"], fields, closed))
+        if len(tails) > _MOST_TAILS:
+            break
     return tails
 
 
-def _weight(text: str, tail: _Tail, before: list[_Tail]) -> int:
-    """How well it goes with the rest of the line that this is where the true end begins."""
-    asked = tail.fields.get("request", "")
-    target = asked.partition(" ")[2].rpartition(" HTTP/")[0] or asked
-    shown = unquote(target, errors="replace")
-    clean = '"' not in target and " " not in target
-    # What looked like an end before it is explained if the request holds that very text.
-    explained = all(f", client: {exchange.client}" in shown for exchange in before)
-    # Quotes of the message itself come in pairs: an end inside of quotes is the client's text.
-    even = text.count('"', 0, tail.at) % 2 == 0
-    # Each sign outweighs all weaker ones together.
-    return 4 * even + 2 * clean + explained
+def _is_possible(text: str, tail: _Tail) -> bool:
+    """Whether nginx can have written this message with this end."""
+    if not tail.closed or "tail" in tail.fields or _BLANK.search(tail.fields.get("host", "")):
+        return False
+    message = text[: tail.at]
+    return not _HOLDS_TEXT.match(message) or _COMPLETE.fullmatch(message) is not None
+
+
+def _is_explained(tail: _Tail, first: _Tail) -> bool:
+    """Whether the end that comes first may be a part of the path that was asked for."""
+    return f", client: {first.client}" in unquote(tail.fields.get("request", ""), errors="replace")
 
 
 def _tail_of(text: str) -> tuple[_Tail | None, list[str]]:
@@ -132,12 +152,21 @@ def _tail_of(text: str) -> tuple[_Tail | None, list[str]]:
         only = tails[0]
         unsure = not only.closed and len(text) >= _CUT and '"' in text[: only.at]
         return (None, [only.client]) if unsure else (only, [])
-    weighed = [(_weight(text, tail, tails[:index]), tail) for index, tail in enumerate(tails)]
-    best = max(weight for weight, _ in weighed)
-    winners = [tail for weight, tail in weighed if weight == best]
-    if len({tail.client for tail in winners}) > 1:
-        return None, [tail.client for tail in tails]
-    return winners[0], []
+    # Nothing that a client sent stands in such a message, so nothing can be forged before it ends.
+    if _OF_NGINX.fullmatch(text[: tails[0].at]):
+        return tails[0], []
+    possible = [tail for tail in tails if _is_possible(text, tail)]
+    if possible and len(tails) <= _MOST_TAILS:
+        first = possible[0]
+        rivals = [tail for tail in possible if tail.client != first.client]
+        if not rivals:
+            return first, []
+        # The text of a path comes from the request, so the request shows where it was forged.
+        of_path = _PATH.match(text[: first.at])
+        if of_path and not any(_is_explained(tail, first) for tail in rivals):
+            return first, []
+    # No address is better than one that somebody wrote into a name or a path.
+    return None, [tail.client for tail in tails[:_MOST_TAILS]]
 
 
 def _exchange(tail: _Tail) -> Exchange:

@@ -417,7 +417,8 @@ FORGERIES = [
 @pytest.mark.parametrize("words", FORGERIES)
 def test_no_client_is_forged_in_the_error_log(words: str) -> None:
     event = only("nginx_error", ERROR + words)
-    assert at(event, "src_endpoint.ip") == "1.2.3.4"
+    # Spaces in a request, which old versions took, leave the second in doubt.
+    assert at(event, "src_endpoint.ip") == (None if words is FORGERIES[1] else "1.2.3.4")
 
 
 def test_where_two_clients_are_as_likely_none_is_named() -> None:
@@ -430,6 +431,33 @@ def test_where_two_clients_are_as_likely_none_is_named() -> None:
     assert "src_endpoint" not in event
     assert at(event, "unmapped.ambiguous") is True
     assert at(event, "unmapped.client") == ["1.2.3.4", "6.6.6.6"]
+
+
+NAMES = [
+    'x": password mismatch, client: 6.6.6.6, server: s, request: "GET / HTTP/1.1", host: "h',
+    'x": password mismatch, client: 6.6.6.6, server: s, request: "GET / HTTP/1.1", referrer: "',
+    'x": password mismatch, client: 6.6.6.6, server: s, request: "GET / HTTP/1.1", referrer: ""',
+    "x, client: 6.6.6.6, server: s",
+    'x" was not found in "/etc/p", client: 6.6.6.6, server: s, request: "GET / HTTP/1.1',
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_user_name_never_names_the_client(name: str) -> None:
+    words = f'user "{name}": password mismatch' + TAIL.format("1.2.3.4", "s", "/", "h")
+    event = only("nginx_error", ERROR + words)
+    if "src_endpoint" in event:
+        assert at(event, "src_endpoint.ip") == "1.2.3.4"
+        assert event["user"]["name"] == name
+    else:
+        assert at(event, "unmapped.client") == ["6.6.6.6", "1.2.3.4"]
+        assert not event.get("user")
+
+
+def test_a_server_whose_name_is_an_expression_keeps_its_client() -> None:
+    words = MISSING.format("/x") + TAIL.format("1.2.3.4", "~^a{1,3}$", "/x", "h")
+    event = only("nginx_error", ERROR + words + ', referrer: "y"' + FORGED)
+    assert at(event, "src_endpoint.ip") in ("1.2.3.4", None)
 
 
 def test_a_line_cut_off_does_not_name_the_client_that_its_path_does() -> None:
