@@ -207,12 +207,14 @@ def _catalogue(name: str | None) -> list[dict[str, object]]:
 
 
 def _markdown() -> Iterator[str]:
-    yield "# Tables\n\nMade by `headgate tables --output markdown`; do not edit.\n"
+    yield "# Tables\n\nMade by `headgate tables --output markdown`; do not edit."
+    yield "Times are UTC. Columns without a type are `string`.\n"
     for declared in catalog().values():
-        yield f"## {declared.name}\n\n{declared.doc}\n\n| column | type | meaning |\n|---|---|---|"
+        yield f"## {declared.name}\n\n{declared.doc}\n"
         for column in declared.columns:
-            kind = column.type.simpleString().replace("|", "\\|")
-            yield f"| `{column.name}` | `{kind}` | {column.doc} |"
+            doc = column.doc.removesuffix(", UTC")
+            kind = column.type.simpleString()
+            yield f"- `{column.name}`{'' if kind == 'string' else f' `{kind}`'}: {doc}"
         yield ""
     yield "# Views\n"
     for view in views().values():

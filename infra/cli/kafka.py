@@ -24,7 +24,8 @@ def build(commands: Any) -> None:
     what = kafka.add_subparsers(dest="what", required=True)
     acls = what.add_parser(
         "acls",
-        help="the rights each service needs; services: "
+        help="the rights each service needs",
+        description="Print or set the rights each service needs. Services: "
         + "; ".join(f"{name} ({about})" for name, (about, _) in SERVICES.items()),
     )
     acls.add_argument(

@@ -56,7 +56,6 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 def _markdown() -> Iterator[str]:
     yield "# Sources\n\nMade by `headgate sources --output markdown`; do not edit.\n"
-    yield "| source | what it reads | parser |\n|---|---|---|"
     for entry in _listing():
         names = ", ".join(f"`{name}`" for name in entry.names)
-        yield f"| {names} | {entry.doc} | `{entry.parser}` |"
+        yield f"- {names}: {entry.doc} `{entry.parser}`"

@@ -6,12 +6,10 @@ import argparse
 import contextlib
 import io
 from collections.abc import Iterator
-from pathlib import Path
-from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin
 
 from prometheus_client.core import Metric
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -70,12 +68,11 @@ def commands() -> Iterator[str]:
     yield "# Commands\n"
     yield "Made by `make docs`; do not edit. `headgate COMMAND --help` lists the options.\n"
     for package, title in AREAS.items():
-        yield f"## {title}\n\n| command | does |\n|---|---|"
+        yield f"## {title}\n"
         for name, command in COMMANDS.items():
             if command.load.__module__.split(".")[0] == package:
-                yield f"| `headgate {name}` | {command.help} |"
-                for inner, doc in subcommands(name):
-                    yield f"| `headgate {name} {inner}` | {doc} |"
+                inner = [f"- `{name} {below}`: {doc}" for below, doc in subcommands(name)]
+                yield from inner or [f"- `{name}`: {command.help}"]
         yield ""
 
 
@@ -96,20 +93,31 @@ def parser_of(name: str) -> argparse.ArgumentParser:
     return built
 
 
+DEPRECATED = "Deprecated, gone with the next release: "
+
+
 def metrics() -> Iterator[str]:
     """What `/metrics` shows."""
     yield "# Metrics\n"
-    yield "Made by `make docs`; do not edit. `GET /metrics` gives them as Prometheus text.\n"
-    yield "| metric | type | labels | meaning |\n|---|---|---|---|"
+    yield "Made by `make docs`; do not edit. `GET /metrics` gives them as Prometheus text."
+    yield "Those of jobs have the label `headgate_job`. A metric without a type is a gauge.\n"
+    current, former = [], []
     registry = Meters(Settings()).registry
-    rows = []
     for collector in registry._collector_to_names:
         for family in collector.describe():
             labels = getattr(collector, "_labelnames", None) or labels_of(family)
-            shown = ", ".join(f"`{label}`" for label in labels)
+            others = [] if family.type == "gauge" else [family.type]
+            others += [f"`{label}`" for label in labels if label != "headgate_job"]
             name = f"{family.name}_total" if family.type == "counter" else family.name
-            rows.append(f"| `{name}` | {family.type} | {shown} | {family.documentation} |")
-    yield from sorted(rows)
+            about = f" ({', '.join(others)})" if others else ""
+            if family.documentation.startswith(DEPRECATED):
+                successor = family.documentation.removeprefix(DEPRECATED).rstrip(".")
+                former.append(f"- `{name}`: `{successor}`")
+            else:
+                current.append(f"- `{name}`{about}: {family.documentation}")
+    yield from sorted(current)
+    yield "\n## Former names, gone with the next release\n"
+    yield from sorted(former)
     yield ""
 
 
@@ -122,13 +130,15 @@ def problems() -> Iterator[str]:
     """Types of the API's errors."""
     yield "# Errors of the REST API\n"
     yield "Made by `make docs`; do not edit. Errors are `application/problem+json` (RFC 9457):"
-    yield "`type` is stable for programs, `detail` says what is wrong and the way out.\n"
-    yield "| `type` | status | when |\n|---|---|---|"
+    yield "`type` is `urn:headgate:problem:` and a name that stays; `detail` says what is wrong"
+    yield "and the way out.\n"
+    reasons: dict[tuple[str, int], list[str]] = {}
     for error, status, name in _KINDS:
-        yield f"| `urn:headgate:problem:{name}` | {status} | {doc(error)} |"
-    yield ""
-    yield "Other refusals have the name of their status: `urn:headgate:problem:not-found` (404),"
-    yield "`unauthorized` (401), `forbidden` (403).\n"
+        reasons.setdefault((name, status), []).append(doc(error))
+    for (name, status), docs in reasons.items():
+        yield f"- `{name}` ({status}): {' '.join(docs)}"
+    yield "\nOther refusals have the name of their status: `not-found` (404), `unauthorized` (401),"
+    yield "`forbidden` (403).\n"
 
 
 def write() -> None:
@@ -141,9 +151,12 @@ def sections() -> Iterator[str]:
     """The settings page from the models: one table for each section of the file."""
     plain = {n: f for n, f in Settings.model_fields.items() if not nested(f)}
     yield from section("At the top of the file", "", plain)
+    titles: dict[type[BaseModel], list[str]] = {}
     for name, field in Settings.model_fields.items():
         if model := nested(field):
-            yield from section(f"[{name}]", doc(model), model.model_fields)
+            titles.setdefault(model, []).append(f"[{name}]")
+    for model, names in titles.items():
+        yield from section(", ".join(names), doc(model), model.model_fields)
     yield from section("[sources.NAME]", doc(SourceSettings), SourceSettings.model_fields)
     yield from section("[folders.NAME]", doc(FolderSettings), FolderSettings.model_fields)
     yield from section("[[scopes]]", doc(ScopeSettings), ScopeSettings.model_fields)
@@ -155,9 +168,9 @@ def section(title: str, about: str, fields: dict[str, FieldInfo]) -> Iterator[st
     yield f"## {title}\n"
     if about:
         yield f"{about}\n"
-    yield "| setting | type | default | meaning |\n|---|---|---|---|"
     for name, field in fields.items():
-        yield f"| `{name}` | {kind(field.annotation)} | {default(field)} | {meaning(field)} |"
+        choice = choices(field.annotation)
+        yield f"- `{name}`{default(field)}: {f'{choice}; ' if choice else ''}{meaning(field)}"
     yield ""
 
 
@@ -176,36 +189,27 @@ def doc(described: type) -> str:
     return " ".join((described.__doc__ or "").split())
 
 
-def kind(annotation: Any) -> str:
-    """A type in words."""
-    words = {str: "text", int: "whole number", float: "number", bool: "true or false"}
-    words |= {Path: "path", SecretStr: "secret"}
-    if annotation in words:
-        return words[annotation]
-    origin, inside = get_origin(annotation), [a for a in get_args(annotation) if a is not NoneType]
-    if origin is Literal:
-        return " or ".join(f"`{value}`" for value in inside)
-    if origin is tuple:
-        return f"list of {kind(inside[0])}"
-    if origin is dict:
-        return f"table of {kind(inside[1])}"
-    if origin is UnionType:
-        return kind(inside[0])
-    return f"`{annotation.__name__}`"
+def choices(annotation: Any) -> str:
+    """The values that a setting may have, where they are few."""
+    return (
+        " or ".join(f"`{v}`" for v in get_args(annotation))
+        if get_origin(annotation) is Literal
+        else ""
+    )
 
 
 def default(field: FieldInfo) -> str:
-    if field.default_factory is not None:
-        return "empty"
-    value = field.default
+    """` = VALUE` in TOML; nothing for a setting that has none until it is set."""
+    value = field.get_default(call_default_factory=True)
     if value is PydanticUndefined:
-        return "required"
+        return " (required)"
     if value is None:
-        return "none"
+        return ""
+    if isinstance(value, bool):
+        return f" = `{str(value).lower()}`"
     if isinstance(value, tuple):
-        shown = ", ".join(f"`{item}`" for item in value if not isinstance(item, BaseModel))
-        return shown or ("empty" if not value else "below")
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+        return f" = `{[item for item in value if not isinstance(item, BaseModel)]}`"
+    return f" = `{value}`" if str(value) else ' = `""`'
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ PAGES = [
     ROOT / "samples/NOTICE.md",
     *sorted(DOCS.rglob("*.md")),
 ]
+DECISIONS = sorted((DOCS / "explanation" / "decisions").glob("*.md"))
 CURRENT = [page for page in PAGES if page not in (HISTORY, UPGRADE)]
 
 _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.M | re.S)
@@ -43,6 +44,11 @@ def blocks(page: Path) -> Iterator[Block]:
     """The blocks of a page in order, also those inside of lists."""
     for match in _BLOCK.finditer(page.read_text("utf-8")):
         yield Block(match[2], textwrap.dedent(match[3]))
+
+
+def words(page: Path) -> int:
+    """How many words a page has, its code too; marks of tables and lists are none."""
+    return sum(1 for token in page.read_text("utf-8").split() if re.search(r"\w", token))
 
 
 def prose(page: Path) -> str:

@@ -16,6 +16,7 @@ from infra.runtime.job_registry import JOBS
 from tests.docs import generated
 from tests.docs.pages import (
     CURRENT,
+    DECISIONS,
     DOCS,
     HISTORY,
     HOW_TO,
@@ -26,11 +27,15 @@ from tests.docs.pages import (
     name_of,
     prose,
     tracked,
+    words,
 )
 
 PACKAGES = "infra|ingest|enrich|alerts|reporting|api|headgate"
 MOST_WORDS = 600
 """Of a how-to page: more is two tasks, or an explanation."""
+MOST_OF_A_DECISION = 250
+MOST_IN_ALL = 40_000
+"""Of README, CONTRIBUTING and docs: who adds a page takes out what it makes superfluous."""
 NO_SETTINGS = {
     "alerts.state",
     "alerts.progress",
@@ -117,7 +122,17 @@ def test_generated_pages_are_up_to_date() -> None:
 
 @pytest.mark.parametrize("page", HOW_TO, ids=name_of)
 def test_a_how_to_is_short(page: Path) -> None:
-    assert len(page.read_text("utf-8").split()) <= MOST_WORDS
+    assert words(page) <= MOST_WORDS
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=name_of)
+def test_a_decision_is_short(page: Path) -> None:
+    assert words(page) <= MOST_OF_A_DECISION
+
+
+def test_all_pages_together_can_be_read_in_some_hours() -> None:
+    pages = [page for page in PAGES if page != HISTORY and "samples" not in page.parts]
+    assert sum(words(page) for page in pages) <= MOST_IN_ALL
 
 
 def test_every_prometheus_alert_has_a_runbook() -> None:
