@@ -49,6 +49,7 @@ _ADDRESS = (
     rf"(?:(?:udp|tcp)[46]?(?:-server|-client)?:)?{_AF}(?P<ip>{_V4}|{_V6}):(?P<port>\d{{1,5}})"
 )
 _PREFIX = re.compile(rf"(?:(?P<name>[^/]{{1,255}})/)?{_ADDRESS} (?P<words>.*)", re.ASCII)
+_NAMELESS = re.compile(rf"(?P<name>){_ADDRESS} (?P<words>.*)", re.ASCII)
 # In some builds the name of the instance, in others that of a unit stands first.
 INITIATED = re.compile(
     rf"\[(?P<name>.*)\] Peer Connection Initiated with {_ADDRESS}(?P<more>(?:[ ,].*)?)"
@@ -129,11 +130,13 @@ def _read(line: Line, context: Context) -> Event | None:
 
 
 def _peer(text: str) -> tuple[Peer, str, dict[str, Any]]:
-    match = _PREFIX.fullmatch(text)
+    # A line that begins with an address is of a client without a name yet: what looks like
+    # `name/address` further on is that client's text.
+    match = _NAMELESS.fullmatch(text) or _PREFIX.fullmatch(text)
     rest: dict[str, Any] = {}
     if match is None or (address(match["ip"].strip("[]")) is None):
         return Peer(None, None, None), text, rest
-    return Peer(match["name"], match["ip"], match["port"]), match["words"], rest
+    return Peer(match["name"] or None, match["ip"], match["port"]), match["words"], rest
 
 
 def _with(peer: Peer, match: re.Match[str]) -> Peer:
