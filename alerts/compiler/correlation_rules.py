@@ -15,7 +15,7 @@ from sigma.correlations import (
 from sigma.exceptions import SigmaTimespanError
 from sigma.rule import SigmaRule, SigmaRuleBase
 
-from alerts.compiler.sigma_to_predicate import Untranslatable
+from alerts.compiler.sigma_to_predicate import Untranslatable, codes_of_rule
 from alerts.rulepack.field_mapping import mapping
 from alerts.rulepack.rule_pack import Correlation
 
@@ -173,7 +173,8 @@ def _path(name: str, rule_id: str, names: Mapping[str, str], rules: Parsed) -> s
         return name
     if isinstance(parsed, SigmaRule):
         where = parsed.logsource
-        return mapping().logsource(where.category, where.product, where.service).path(name)
+        source = mapping().logsource(where.category, where.product, where.service)
+        return source.path(name, codes_of_rule(parsed.detection, source))
     if not isinstance(parsed, SigmaCorrelationRule):
         return name
     own = {alias.alias for alias in parsed.aliases} | {"count", parsed.type.name.lower()}

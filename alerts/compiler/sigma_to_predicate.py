@@ -36,7 +36,7 @@ from sigma.types import (
 )
 
 from alerts.rulepack.derived_fields import JSON_COLUMNS
-from alerts.rulepack.field_mapping import LogSource
+from alerts.rulepack.field_mapping import LogSource, Place
 from alerts.rulepack.predicate import ANY_ONE, ANY_RUN, All, Either, Node, Not, Test, leaf, tests_of
 from infra.errors import Fatal
 
@@ -82,10 +82,45 @@ def predicate_of(detections: SigmaDetections, meaning: Meaning) -> Node:
         parsed = condition.parsed
         if parsed is None:
             raise Untranslatable("its condition is empty", "name a selection in the condition")
-        nodes.append(_Translation(meaning).node(parsed))
+        nodes.append(_Translation(meaning).node(parsed, codes_of_source(meaning.source)))
     tree = any_of(nodes)
     _check(tree)
     return tree
+
+
+def codes_of_source(source: LogSource) -> frozenset[str] | None:
+    """The event codes that a log source consists of; None: any."""
+    every = [condition.get(CODES[0]) for condition in source.where]
+    if not every or None in every:
+        return None
+    return frozenset(code for codes in every for code in codes or ())
+
+
+def codes_of(item: object, source: LogSource) -> frozenset[str] | None:
+    """The event codes that a condition demands, as pySigma parsed it; None: any."""
+    if isinstance(item, ConditionAND | ConditionOR):
+        parts = [codes_of(part, source) for part in item.args]
+        known = [codes for codes in parts if codes is not None]
+        if isinstance(item, ConditionOR):
+            return frozenset().union(*known) if len(known) == len(parts) else None
+        return frozenset.intersection(*known) if known else None
+    if not isinstance(item, ConditionFieldEqualsValueExpression):
+        return None
+    if source.places(item.field)[0].paths != CODES:
+        return None
+    if isinstance(item.value, SigmaNumber):
+        return frozenset({str(item.value.number)})
+    if isinstance(item.value, SigmaString) and not item.value.contains_special():
+        return frozenset({str(item.value)})
+    return None
+
+
+def codes_of_rule(detections: SigmaDetections, source: LogSource) -> frozenset[str] | None:
+    """The event codes that a rule can mean; None: any."""
+    every = [codes_of(c.parsed, source) for c in detections.parsed_condition]
+    known = [codes for codes in every if codes is not None]
+    asked = frozenset().union(*known) if every and len(known) == len(every) else None
+    return _both(codes_of_source(source), asked)
 
 
 def where_of(source: LogSource) -> Node | None:
@@ -135,27 +170,45 @@ class _Translation:
         self.keywords = meaning.keywords
         self.placeholders = meaning.placeholders
 
-    def node(self, item: object) -> Node:
-        """A condition, whatever its kind."""
+    def node(self, item: object, codes: frozenset[str] | None = None) -> Node:
+        """A condition, whatever its kind, about events of these codes (None: any)."""
         if isinstance(item, ConditionAND | ConditionOR):
-            parts = tuple(self.node(arg) for arg in item.args)
+            # What an `and` says of the event's code holds for all its parts.
+            inside = codes_of(item, self.source) if isinstance(item, ConditionAND) else None
+            codes = _both(codes, inside)
+            parts = tuple(self.node(arg, codes) for arg in item.args)
             return All(parts) if isinstance(item, ConditionAND) else Either(parts)
         if isinstance(item, ConditionNOT):
-            return Not(self.node(item.args[0]))
+            return Not(self.node(item.args[0], codes))
         if isinstance(item, ConditionFieldEqualsValueExpression):
-            return self.field(item.field, item.value)
+            return self.field(item.field, item.value, codes)
         if isinstance(item, ConditionValueExpression):
             return any_of([self.keyword(path, item.value) for path in self.keywords])
         raise Untranslatable(f"condition of kind {type(item).__name__}", "use and, or, not, N of")
 
-    def field(self, name: str, value: SigmaType) -> Node:
-        """A field, which may be in one of several places; it is missing when it is in none."""
-        paths = self.source.paths(name)
+    def field(self, name: str, value: SigmaType, codes: frozenset[str] | None) -> Node:
+        """A field where the events of these codes have it."""
+        places = self.source.places(name, codes)
         if isinstance(value, SigmaNull) or (isinstance(value, SigmaExists) and not value):
-            # A field with several places is null only when it is in none of them: `and`, not `or`.
-            absent = tuple(Test(path, "exists", False) for path in paths)
-            return absent[0] if len(absent) == 1 else All(absent)
-        return any_of([self.value(path, value) for path in paths])
+            held = [
+                _in_events(p, any_of([Test(f, "exists", True) for f in p.paths])) for p in places
+            ]
+            present = any_of(held)
+            if isinstance(present, Test):
+                return Test(present.field, "exists", False)
+            return Not(present)
+        return any_of([_in_events(p, self.at_place(p, value, codes)) for p in places])
+
+    def at_place(self, place: Place, value: SigmaType, codes: frozenset[str] | None) -> Node:
+        """A field in the first of the place's paths that has a value, or in any."""
+        ways: list[Node] = []
+        for number, path in enumerate(place.paths):
+            test = self.value(path, value, codes)
+            # The rest of an event never repeats what a parser took, so nothing needs be absent.
+            first = place.any or path.startswith("unmapped:")
+            absent = [Test(p, "exists", False) for p in place.paths[:number] if not first]
+            ways.append(All((test, *absent)) if absent else test)
+        return any_of(ways)
 
     def keyword(self, path: str, value: SigmaType) -> Node:
         """A value without a field: text found anywhere in one of the keyword columns."""
@@ -171,10 +224,10 @@ class _Translation:
             return self.text(path, anywhere, isinstance(value, SigmaCasedString))
         return self.value(path, value)
 
-    def value(self, path: str, value: SigmaType) -> Node:
+    def value(self, path: str, value: SigmaType, codes: frozenset[str] | None = None) -> Node:
         """One field against one value."""
         if isinstance(value, SigmaExpansion):
-            return any_of([self.value(path, v) for v in value.values])
+            return any_of([self.value(path, v, codes) for v in value.values])
         if isinstance(value, SigmaString):
             return self.text(path, value, isinstance(value, SigmaCasedString))
         if isinstance(value, SigmaTimestampPart):
@@ -195,7 +248,14 @@ class _Translation:
         if isinstance(value, SigmaRegularExpression):
             return self.expression(path, value)
         if isinstance(value, SigmaFieldReference):
-            return any_of([_reference(path, of, value) for of in self.source.paths(value.field)])
+            others = self.source.places(value.field, codes)
+            return any_of(
+                [
+                    _in_events(other, _reference(path, of, value))
+                    for other in others
+                    for of in other.paths
+                ]
+            )
         raise Untranslatable(
             f"value of kind {type(value).__name__}", "see docs/how-to/write-a-sigma-rule.md"
         )
@@ -233,6 +293,30 @@ class _Translation:
                 "placeholders.yml in a rule folder",
             )
         return values
+
+
+def _both(first: frozenset[str] | None, second: frozenset[str] | None) -> frozenset[str] | None:
+    """Event codes that both allow; None allows any. Two that exclude each other: the first."""
+    if first is None or second is None:
+        return second if first is None else first
+    return first & second or first
+
+
+MOST_CODES = 8
+"""More codes than this are asked as one expression."""
+
+
+def _in_events(place: Place, asked: Node) -> Node:
+    """What is asked of a place, of the events alone that have the field there."""
+    if place.only is not None:
+        return All((_of_codes(place.only), asked))
+    return All((asked, Not(_of_codes(place.without)))) if place.without else asked
+
+
+def _of_codes(codes: frozenset[str]) -> Node:
+    if len(codes) > MOST_CODES:
+        return Test(CODES[0], "re", f"^(?:{'|'.join(sorted(codes))})$", True)
+    return any_of([Test(CODES[0], "eq", code) for code in sorted(codes)])
 
 
 def _reference(path: str, of: str, value: SigmaFieldReference) -> Test:

@@ -4,6 +4,7 @@
 |---|---|
 | `unmapped:GrantedAccess`, `more:driver.file.path` | that key of the JSON object in the column |
 | `{reg_value.path}\\{reg_value.name or (Default)}` | a text of columns, with a default |
+| `process.user@` | an account in one piece: `DOMAIN\\name`, or the bare name |
 | `process.hashes#` | each hash as `MD5=...`, `SHA256=...` |
 | `process.hashes#imphash` | the hash of that algorithm |
 | `connection_info.direction?Outbound=true&Inbound=false` | the column in other words |
@@ -55,6 +56,8 @@ def derived(field: str) -> Derived | None:
         return Derived((column,), lambda values: _keyed(values[0], key), _in_json(column))
     if "{" in field:
         return _template(field)
+    if field.endswith("@"):
+        return _account(field[:-1])
     if "#" in field:
         return _hashes(*field.split("#", 1))
     if "?" in field:
@@ -169,6 +172,21 @@ def _template(field: str) -> Derived:
         tuple(path for path, _ in places),
         _elementwise(place_match),
         _across(places, tuple(between)),
+    )
+
+
+def _account(path: str) -> Derived:
+    """The parser splits `DOMAIN\\name`; rules ask for the account in one piece."""
+    columns = (f"{path}.domain", f"{path}.name")
+
+    def whole(values: Sequence[Any]) -> str | None:
+        domain, name = values
+        if name is None:
+            return None
+        return text_of(name) if domain is None else f"{text_of(domain)}\\{text_of(name)}"
+
+    return Derived(
+        columns, _elementwise(whole), _across([(c, None) for c in columns], ("", "\\", ""))
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from pyspark.sql import types as T
@@ -16,6 +16,9 @@ from alerts.rulepack.derived_fields import inputs
 from enrich.tables_assets import ASSET, PERSON
 from infra.errors import Fatal
 from ingest.tables import EVENT
+
+# The same safe loader, in C where the library has it: each command reads these files.
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 MAPPING_FOLDER = Path(__file__).parents[1] / "mapping"
 
@@ -28,13 +31,39 @@ class Unmapped(Fatal):
         self.remedy = remedy
 
 
+UNKNOWN = "?"
+"""Stands for the column of a field in events that no parser knows."""
+
+
+class Place(NamedTuple):
+    """Where a field is in some events: in the first of `paths` that has a value, or in `any`.
+
+    The events are those with one of the codes `only` (None: all), or none of `without`.
+    """
+
+    paths: tuple[str, ...]
+    only: frozenset[str] | None = None
+    without: frozenset[str] = frozenset()
+    any: bool = False
+
+
+@dataclass(frozen=True)
+class ByEvent:
+    """Columns of a field by event code; `known` are all codes that a parser knows."""
+
+    columns: Mapping[str, str]
+    known: frozenset[str]
+
+
 @dataclass(frozen=True)
 class LogSource:
     """The events a rule looks at and its field names.
 
     `classes` and `sources` say which events (none: all). Of the mappings in `where`
     one must hold besides, each of its paths with one of the texts named. `rest` is
-    the JSON column where fields that `fields` lacks are looked for.
+    the JSON column where fields that `fields` lacks are looked for. `by_event` are fields
+    that different events have in different columns, `several` those that may be in several
+    places of one event (in lower case).
     """
 
     classes: tuple[int, ...] = ()
@@ -42,6 +71,51 @@ class LogSource:
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     where: tuple[Mapping[str, tuple[str, ...]], ...] = ()
     rest: str | None = None
+    by_event: Mapping[str, ByEvent] = field(default_factory=dict)
+    several: frozenset[str] = frozenset()
+
+    @cached_property
+    def _by_event_folded(self) -> Mapping[str, ByEvent]:
+        return {name.lower(): cases for name, cases in self.by_event.items()}
+
+    def places(self, name: str, codes: frozenset[str] | None = None) -> tuple[Place, ...]:
+        """Where a field is, by event code; `codes` are those a rule can mean (None: any).
+
+        Raises `Unmapped` as `paths` does.
+        """
+        cases = self.by_event.get(name) or self._by_event_folded.get(name.lower())
+        if cases is None:
+            return (Place(self.paths(name), any=name.lower() in self.several),)
+        rest = f"unmapped:{name}"
+        if codes is not None:
+            by_column: dict[str | None, set[str]] = {}
+            for code in codes:
+                # Of an event no parser knows, the columns that were ever named for the field.
+                column = cases.columns.get(code) if code in cases.known else UNKNOWN
+                by_column.setdefault(column, set()).add(code)
+            every = [
+                Place(self._with_rest(name, column), frozenset(numbers))
+                for column, numbers in sorted(by_column.items(), key=str)
+            ]
+            return tuple(every) if len(every) > 1 else (every[0]._replace(only=None),)
+        ids: dict[str, set[str]] = {}
+        for code, column in cases.columns.items():
+            ids.setdefault(column, set()).add(code)
+        taken = (Place((column,), frozenset(n)) for column, n in sorted(ids.items()))
+        unknown = tuple(path for path in self._with_rest(name, UNKNOWN) if path != rest)
+        return (
+            *taken,
+            # Windows writes `-` for no value, which a parser leaves in the rest.
+            Place((rest,)),
+            *((Place(unknown, None, cases.known),) if unknown else ()),
+        )
+
+    def _with_rest(self, name: str, column: str | None) -> tuple[str, ...]:
+        rest = f"unmapped:{name}"
+        if column == UNKNOWN:
+            mapped = self.fields.get(name) or self._folded.get(name.lower())
+            return tuple(dict.fromkeys((*(mapped or ()), rest)))
+        return (rest,) if column is None else (column, rest)
 
     @cached_property
     def _folded(self) -> Mapping[str, tuple[str, ...]]:
@@ -58,6 +132,9 @@ class LogSource:
         mapped = self.fields.get(name) or self._folded.get(name.lower())
         if mapped is not None:
             return mapped
+        cases = self.by_event.get(name) or self._by_event_folded.get(name.lower())
+        if cases is not None:
+            return (*dict.fromkeys(cases.columns.values()), f"unmapped:{name}")
         if is_field(name):
             return (name,)
         if self.rest is not None:
@@ -70,10 +147,14 @@ class LogSource:
             f"(`headgate tables`), or `unmapped:{name}` where the source keeps it",
         )
 
-    def path(self, name: str) -> str:
-        """The one column of a Sigma field, for what can only look at one; raises `Unmapped`."""
-        paths = self.paths(name)
-        plain = [path for path in paths if path in event_paths()]
+    def path(self, name: str, codes: frozenset[str] | None = None) -> str:
+        """The one column of a Sigma field, for what can only look at one; raises `Unmapped`.
+
+        Of an account, which is two, the name.
+        """
+        paths = [path for place in self.places(name, codes) for path in place.paths]
+        named = [f"{path[:-1]}.name" if path.endswith("@") else path for path in paths]
+        plain = [path for path in named if path in event_paths()]
         if not plain:
             raise Unmapped(
                 f"field '{name}' is no column of its own",
@@ -119,9 +200,16 @@ def _spell(category: str | None, product: str | None, service: str | None) -> st
 @lru_cache(maxsize=1)
 def mapping() -> FieldMapping:
     """The mapping that comes with Headgate: all files of the folder as one."""
-    whole: dict[str, Any] = {"logsources": [], "fields": {}, "groups": {}, "keywords": []}
+    return read_mapping(mapping_data())
+
+
+def mapping_data() -> dict[str, Any]:
+    """The files of the folder joined, as they are written."""
+    whole: dict[str, Any] = {
+        "logsources": [], "fields": {}, "groups": {}, "keywords": [], "places": {}
+    }  # fmt: skip
     for file in sorted(MAPPING_FOLDER.glob("*.yml")):
-        for key, value in yaml.safe_load(file.read_text("utf-8")).items():
+        for key, value in yaml.load(file.read_text("utf-8"), _Loader).items():
             if isinstance(value, dict):
                 # The order of files must not decide what a field means.
                 twice = sorted(whole[key].keys() & value.keys())
@@ -130,14 +218,17 @@ def mapping() -> FieldMapping:
                 whole[key] |= value
             else:
                 whole[key] += value
-    return read_mapping(whole)
+    return whole
 
 
 def read_mapping(data: Mapping[str, Any]) -> FieldMapping:
     """Check and index a mapping; raises `Fatal` that names a path silver.event lacks."""
     lists: dict[str, dict[str, tuple[str, ...]]] = {}
+    by_event = {name: _by_event(name, traced) for name, traced in data.get("places", {}).items()}
+    several: dict[str, set[str]] = {}
     for name, fields in data["fields"].items():
-        lists[name] = {sigma: _listed(paths) for sigma, paths in fields.items()}
+        lists[name] = {sigma: _listed(_every(paths)) for sigma, paths in fields.items()}
+        several[name] = {s.lower() for s, paths in fields.items() if isinstance(paths, dict)}
         for sigma, paths in lists[name].items():
             _known(paths, f"fields.{name}.{sigma}")
     _known(data["keywords"], "keywords")
@@ -146,7 +237,9 @@ def read_mapping(data: Mapping[str, Any]) -> FieldMapping:
         key = (entry.get("category"), entry.get("product"), entry.get("service"))
         if key in logsources:
             raise Fatal(f"mapping: log source '{_spell(*key)}' stands there twice")
-        logsources[key] = _entry(entry, lists, data.get("groups", {}), _spell(*key))
+        logsources[key] = _entry(
+            entry, lists, data.get("groups", {}), _spell(*key), by_event, several
+        )
     return FieldMapping(logsources, tuple(data["keywords"]))
 
 
@@ -155,6 +248,8 @@ def _entry(
     lists: Mapping[str, Mapping[str, tuple[str, ...]]],
     groups: Mapping[str, list[str]],
     spelt: str,
+    by_event: Mapping[str, Mapping[str, ByEvent]],
+    several: Mapping[str, set[str]],
 ) -> LogSource:
     """One log source, with its field lists joined; of two that name a field the later holds."""
     conditions = entry.get("where", [])
@@ -167,13 +262,46 @@ def _entry(
     missing = [name for name in entry.get("fields", ()) if name not in lists]
     if missing:
         raise Fatal(f"mapping: {spelt}: no field list '{missing[0]}'; known are {sorted(lists)}")
+    cases: dict[str, ByEvent] = {}
+    either: set[str] = set()
+    for name in entry.get("fields", ()):
+        # A later list that names a field decides alone where it is.
+        cases = {field: case for field, case in cases.items() if field not in lists[name]}
+        cases |= by_event.get(name, {})
+        either = {field for field in either if field not in {f.lower() for f in lists[name]}}
+        either |= several[name]
     return LogSource(
         classes=tuple(entry.get("classes", ())),
         sources=tuple(s for name in entry.get("sources", ()) for s in groups.get(name, [name])),
         fields={k: v for name in entry.get("fields", ()) for k, v in lists[name].items()},
         where=where,
         rest=entry.get("rest"),
+        by_event=cases,
+        several=frozenset(either),
     )
+
+
+def _by_event(name: str, traced: Mapping[str, Any]) -> dict[str, ByEvent]:
+    """The columns of each field in one list by event code; spans as `4624, 4720-4726`."""
+    known = frozenset(_codes(traced["event_ids"]))
+    fields = {}
+    for sigma, columns in traced["fields"].items():
+        _known(columns, f"places.{name}.{sigma}")
+        fields[sigma] = ByEvent(
+            {c: path for path, ids in columns.items() for c in _codes(ids)}, known
+        )
+    return fields
+
+
+def _codes(spans: str) -> Iterator[str]:
+    for span in str(spans).split(", "):
+        first, _, last = span.partition("-")
+        yield from map(str, range(int(first), int(last or first) + 1))
+
+
+def _every(paths: Any) -> Any:
+    """The places of a field, written as a path, a list, or `any:` with a list."""
+    return paths["any"] if isinstance(paths, dict) else paths
 
 
 def _listed(value: Any) -> tuple[str, ...]:

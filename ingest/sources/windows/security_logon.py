@@ -197,8 +197,8 @@ def _radius(fields: Fields, log: Logged) -> WindowsColumns:
         end["uid"] = fields.text("CallingStationID")
     machine = fields.user("SubjectMachineName", "", "SubjectMachineSID")
     if machine:
-        end["hostname"] = machine["name"]
-        if machine["uid"]:
+        end["hostname"] = machine.get("name")
+        if machine.get("uid"):
             fields.left["SubjectMachineSID"] = machine["uid"]
     reason = fields.text("ReasonCode")
     port = fields.port("NASPort")
