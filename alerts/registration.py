@@ -44,6 +44,12 @@ def register() -> None:
             _verify,
             "write rules",
         ),
+        Command(
+            "evidence",
+            "all that is behind alerts or a case as one file, and its check",
+            _evidence,
+            "work on alerts",
+        ),
         Command("suppress", "silence alerts, with a reason, for a time", _triage, "work on alerts"),
         Command("triage", "take, judge or reopen an alert", _triage, "work on alerts"),
         Command(
@@ -54,7 +60,9 @@ def register() -> None:
         ),
         Command("webhooks", "alerts that wait for webhooks", _webhooks, "work on alerts"),
     )
-    register_outboxes(alert_action="gold.alert_action", rule_cost="ops.rule_cost")
+    register_outboxes(
+        alert_action="gold.alert_action", case_act="ops.case_act", rule_cost="ops.rule_cost"
+    )
     register_schedule(
         ScheduledCommand(
             "blind", ("rules", "coverage", "--tell"), lambda settings: settings.jobs.quality_minutes
@@ -138,6 +146,12 @@ def _alerts() -> Build:
 
 def _explain() -> Build:
     from alerts.cli.explain import build
+
+    return build
+
+
+def _evidence() -> Build:
+    from alerts.cli.evidence import build
 
     return build
 

@@ -142,6 +142,23 @@ ALERT_ACTION = Table(
     key=("action_id",),
 )
 
+CASE_ACT = Table(
+    name="ops.case_act",
+    doc="What a person did to a case: opened it, linked alerts, noted, merged, closed.",
+    columns=(
+        Column("act_id", S, "identity of the act"),
+        Column("case_id", S, "the case"),
+        Column("act", S, "open, title, assign, close, reopen, note, link, unlink or merge"),
+        Column("value", S, "title, assignee, outcome, or the case that it is merged into", False),
+        Column("comment", S, "what was noted with it", False),
+        Column("alert_ids", T.ArrayType(S), "alerts that were linked or taken out", False),
+        Column("who", S, "name of the key or user"),
+        Column("at", TS, "when, UTC"),
+    ),
+    event_time="at",
+    key=("act_id",),
+)
+
 HEARTBEAT = "_heartbeat"
 """`rule_id` of the row that says how far detection has finished its input."""
 
@@ -196,7 +213,7 @@ DEVICE_HOUR = Table(
     expires="silver_days",
 )
 
-TABLES = (FINDING, ALERT, ALERT_ACTION, RULE_COST, DEVICE_HOUR)
+TABLES = (FINDING, ALERT, ALERT_ACTION, CASE_ACT, RULE_COST, DEVICE_HOUR)
 VIEWS = (
     View(
         "gold.findings",

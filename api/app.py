@@ -22,6 +22,7 @@ from api.observability.metrics import Meters
 from api.routes import route_modules
 from api.routes.access import Services, wants
 from api.routes.parameters import refuse_unknown
+from api.services.cases import Cases
 from api.services.event_stream import Streams
 from api.services.quotas import Quotas
 from api.services.reader import Reader
@@ -48,6 +49,7 @@ def create_app(settings: Settings) -> FastAPI:
         access=Access(settings),
         triage=Triage(reader, settings),
         suppressions=Suppressions(reader, settings),
+        cases=Cases(reader, settings),
         streams=Streams(),
         quotas=Quotas(),
         rules=RuleDesk(settings),

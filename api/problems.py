@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
+from alerts.cases.case_store import NoSuchCase
 from alerts.delivery.triage_request import ChangeRefused
 from api import models
 from api.services.alert_snapshot import NoSuchAlert
@@ -31,6 +32,7 @@ _KINDS: tuple[tuple[type[HeadgateError], int, str], ...] = (
     (Stale, 412, "changed-since"),
     (ChangeRefused, 409, "conflict"),
     (NoSuchAlert, 404, "not-found"),
+    (NoSuchCase, 404, "not-found"),
     (NoSuchAct, 404, "not-found"),
     (NoSuchSuppression, 404, "not-found"),
     (Usage, 422, "invalid-request"),

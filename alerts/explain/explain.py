@@ -151,6 +151,18 @@ def _findings(ask: Ask, one: Subject, rule: Described | None) -> list[RerunRow]:
     return [row for row in rows if shown & {row["event_uid"], *_uids(row)}]
 
 
+def findings_behind(
+    ask: Ask, settings: Settings, alert_id: str
+) -> tuple[datetime, datetime, list[RerunRow]]:
+    """First and newest event of an alert, and the findings behind it; none where none is left."""
+    subject_row = _subject(ask, alert_id)
+    if subject_row is None:
+        raise Fatal(f"no alert '{alert_id}'")
+    pack = _pack(PackStore(store_folder(settings)), subject_row.row["pack"])
+    rule = pack.described(subject_row.row["rule_id"]) if pack else None
+    return *subject_row.span, _findings(ask, subject_row, rule)
+
+
 def _uids(row: Mapping[str, Any]) -> list[str]:
     return [str(each["event_uid"]) for each in row.get("evidence") or ()]
 

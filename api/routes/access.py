@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from api.auth import Access, Caller, basic_of
 from api.auth_roles import Role
 from api.observability.metrics import Meters
+from api.services.cases import Cases
 from api.services.event_stream import Streams
 from api.services.quotas import Quotas
 from api.services.reader import Reader
@@ -42,6 +43,7 @@ class Services:
     access: Access
     triage: Triage
     suppressions: Suppressions
+    cases: Cases
     streams: Streams
     quotas: Quotas
     rules: RuleDesk

@@ -16,6 +16,13 @@ LEAST = {
     "open": {"GET /healthz", "GET /readyz"},
     "metrics": {"GET /metrics", "GET /api/v1/openapi.json"},
     "analyst": {
+        "POST /api/v1/cases",
+        "PATCH /api/v1/cases/{case_id}",
+        "POST /api/v1/cases/{case_id}/alerts",
+        "DELETE /api/v1/cases/{case_id}/alerts/{alert_id}",
+        "POST /api/v1/cases/{case_id}/merge",
+        "POST /api/v1/cases/{case_id}/notes",
+        "GET /api/v1/cases/{case_id}/evidence",
         "PATCH /api/v1/alerts/{alert_id}",
         "POST /api/v1/alerts/bulk",
         "POST /api/v1/alerts/bulk/preview",
@@ -34,6 +41,8 @@ LEAST = {
         "GET /api/v1/alerts/stream",
         "GET /api/v1/alerts/{alert_id}",
         "GET /api/v1/alerts/{alert_id}/explain",
+        "GET /api/v1/cases",
+        "GET /api/v1/cases/{case_id}",
         "GET /api/v1/suppressions",
         "POST /api/v1/suppressions/preview",
         "GET /api/v1/leases",
@@ -61,6 +70,9 @@ PAGES = {
         "GET /alerts.csv",
         "GET /alerts/{alert_id}",
         "GET /alerts/act/silence",
+        "GET /cases",
+        "GET /cases/{case_id}",
+        "GET /incidents/{incident_id}",
         "GET /entity",
         "GET /entity/{kind}/{value:path}",
         "GET /events/{uid:path}",
@@ -76,6 +88,12 @@ PAGES = {
     },
     "viewer": {"GET /search?sql=SELECT+1"},
     "analyst": {
+        "GET /cases/add",
+        "GET /cases/{case_id}/evidence",
+        "POST /cases",
+        "POST /cases/{case_id}/change",
+        "POST /cases/{case_id}/merge",
+        "POST /cases/{case_id}/unlink",
         "GET /alerts/act/close",
         "POST /alerts/act/close",
         "POST /alerts/act/note",
@@ -96,9 +114,14 @@ PAGES = {
     },
 }
 ROLES = ["metrics", "read", "viewer", "analyst", "engineer", "admin"]
-FILLED = dict.fromkeys(
-    ("act_id", "alert_id", "code", "form", "job", "name", "rule", "rule_id", "suppression_id"), "x"
-) | {"type": "ip", "kind": "ip", "value": "10.0.0.1", "uid": "x"}
+PARTS = ("act_id", "alert_id", "case_id", "code", "form", "incident_id", "job", "name", "rule",
+         "rule_id", "suppression_id")  # fmt: skip
+FILLED = dict.fromkeys(PARTS, "x") | {
+    "type": "ip",
+    "kind": "ip",
+    "value": "10.0.0.1",
+    "uid": "x",
+}
 
 
 def test_each_role_sees_and_may_what_is_declared_route_by_route_and_no_more(tmp_path: Path) -> None:
@@ -126,7 +149,7 @@ def test_each_role_sees_and_may_what_is_declared_route_by_route_and_no_more(tmp_
 
     def refused_over_rest(method: str, path: str, role: str) -> bool:
         headers = {"Authorization": f"Bearer {tokens[role]}"}
-        return client.request(method, path, headers=headers).status_code == 403
+        return bool(client.request(method, path, headers=headers).status_code == 403)
 
     def refused_on_the_page(method: str, path: str, role: str) -> bool:
         caller = app.state.services.access.caller(tokens[role])
@@ -134,7 +157,7 @@ def test_each_role_sees_and_may_what_is_declared_route_by_route_and_no_more(tmp_
         cookie = sessions.begin(caller)
         form = {"csrf": sessions.of(cookie).csrf} if method == "POST" else None
         headers = {"Cookie": f"{COOKIE}={cookie}"}
-        return client.request(method, path, data=form, headers=headers).status_code == 403
+        return bool(client.request(method, path, data=form, headers=headers).status_code == 403)
 
     for least_roles, refused in ((LEAST, refused_over_rest), (PAGES, refused_on_the_page)):
         stranger = 401 if refused is refused_over_rest else 303

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.api.desk import Desk
-from tests.console.story import IP, A, B
+from tests.console.story import CASE, IP, A, B
 
 DAY = "since=2025-03-01T11:00:00Z&until=2025-03-01T14:00:00Z"
 
@@ -17,6 +17,8 @@ def places(desk: Desk) -> dict[str, str]:
         "alerts-by-device": "/alerts?group=entity",
         "alert-beside": f"/alerts?open={alert}",
         "alert": f"/alerts/{alert}",
+        "cases": "/cases",
+        "case": f"/cases/{CASE}",
         "device": f"/entity/mac/{B}",
         "device-then": f"/entity/mac/{A}?known_by=2025-03-01T12:30:00Z",
         "address": f"/entity/ip/{IP}",

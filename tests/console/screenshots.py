@@ -1,6 +1,6 @@
 """Pictures of every page in both themes, over the prepared lake: `make screenshots`.
 
-With a folder as argument they go there, else to docs/console.
+With a folder as argument they go there, else to docs/console; names after it choose pages.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,8 @@ from tests.console.story import prepare
 SIZE = {"width": 1360, "height": 850}
 
 
-def main(folder: Path) -> int:
-    """Write the pictures."""
+def main(folder: Path, chosen: Sequence[str] = ()) -> int:
+    """Write the pictures, of all pages or of those that are named."""
     from playwright.sync_api import sync_playwright
 
     program = shutil.which("chromium")
@@ -44,7 +44,9 @@ def main(folder: Path) -> int:
         with sync_playwright() as running:
             browser = running.chromium.launch(executable_path=program, args=FLAGS)
             for theme in ("light", "dark"):
-                _take(browser, site, theme, places(desk), folder)
+                paths = places(desk)
+                wanted = {name: paths[name] for name in chosen or paths}
+                _take(browser, site, theme, wanted, folder)
             browser.close()
         next(serving, None)
     return 0
@@ -63,4 +65,4 @@ def _take(browser: Any, site: str, theme: str, paths: dict[str, str], folder: Pa
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]) if sys.argv[1:] else Path("docs/console")))
+    sys.exit(main(Path(sys.argv[1]) if sys.argv[1:] else Path("docs/console"), sys.argv[2:]))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from alerts.cases.case_store import leave_act
 from infra.delta.ops_tables import LEDGER
 from infra.delta.schema import table
 from infra.streaming.lake import Lake
@@ -20,6 +21,7 @@ from tests.api.story import HEARTBEATS, Row, insert
 A, B, C = "02:00:00:00:00:0a", "02:00:00:00:00:0b", "02:00:00:00:00:0c"
 IP = "10.0.0.5"
 SECRET = "laptop-b"
+CASE = "case-0a51c7e2d4"
 MINUTE = timedelta(minutes=1)
 
 
@@ -160,4 +162,22 @@ def prepare(lake: Lake, events: Sequence[Row] = EVENTS) -> Desk:
     desk = Desk(lake)
     desk.batch(*FINDINGS)
     desk.batch(CORRECTION)
+    leave_case(desk)
     return desk
+
+
+def leave_case(desk: Desk) -> None:
+    """A case of the guessed password, with a note."""
+    titles = ("SSH password guessing", "SSH login succeeded after guessing")
+    listed = desk.client().get("/api/v1/alerts", params={"limit": 500}).json()["items"]
+    alerts = [row["alert_id"] for row in listed if row["rule_name"] in titles]
+    leave_act(
+        desk.lake.settings,
+        CASE,
+        "open",
+        who="ann",
+        at=NOON + 42 * MINUTE,
+        value="Guessed password on gate",
+        comment="The lease log says laptop-b, not laptop-a. Asked its owner.",
+        alert_ids=alerts,
+    )

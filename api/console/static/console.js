@@ -17,6 +17,7 @@
   function relative(date, now) {
     const seconds = (now - date) / 1000;
     const size = Math.abs(seconds);
+    if (size > 2592000) return exact(date, root.dataset.zone === "local").slice(0, 10);
     const text = size < 60 ? `${Math.round(size)} s` : size < 5400 ? `${Math.round(size / 60)} min`
       : size < 129600 ? `${Math.round(size / 3600)} h` : `${Math.round(size / 86400)} d`;
     return seconds >= 0 ? `${text} ago` : `in ${text}`;
@@ -125,7 +126,7 @@
     Enter: () => here()?.querySelector("[data-open]")?.click(),
     o: () => { const link = here()?.querySelector("[data-page]") || document.querySelector("[data-page-link]"); if (link) location.href = link.dataset.page || link.href; },
     x: () => here()?.querySelector("[data-pick]")?.click(),
-    e: () => act("close"), a: () => act("take"),
+    e: () => act("close"), a: () => act("take"), c: () => act("case"),
     "/": () => document.querySelector("[data-search]")?.focus(),
     "?": () => document.getElementById("help")?.showModal(),
     t: switches.theme, u: switches.zone,

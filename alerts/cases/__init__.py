@@ -1,0 +1,1 @@
+"""Cases: alerts that people work on together, and the evidence bundle that leaves the house."""

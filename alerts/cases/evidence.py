@@ -1,0 +1,248 @@
+"""The evidence bundle: all that is behind some alerts, in one file that can be checked anywhere.
+
+A zip of lines of JSON, with `SHA256SUMS` as `sha256sum -c` reads it. Nothing is left out in
+silence: what an alert names and no table has any more stands in the manifest under `missing`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from alerts.explain.explain import LEASE_REACH, explain, findings_behind
+from infra.config.settings import Settings
+from infra.delta.log_reader import newest_version, table_id
+from infra.delta.schema import path_of
+
+Row = dict[str, Any]
+Ask = Callable[..., list[Row]]
+FORM = "headgate-evidence-1"
+MANIFEST, SUMS, README = "manifest.json", "SHA256SUMS", "README.txt"
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+_AT_ONCE = 500
+"""Ids of one question."""
+_READ = ("bronze.record", "silver.event", "silver.dhcp_segment", "gold.finding",
+         "gold.attribution", "gold.alert", "gold.alert_action")  # fmt: skip
+_NOTE = """Evidence of a case, made by Headgate.
+
+    sha256sum -c SHA256SUMS          every file is as it was written
+    headgate evidence verify FILE    that, and that alerts, events and records belong together
+
+alerts.ndjson        every revision of each alert
+explanations.ndjson  rule and its text, the values that matched, batches and versions of tables
+findings.ndjson      what rules found
+attributions.ndjson  who held the address, each revision
+leases.ndjson        statements of the DHCP log about these addresses around that time
+events.ndjson        the events, as parsed
+records.ndjson       the bytes they were parsed from (raw: base64) with the SHA-256 of each
+actions.ndjson       what people did to the alerts
+case.json            the case, where it is one
+"""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle that was written. `digest`: SHA-256 of the file."""
+
+    file: Path
+    digest: str
+    counts: Mapping[str, int]
+    missing: Mapping[str, Sequence[str]]
+
+
+@dataclass
+class _Gathered:
+    """What is behind the alerts, by the file it goes to."""
+
+    alerts: list[Row] = field(default_factory=list)
+    explanations: list[Row] = field(default_factory=list)
+    findings: list[Row] = field(default_factory=list)
+    uids: set[str] = field(default_factory=set)
+    since: datetime = _LAST
+    until: datetime = _FIRST
+
+
+def write_bundle(
+    ask: Ask, settings: Settings, alert_ids: Sequence[str], file: Path, *, who: str,
+    case: Row | None = None,
+) -> Bundle:  # fmt: skip
+    """Write the bundle of these alerts; whole or not at all."""
+    versions = _versions(settings)
+    gathered = _gather(ask, settings, alert_ids)
+    events = _events(ask, gathered)
+    records = _records(ask, events)
+    files: dict[str, list[Row]] = {
+        "alerts.ndjson": gathered.alerts,
+        "explanations.ndjson": gathered.explanations,
+        "findings.ndjson": gathered.findings,
+        "attributions.ndjson": _attributions(ask, gathered.findings),
+        "leases.ndjson": _leases(ask, gathered),
+        "events.ndjson": events,
+        "records.ndjson": records,
+        "actions.ndjson": _in_parts(
+            ask, "SELECT * FROM gold.alert_action WHERE list_contains($ids, alert_id)"
+            ' ORDER BY "at", action_id', alert_ids, {}, ("gold.alert_action",)),
+    }  # fmt: skip
+    known = {str(row["event_uid"]) for row in [*events, *gathered.findings]}
+    wanted = {str(name) for row in events for name in row["record_ids"] or ()}
+    missing = {
+        "alerts": sorted({*alert_ids} - {row["alert_id"] for row in gathered.alerts}),
+        "events": sorted(gathered.uids - known),
+        "records": sorted(wanted - {row["record_id"] for row in records}),
+    }
+    manifest = {
+        "form": FORM,
+        "made_at": datetime.now(UTC),
+        "made_by": who,
+        "headgate": version("headgate"),
+        "alerts": list(alert_ids),
+        "tables": versions,
+        "rows": {name: len(rows) for name, rows in files.items()},
+        "missing": missing,
+    }
+    written = {name: _lines(rows) for name, rows in files.items()}
+    written |= {"case.json": _json(case)} if case is not None else {}
+    written |= {README: _NOTE.encode(), MANIFEST: _json(manifest)}
+    digest = _zip(file, written)
+    return Bundle(file, digest, manifest["rows"], missing)  # type: ignore[arg-type]  # built above
+
+
+def _gather(ask: Ask, settings: Settings, alert_ids: Sequence[str]) -> _Gathered:
+    gathered = _Gathered()
+    findings: dict[str, Row] = {}
+    gathered.alerts = _in_parts(
+        ask,
+        "SELECT * FROM gold.alert WHERE list_contains($ids, alert_id) ORDER BY alert_id, revision",
+        alert_ids, {}, ("gold.alert",),
+    )  # fmt: skip
+    for row in gathered.alerts:
+        # As JSON within JSON nobody could read it without a tool.
+        row["body"] = msgspec.json.decode(row["body"])
+        shown = [*(row["body"].get("evidence") or ())]
+        proof = (row["body"].get("attribution") or {}).get("evidence") or ()
+        gathered.uids |= {str(each["event_uid"]) for each in shown} | {str(uid) for uid in proof}
+    for alert_id in dict.fromkeys(row["alert_id"] for row in gathered.alerts):
+        gathered.explanations.append(explain(ask, settings, alert_id) or {})
+        since, until, rows = findings_behind(ask, settings, alert_id)
+        gathered.since, gathered.until = min(gathered.since, since), max(gathered.until, until)
+        findings |= {str(row["finding_id"]): row for row in rows}
+    gathered.findings = list(findings.values())
+    for row in gathered.findings:
+        own = [row["event_uid"]] if row["kind"] == "event" else []
+        gathered.uids |= {*own, *(str(each["event_uid"]) for each in row.get("evidence") or ())}
+    return gathered
+
+
+def _events(ask: Ask, gathered: _Gathered) -> list[Row]:
+    if not gathered.uids:
+        return []
+    return _in_parts(
+        ask,
+        "SELECT * FROM silver.event WHERE list_contains($ids, event_uid) AND time >= $since"
+        " AND time <= $until ORDER BY time, event_uid",
+        sorted(gathered.uids),
+        # DHCP lines that prove a lease lie before what was done under it.
+        {"since": gathered.since - LEASE_REACH, "until": gathered.until + LEASE_REACH},
+        ("silver.event",),
+    )
+
+
+def _records(ask: Ask, events: Sequence[Row]) -> list[Row]:
+    ids = sorted({str(name) for row in events for name in row["record_ids"] or ()})
+    if not ids:
+        return []
+    times = [row["received_at"] for row in events]
+    rows = _in_parts(
+        ask,
+        "SELECT * FROM bronze.record WHERE list_contains($ids, record_id)"
+        " AND received_at >= $since AND received_at <= $until ORDER BY received_at, record_id",
+        ids,
+        {"since": min(times) - timedelta(hours=1), "until": max(times) + timedelta(hours=1)},
+        ("bronze.record",),
+    )
+    # A record that was delivered twice has the same id, and the same bytes.
+    unique = {str(row["record_id"]): row for row in rows}
+    return [
+        row | {"raw_sha256": hashlib.sha256(bytes(row["raw"] or b"")).hexdigest()}
+        for row in unique.values()
+    ]
+
+
+def _attributions(ask: Ask, findings: Sequence[Row]) -> list[Row]:
+    ids = [str(row["finding_id"]) for row in findings]
+    return _in_parts(
+        ask,
+        "SELECT * FROM gold.attribution WHERE list_contains($ids, finding_id)"
+        " ORDER BY finding_id, rev",
+        ids, {}, ("gold.attribution",),
+    )  # fmt: skip
+
+
+def _leases(ask: Ask, gathered: _Gathered) -> list[Row]:
+    ips = sorted({str(row["src_ip"]) for row in gathered.alerts if row["src_ip"]})
+    return _in_parts(
+        ask,
+        "SELECT * FROM silver.dhcp_segment WHERE list_contains($ids, ip)"
+        " AND seg_start <= $until AND seg_end >= $since ORDER BY ip, rev",
+        ips, {"since": gathered.since, "until": gathered.until}, ("silver.dhcp_segment",),
+    )  # fmt: skip
+
+
+def _in_parts(
+    ask: Ask, sql: str, ids: Sequence[str], params: Row, needs: Sequence[str]
+) -> list[Row]:
+    """All rows of a question about ids, some hundred at a time."""
+    parts = (ids[begin : begin + _AT_ONCE] for begin in range(0, len(ids), _AT_ONCE))
+    return [row for part in parts for row in ask(sql, params | {"ids": list(part)}, needs=needs)]
+
+
+def _versions(settings: Settings) -> dict[str, dict[str, Any]]:
+    """Identity and newest version of each table, before anything was read of it."""
+    folders = {name: settings.lake_root / path_of(name) for name in _READ}
+    return {
+        name: {"version": newest_version(folder), "id": table_id(folder)}
+        for name, folder in folders.items()
+        if newest_version(folder) >= 0
+    }
+
+
+def _zip(file: Path, content: Mapping[str, bytes]) -> str:
+    sums = "".join(
+        f"{hashlib.sha256(text).hexdigest()}  {name}\n" for name, text in sorted(content.items())
+    )
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        # Its owner's alone: it holds logs of people.
+        handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w+b") as out:
+            with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as bundle:
+                for name, text in [*sorted(content.items()), (SUMS, sums.encode())]:
+                    bundle.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
+            out.seek(0)
+            digest = hashlib.file_digest(out, "sha256").hexdigest()
+        temporary.replace(file)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return digest
+
+
+def _lines(rows: Iterable[Row]) -> bytes:
+    return b"".join(_each_line(rows))
+
+
+def _each_line(rows: Iterable[Row]) -> Iterator[bytes]:
+    for row in rows:
+        yield msgspec.json.encode(row, enc_hook=str) + b"\n"
+
+
+def _json(value: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=1) + b"\n"

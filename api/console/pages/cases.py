@@ -1,0 +1,173 @@
+"""Cases and incidents: the alerts of one attack together, on one axis of time."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query, Request
+from fastapi.responses import RedirectResponse, Response
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+
+from alerts.domain.verdict import VERDICTS
+from api.console.attack_picture import attack_picture
+from api.console.page import Page, console_router
+from api.console.pages.act import Analyst
+from api.console.render import respond
+from api.console.request import CheckedForm, Signed
+from api.routes.access import Here
+from api.routes.cases import evidence_file
+from api.services.alert_snapshot import alerts_now
+from api.services.console import attack_axis
+from api.wire.cases import CaseChange, NewCase
+from infra.errors import Usage
+
+router = console_router()
+PAGE = Page("cases", "Cases", router, "/cases", "cases", 25, "c")
+TABS = (("open", "open"), ("closed", "closed"), ("merged", "merged"), ("incidents", "incidents"))
+MOST = 500
+
+
+@router.get("/cases")
+def cases_page(request: Request, services: Here, session: Signed, tab: str = "open") -> Response:
+    """The list of cases, or of incidents that rules made."""
+    if tab not in dict(TABS):
+        raise Usage(f"tab: '{tab}' is none of {', '.join(dict(TABS))}")
+    return respond(
+        request,
+        "cases.html",
+        page=PAGE,
+        tab=tab,
+        tabs=TABS,
+        cases=[] if tab == "incidents" else services.cases.listed(tab),
+        incidents=attack_axis.incidents(services.reader, closed=True) if tab == "incidents" else [],
+    )
+
+
+@router.get("/incidents/{incident_id}")
+def incident_page(request: Request, services: Here, session: Signed, incident_id: str) -> Response:
+    """One incident: what was seen of one attack, by tactic and time."""
+    rows = attack_axis.alerts_of_incident(services.reader, incident_id)
+    incident = next((row for row in rows if row["alert_id"] == incident_id), None)
+    if incident is None:
+        raise HTTPException(404, f"no incident '{incident_id}'; Cases lists incidents")
+    alerts = [row for row in rows if row is not incident]
+    return respond(
+        request,
+        "incident.html",
+        page=PAGE,
+        incident=incident,
+        alerts=alerts,
+        lanes=attack_picture(alerts or [incident]),
+        cases=services.cases.listed(alert_id=incident_id),
+        most=attack_axis.MOST,
+    )
+
+
+@router.get("/cases/add")
+def add_form(
+    request: Request,
+    services: Here,
+    session: Analyst,
+    id: Annotated[list[str], Query(min_length=1, max_length=MOST)],
+) -> Response:
+    """The question which case the alerts go to: one that is open, or a new one."""
+    known = alerts_now(services.reader, services.settings, id)
+    if not known:
+        raise HTTPException(404, "none of these alerts is there")
+    first = next(iter(known.values()))
+    return respond(
+        request,
+        "case_add.html",
+        ids=list(known),
+        title=first.body["title"],
+        cases=services.cases.listed("open")[:50],
+    )
+
+
+@router.post("/cases")
+def add_to_case(request: Request, services: Here, session: Analyst, form: CheckedForm) -> Response:
+    """Open a case with these alerts, or link them to one that is there."""
+    who, ids, case_id = session.caller.name, form.get("id", []), _field(form, "case")
+    if case_id:
+        case = services.cases.link(who, case_id, ids)
+    else:
+        note = _field(form, "note") or None
+        try:
+            new = NewCase(title=_field(form, "title"), alerts=ids, note=note, assignee="me")
+        except ValidationError as error:
+            raise Usage(f"title: {error.errors()[0]['msg']}") from None
+        case = services.cases.open(who, new)
+    return _to(request, case.case_id)
+
+
+@router.get("/cases/{case_id}")
+def case_page(request: Request, services: Here, session: Signed, case_id: str) -> Response:
+    """One case."""
+    case = services.cases.get(case_id)
+    alerts = attack_axis.alerts_by_id(services.reader, case.alerts)
+    others = [other for other in services.cases.listed("open") if other.case_id != case.case_id]
+    return respond(
+        request,
+        "case.html",
+        page=PAGE,
+        case=case,
+        alerts=alerts,
+        lanes=attack_picture(alerts),
+        others=others[:50],
+        verdicts=[(verdict, meaning) for verdict, (_, meaning) in VERDICTS.items()],
+        most=attack_axis.MOST,
+    )
+
+
+@router.get("/cases/{case_id}/evidence")
+def evidence(services: Here, session: Analyst, case_id: str) -> Response:
+    """The evidence as a file."""
+    return evidence_file(services, session.caller.name, case_id)
+
+
+@router.post("/cases/{case_id}/change")
+def change(
+    request: Request, services: Here, session: Analyst, case_id: str, form: CheckedForm
+) -> Response:
+    """Change what the form names: title, assignee, status with outcome, note."""
+    names = ("title", "assignee", "status", "outcome", "note")
+    given = {name: _field(form, name) or None for name in names if name in form}
+    given = {name: value for name, value in given.items() if value or name == "assignee"}
+    try:
+        asked = CaseChange(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise Usage(f"{first['loc'][0]}: {first['msg']}") from None
+    services.cases.change(session.caller.name, case_id, asked, _field(form, "etag") or "*")
+    return _to(request, case_id)
+
+
+@router.post("/cases/{case_id}/merge")
+def merge(
+    request: Request, services: Here, session: Analyst, case_id: str, form: CheckedForm
+) -> Response:
+    """Let another case take this one in."""
+    target = services.cases.merge(session.caller.name, case_id, _field(form, "into"))
+    return _to(request, target.case_id)
+
+
+@router.post("/cases/{case_id}/unlink")
+def unlink(
+    request: Request, services: Here, session: Analyst, case_id: str, form: CheckedForm
+) -> Response:
+    """Take an alert out of the case."""
+    services.cases.unlink(session.caller.name, case_id, _field(form, "alert"))
+    return _to(request, case_id)
+
+
+def _to(request: Request, case_id: str) -> Response:
+    target = f"/cases/{case_id}"
+    # A dialog is sent by script, which would follow a redirect and show the page inside it.
+    if request.headers.get("HX-Request"):
+        return Response(status_code=204, headers={"HX-Redirect": target})
+    return RedirectResponse(target, status_code=303)
+
+
+def _field(form: dict[str, list[str]], name: str) -> str:
+    return (form.get(name) or [""])[0].strip()

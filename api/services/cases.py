@@ -1,0 +1,180 @@
+"""Cases: read, and changed by acts that can be seen at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from alerts.cases.case import Case
+from alerts.cases.case_store import all_cases, case_called, leave_act, new_case_id
+from alerts.cases.evidence import Bundle, write_bundle
+from alerts.delivery.triage_request import ChangeRefused
+from api.observability.audit_log import audit_request
+from api.services.act_store import StateFolder
+from api.services.alert_snapshot import whole_id
+from api.services.reader import Reader
+from api.services.triage import ANY_REVISION, ME, Stale
+from api.wire import cases as wire
+from infra.config.settings import Settings
+from infra.errors import Usage
+
+
+class Cases:
+    """Changes cases for callers by name; safe to share between threads and processes."""
+
+    def __init__(self, reader: Reader, settings: Settings) -> None:
+        self._reader = reader
+        self._settings = settings
+        self._lock = StateFolder(settings, "cases", timedelta(days=1))
+
+    def listed(self, status: str | None = None, alert_id: str | None = None) -> list[Case]:
+        """Cases, that changed last first."""
+        cases = all_cases(self._reader.rows, self._settings).values()
+        wanted = [
+            case
+            for case in cases
+            if (status is None or case.status == status)
+            and (alert_id is None or alert_id in case.alerts)
+        ]
+        return sorted(wanted, key=lambda case: case.changed_at, reverse=True)
+
+    def get(self, name: str) -> Case:
+        """A case by its id or the first characters of it; raises `NoSuchCase`."""
+        return case_called(all_cases(self._reader.rows, self._settings), name)
+
+    def open(self, who: str, new: wire.NewCase) -> Case:
+        """Open a case."""
+        ids = self._ids(new.alerts)
+        case_id = new_case_id()
+        with self._lock.alone():
+            leave_act(self._settings, case_id, "open", who=who, at=datetime.now(UTC),
+                      value=new.title, comment=new.note, alert_ids=ids)  # fmt: skip
+            if new.assignee:
+                self._act(self.get(case_id), who, "assign", value=_person(new.assignee, who))
+        return self.get(case_id)
+
+    def change(self, who: str, name: str, asked: wire.CaseChange, if_match: str) -> Case:
+        """Change a case; raises `Stale` unless it is still what `if_match` names."""
+        given = asked.model_dump(exclude_unset=True)
+        if asked.outcome is not None and asked.status != "closed":
+            raise Usage("outcome: say status closed with it")
+        with self._changing(name, if_match) as case:
+            acts: list[tuple[str, str | None]] = []
+            if asked.title is not None and asked.title != case.title:
+                acts.append(("title", asked.title))
+            if "assignee" in given and _person(asked.assignee, who) != case.assignee:
+                acts.append(("assign", _person(asked.assignee, who)))
+            if asked.status == "closed":
+                acts.append(("close", asked.outcome))
+            elif asked.status == "open" and case.status == "closed":
+                acts.append(("reopen", None))
+            if asked.note and not acts:
+                acts.append(("note", None))
+            for number, (act, value) in enumerate(acts):
+                # The note stands with the last one, which is what it is mostly about.
+                note = asked.note if number == len(acts) - 1 else None
+                case = self._act(case, who, act, value=value, comment=note)
+        return case
+
+    def note(self, who: str, name: str, text: str) -> Case:
+        """Note something; it overwrites nothing, so any state of the case will do."""
+        with self._changing(name, ANY_REVISION) as case:
+            return self._act(case, who, "note", comment=text)
+
+    def link(self, who: str, name: str, alerts: Sequence[str]) -> Case:
+        """Link alerts; those that are linked already stay so."""
+        ids = self._ids(alerts)
+        with self._changing(name, ANY_REVISION) as case:
+            fresh = [alert_id for alert_id in ids if alert_id not in case.alerts]
+            return self._act(case, who, "link", alert_ids=fresh) if fresh else case
+
+    def unlink(self, who: str, name: str, alert_id: str) -> Case:
+        """Take an alert out."""
+        with self._changing(name, ANY_REVISION) as case:
+            ids = [known for known in case.alerts if known.startswith(alert_id)]
+            if len(ids) != 1:
+                raise Usage(f"alert '{alert_id}' is not one of {case.case_id}")
+            return self._act(case, who, "unlink", alert_ids=ids)
+
+    def merge(self, who: str, name: str, into: str) -> Case:
+        """Let another case take this one in; returns that one."""
+        with self._changing(name, ANY_REVISION) as case:
+            target = self.get(into)
+            if target.case_id == case.case_id:
+                raise Usage("into: a case cannot be merged into itself")
+            if target.status == "merged":
+                raise ChangeRefused(f"{target.case_id} was merged into {target.merged_into} itself")
+            case.changed_at = max(case.changed_at, target.changed_at)
+            self._act(case, who, "merge", value=target.case_id)
+            return self.get(target.case_id)
+
+    def bundle(self, who: str, name: str, file: Path) -> Bundle:
+        """Write the evidence of a case, and note its digest in the audit."""
+        case = self.get(name)
+        if not case.alerts:
+            raise Usage(f"{case.case_id} has no alerts; link some, then there is evidence")
+        bundle = write_bundle(self._reader.rows, self._settings, case.alerts, file, who=who,
+                              case=msgspec.to_builtins(case))  # fmt: skip
+        detail = {"digest": bundle.digest, "alerts": len(case.alerts), "rows": dict(bundle.counts)}
+        audit_request(self._settings, "evidence.export", "ok", who=who, target=case.case_id,
+                      detail=detail)  # fmt: skip
+        return bundle
+
+    @contextmanager
+    def _changing(self, name: str, if_match: str) -> Iterator[Case]:
+        # Look and act under one lock: another process could otherwise act in between.
+        with self._lock.alone():
+            case = self.get(name)
+            wanted = if_match.strip().removeprefix("W/")
+            if wanted not in (ANY_REVISION, case.etag):
+                raise Stale(
+                    f"{case.case_id} is no longer what you looked at: {case.changed_by} changed it "
+                    f"at {case.changed_at:%Y-%m-%dT%H:%M:%SZ}. It is {case.etag} now; look again",
+                    case.etag,
+                )
+            if case.status == "merged":
+                raise ChangeRefused(
+                    f"{case.case_id} was merged into {case.merged_into}; work on that one"
+                )
+            yield case
+
+    def _act(
+        self,
+        case: Case,
+        who: str,
+        act: str,
+        *,
+        value: str | None = None,
+        comment: str | None = None,
+        alert_ids: Sequence[str] = (),
+    ) -> Case:
+        leave_act(self._settings, case.case_id, act, who=who, at=case.next_instant, value=value,
+                  comment=comment, alert_ids=alert_ids)  # fmt: skip
+        return self.get(case.case_id)
+
+    def _ids(self, names: Sequence[str]) -> list[str]:
+        return list(dict.fromkeys(whole_id(self._reader, name) for name in names))
+
+
+def case_item(case: Case) -> wire.CaseItem:
+    """A case in short, as the API answers it."""
+    return wire.CaseItem(**_fields(case, wire.CaseItem))
+
+
+def case_detail(case: Case) -> wire.CaseDetail:
+    """A case as the API answers it."""
+    return wire.CaseDetail(**_fields(case, wire.CaseDetail))
+
+
+def _fields(case: Case, model: type[wire.CaseItem]) -> dict[str, object]:
+    row = asdict(case) | {"alert_count": len(case.alerts)}
+    return {name: row[name] for name in model.model_fields}
+
+
+def _person(name: str | None, who: str) -> str | None:
+    return who if name == ME else name or None

@@ -1,0 +1,57 @@
+"""The alerts of one attack: what a page about an incident or a case shows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from alerts.lifecycle.risk_score import INCIDENT
+from api.services.reader import Reader, ReaderRow
+
+_NEEDS = ("gold.alert_current",)
+_SHOWN = """
+SELECT alert_id, rule_id, rule_name, level, severity_id, entity_type, entity_value, src_ip,
+       event_time, window_start, window_end, status AS attribution, count, incident_id, risk_score,
+       previous_entity, (body->>'$.summary') AS summary,
+       coalesce((body->>'$.lifecycle'), 'new') AS lifecycle, (body->>'$.verdict') AS verdict,
+       (body->>'$.attribution.hostname') AS hostname,
+       list_distinct(json_extract_string(body, '$.attack[*].tactics[*].name')) AS tactics
+FROM gold.alert_current
+"""
+MOST = 2_000
+"""Alerts that a page shows; it says where there are more."""
+
+
+def alerts_by_id(reader: Reader, ids: Sequence[str]) -> list[ReaderRow]:
+    """These alerts, oldest first."""
+    return reader.rows(
+        f"{_SHOWN} WHERE list_contains($ids, alert_id)"
+        f" ORDER BY window_start, alert_id LIMIT {MOST}",
+        {"ids": list(ids)},
+        needs=_NEEDS,
+    )
+
+
+def alerts_of_incident(reader: Reader, incident_id: str) -> list[ReaderRow]:
+    """The incident and its alerts, oldest first."""
+    return reader.rows(
+        f"{_SHOWN} WHERE incident_id = $id OR alert_id = $id"
+        f" ORDER BY window_start, alert_id LIMIT {MOST}",
+        {"id": incident_id},
+        needs=_NEEDS,
+    )
+
+
+def incidents(reader: Reader, *, closed: bool, most: int = 200) -> list[ReaderRow]:
+    """Incidents, the newest first, with how many alerts each has."""
+    return reader.rows(
+        f"""WITH shown AS ({_SHOWN}),
+        parts AS (SELECT incident_id AS of_incident, count(*) AS alerts,
+                         count(DISTINCT rule_id) AS rules
+                  FROM shown WHERE incident_id IS NOT NULL GROUP BY ALL)
+        SELECT shown.*, coalesce(alerts, 0) AS alerts, coalesce(rules, 0) AS rules
+        FROM shown LEFT JOIN parts ON of_incident = alert_id
+        WHERE rule_id = $incident AND ($closed OR lifecycle <> 'closed')
+        ORDER BY event_time DESC LIMIT {most}""",
+        {"incident": INCIDENT, "closed": closed},
+        needs=_NEEDS,
+    )
