@@ -19,7 +19,7 @@ from infra.kafka.client import Broker, free_port
 from infra.spark.session import session
 from infra.streaming.lake import Lake
 from tests.bucket.store import Store, serve
-from tests.examples import QUICK
+from tests.examples import PROFILES
 
 
 @pytest.fixture(scope="session")
@@ -113,6 +113,6 @@ Drain = Callable[..., None]
 os.environ.setdefault("HEADGATE_CONFIG", "")
 
 # How long an example takes says something about the machine, not about what is tested.
-hypothesis_settings.register_profile("quick", deadline=None, max_examples=QUICK)
-hypothesis_settings.register_profile("full", deadline=None, max_examples=5 * QUICK)
+for name, count in PROFILES.items():
+    hypothesis_settings.register_profile(name, deadline=None, max_examples=count)
 hypothesis_settings.load_profile("quick")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.console.places import places
+from tests.full import rest_full
 
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 RUN = """
@@ -17,7 +18,7 @@ async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
 """
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", rest_full(1, ["dark", "light"]))
 def test_no_page_has_a_serious_finding(browse, desk, theme):
     watched = browse(theme)
     wrong = {}
@@ -31,7 +32,7 @@ def test_no_page_has_a_serious_finding(browse, desk, theme):
     assert watched.errors == []
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", rest_full(1, ["dark", "light"]))
 def test_the_login_and_the_question_before_a_close_have_none(browse, theme):
     watched = browse(theme, signed_in=False)
     page = watched.go("/login")

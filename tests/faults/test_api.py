@@ -36,6 +36,7 @@ PAGE = 3
 SLOW = "SELECT count(*) AS n, :ask AS ask FROM silver.event a, silver.event b"
 
 
+@pytest.mark.full
 def test_the_api_is_killed_while_clients_ask(lake: Lake) -> None:
     killed(lake, QUICK_KILLS)
 

@@ -58,7 +58,7 @@ QUICK = [
     *(Phase(name, folder, pattern) for name, (folder, pattern) in FILES.items()),
     Phase("in the Kafka transaction", isolation="read_uncommitted"),
 ]
-ALWAYS = [phase for phase in QUICK if phase.name == "silver committed" or phase.isolation]
+ALWAYS = [phase for phase in QUICK if phase.isolation]
 REST = [phase for phase in QUICK if phase not in ALWAYS]
 PAIRS = [ALWAYS, *(REST[place : place + 2] for place in range(0, len(REST), 2))]
 """What one test kills in; a test for each pair, so that they can run side by side."""

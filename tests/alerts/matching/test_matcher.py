@@ -127,7 +127,7 @@ def bundled_events() -> list[dict[str, Any]]:
     return rows
 
 
-@examples(30)
+@examples(12)
 @given(st.data())
 def test_bundled_rules_equal_plain_evaluation_on_mutated_events(data: st.DataObject) -> None:
     rows = bundled_events()

@@ -144,6 +144,7 @@ def test_a_commit_tells_its_files(lake: Lake) -> None:
     assert all((lake.folder(AUDIT) / name).exists() for name in found.adds)
 
 
+@pytest.mark.full
 def test_ctrl_c_ends_the_demo_and_leaves_no_process(tmp_path: Path) -> None:
     demo = subprocess.Popen(
         [

@@ -288,6 +288,7 @@ def test_a_job_that_is_behind_takes_whole_commits_within_its_limit_and_does_not_
     assert max(rests[-2:]) < 1.0, "behind, one batch follows the other"
 
 
+@pytest.mark.full
 def test_the_first_batch_after_an_outage_is_bounded_too(lake: Lake) -> None:
     ours = limited(lake, 350)
     add(ours, 0)
