@@ -36,7 +36,10 @@ def parse_interval(text: str) -> Interval:
     """
     first, slash, second = text.partition("/")
     start = _moment(first, text)
-    end = _moment(second, text) if slash else start + timedelta(days=1)
+    try:
+        end = _moment(second, text) if slash else start + timedelta(days=1)
+    except OverflowError:
+        raise Usage(f"--interval {text}: ends beyond the year 9999") from None
     if end <= start:
         raise Usage(f"--interval {text}: ends before it begins")
     return Interval(start, end)
@@ -50,11 +53,11 @@ def _moment(part: str, whole: str) -> datetime:
         pass
     try:
         instant = datetime.fromisoformat(part)
-    except ValueError:
+        return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
+    except (ValueError, OverflowError):
         raise Usage(
             f"--interval {whole}: '{part}' is no day and no time; write 2026-11-20/2026-11-21"
         ) from None
-    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
 
 
 def _brief(at: datetime, between: str = "T") -> str:

@@ -23,9 +23,11 @@ from alerts.compiler.rule_files import (
     Placeholders,
     placeholder_files,
     read_placeholders,
+    require_small,
     rule_files,
     with_known_names,
 )
+from alerts.compiler.rule_text_bounds import require_bounded
 from alerts.compiler.sigma_to_predicate import (
     NO_LOOK_AROUND,
     Meaning,
@@ -57,8 +59,6 @@ _ROLES = ("src_endpoint", "dst_endpoint", "device")
 """Endpoints a rule may be about."""
 
 _LEVELS = ("informational", "low", "medium", "high", "critical")
-
-MAX_FILE_BYTES = 1_000_000
 
 _EVERY = Test("event_uid", "exists", True)
 """Holds for every event: what a rule over a list demands that demands nothing else."""
@@ -187,8 +187,7 @@ def _files(folders: Sequence[Path]) -> Iterator[Path]:
 def _documents(path: Path, refused: list[RefusedRule]) -> list[Any]:
     try:
         # Before it is read: rule folders are often clones of what strangers publish.
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise yaml.YAMLError(f"larger than {MAX_FILE_BYTES} bytes")
+        require_small(path)
         if path.suffix == ".py":
             return [document_of(path)]
         text = path.read_text("utf-8")
@@ -197,7 +196,8 @@ def _documents(path: Path, refused: list[RefusedRule]) -> list[Any]:
     except Untranslatable as error:
         refused.append(_refusal(path.stem, error, path))
         return []
-    except (yaml.YAMLError, OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+    # TypeError: a key that is a list or a mapping; MemoryError: Python nested beyond its parser.
+    except (yaml.YAMLError, OSError, ValueError, TypeError, RecursionError, MemoryError) as error:
         reason = " ".join(str(error).split())
         refused.append(RefusedRule(path.stem, f"not YAML: {reason}", "correct the file", str(path)))
         return []
@@ -222,6 +222,7 @@ def _draft(path: Path, document: Any) -> _Draft:
     # What ships with the product is shown to match and to stay quiet; own rules need not be.
     if path.is_relative_to(BUNDLED) and not (own.tests.get("match") and own.tests.get("no_match")):
         raise Untranslatable("it has no tests", "add headgate.tests: match and no_match events")
+    require_bounded(document)
     asked = taken_fields(document, path) if is_query(document) else None
     whole = asked is not None or own.type == INDICATOR
     parsed = _parsed(_whole(document) if whole else document)

@@ -15,6 +15,7 @@ from sigma.correlations import (
 from sigma.exceptions import SigmaTimespanError
 from sigma.rule import SigmaRule, SigmaRuleBase
 
+from alerts.compiler.rule_text_bounds import MAX_SPAN_SECONDS
 from alerts.compiler.sigma_to_predicate import Untranslatable, codes_of_rule
 from alerts.rulepack.field_mapping import mapping
 from alerts.rulepack.rule_pack import Correlation
@@ -52,6 +53,9 @@ def correlation_of(
     # Each once and in order: for `temporal_ordered` the order is the condition.
     counted = tuple(dict.fromkeys(names.get(r.reference, r.reference) for r in parsed.rules or ()))
     _check_circle(str(parsed.id), names, rules)
+    seconds = parsed.timespan.seconds
+    if seconds > MAX_SPAN_SECONDS:
+        raise Untranslatable(f"timespan {seconds} s", f"at most {MAX_SPAN_SECONDS} s")
     field = condition.fieldref
     if isinstance(field, list):
         if len(field) != 1:
@@ -69,7 +73,7 @@ def correlation_of(
             type=_type(sigma_type, kind),
             rules=counted,
             group_by=tuple(parsed.group_by or ()),
-            timespan_seconds=parsed.timespan.seconds,
+            timespan_seconds=seconds,
             op=condition.op.name.lower(),
             count=condition.count,
             percentile=condition.percentile,
@@ -102,7 +106,10 @@ def _seconds(learn: str, kind: str) -> int:
     if not kind:
         raise Untranslatable("headgate.learn without a type", f"it belongs to `type: {FIRST_SEEN}`")
     try:
-        return SigmaCorrelationTimespan(learn).seconds
+        seconds = SigmaCorrelationTimespan(learn).seconds
+        if seconds <= MAX_SPAN_SECONDS:
+            return seconds
+        raise Untranslatable(f"headgate.learn: '{learn}'", f"at most {MAX_SPAN_SECONDS} s")
     except SigmaTimespanError:
         raise Untranslatable(f"headgate.learn: '{learn}'", "a time span such as 7d") from None
 

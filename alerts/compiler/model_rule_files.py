@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
-from alerts.compiler.rule_files import rule_files
+from alerts.compiler.rule_files import require_small, rule_files
 from alerts.domain.attack import techniques_of
 from alerts.rulepack.field_mapping import Unmapped, mapping
 from alerts.rulepack.rule_pack import ModelRule, content_version
@@ -195,6 +195,7 @@ def _files(folders: Sequence[Path]) -> Iterator[Path]:
 
 def _documents(path: Path) -> list[Any]:
     try:
+        require_small(path)
         text = path.read_text("utf-8")
         # Most files are Sigma's, and parsing YAML takes time.
         loaded = list(yaml_documents(text)) if _MENTIONED.search(text) else []

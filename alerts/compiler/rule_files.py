@@ -17,6 +17,9 @@ Placeholders: TypeAlias = Mapping[str, tuple[str, ...]]
 PLACEHOLDERS = "placeholders.yml"
 """File of a rule folder with the values that `expand` puts for `%name%`: name to a list."""
 
+MAX_FILE_BYTES = 1_000_000
+"""Of a file with rules, or with values of placeholders."""
+
 _SPELLINGS = {"utf16le": "wide"}
 """Modifiers of Sigma that pySigma knows under another name."""
 
@@ -32,6 +35,12 @@ def rule_files(folder: Path) -> Iterator[Path]:
             yield path
 
 
+def require_small(path: Path) -> None:
+    """Raises `ValueError` for a file that is larger than rules are."""
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise ValueError(f"larger than {MAX_FILE_BYTES} bytes")
+
+
 def placeholder_files(folders: Sequence[Path]) -> list[Path]:
     """The files of placeholders below the folders."""
     return [path for folder in folders for path in sorted(folder.rglob(PLACEHOLDERS))]
@@ -39,6 +48,7 @@ def placeholder_files(folders: Sequence[Path]) -> list[Path]:
 
 def read_placeholders(path: Path) -> Placeholders:
     """Name -> values of one file; raises `ValueError` or `yaml.YAMLError` when it is not so."""
+    require_small(path)
     data = yaml_document(path.read_text("utf-8")) or {}
     if not isinstance(data, dict):
         raise ValueError("not a mapping of names to lists of values")

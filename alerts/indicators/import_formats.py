@@ -16,9 +16,17 @@ from typing import Any, NamedTuple
 
 from alerts.rulepack.indicator_file_format import IndicatorEntry
 from alerts.rulepack.indicator_normalisation import INDICATOR_KINDS, entry
+from infra.config.bounded_files import BYTE_ORDER_MARK, bounded_lines, bounded_text, json_text
 from infra.errors import Usage
 
 FORMATS = ("txt", "csv", "json", "stix")
+
+MAX_ENTRIES = 5_000_000
+"""Of one list, with those that cannot be used; the largest that is measured has a million."""
+MAX_JSON_BYTES = 128 * 1024 * 1024
+"""Of JSON that is one value and so is in memory as a whole; a value a line has no such bound."""
+_PATTERN_CHARS = 16_384
+_FIRST_BYTES = 4_096
 
 VALUES = ("value", "indicator", "ioc")
 LABELS = ("label", "description", "comment", "name")
@@ -72,7 +80,9 @@ def read_indicators(
     `form` None: by the file's ending. Raises `Usage` where the file as a whole cannot be read.
     """
     try:
-        for indicator in _READERS[form or form_of(path)](path):
+        for count, indicator in enumerate(_READERS[form or form_of(path)](path)):
+            if count >= MAX_ENTRIES:
+                raise Usage(f"{path}: more than {MAX_ENTRIES} entries; the list in force stays")
             try:
                 if indicator.wrong:
                     raise ValueError(indicator.wrong)
@@ -81,7 +91,7 @@ def read_indicators(
                 yield IndicatorEntry(result, value, indicator.label or None, until)
             except ValueError as error:
                 bad.append(Bad(indicator.number, indicator.text[:100], str(error)))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, csv.Error) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise Usage(f"{path}: cannot be read ({error}); the list in force stays") from None
 
 
@@ -93,43 +103,61 @@ def form_of(path: Path) -> str:
 
 def _text(path: Path) -> Iterator[Given]:
     """A value a line, `# note` or `; note` behind it; lines that begin so are notes alone."""
-    with path.open(encoding="utf-8-sig") as lines:
-        for number, line in enumerate(lines, 1):
-            line = line.strip()
-            if not line or line[0] in "#;":
-                continue
-            value, *note = _NOTE.split(line, maxsplit=1)
-            first, *rest = value.split()
-            if rest and first in _BLACK_HOLES:
-                value = rest[0]
-            yield Given(number, value, label=note[0] if note else None)
+    for number, whole in bounded_lines(path):
+        if whole is None:
+            yield Given(number, "", wrong="a line that is too long to be read")
+            continue
+        line = whole.strip()
+        if not line or line[0] in "#;":
+            continue
+        value, *note = _NOTE.split(line, maxsplit=1)
+        first, *rest = value.split()
+        if rest and first in _BLACK_HOLES:
+            value = rest[0]
+        yield Given(number, value, label=note[0] if note else None)
 
 
 def _csv(path: Path) -> Iterator[Given]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.DictReader(file)
-        names = [name.strip().lower() for name in rows.fieldnames or ()]
-        if not set(names) & set(VALUES):
-            raise Usage(f"{path}: no column {' or '.join(VALUES)}; it has {names}")
-        rows.fieldnames = names
+    rows = csv.DictReader(_short_lines(path))
+    names = [name.strip().lower() for name in rows.fieldnames or ()]
+    if not set(names) & set(VALUES):
+        raise Usage(f"{path}: no column {' or '.join(VALUES)}; it has {str(names)[:200]}")
+    rows.fieldnames = names
+    try:
         for row in rows:
             yield _given(rows.line_num, row)
+    except csv.Error as error:
+        # A quote that is never closed takes in the lines behind it until the cell is too long.
+        raise Usage(f"{path}:{rows.line_num}: {error}; the list in force stays") from None
+
+
+def _short_lines(path: Path) -> Iterator[str]:
+    for number, line in bounded_lines(path):
+        if line is None:
+            raise Usage(f"{path}:{number}: a line that is too long; the list in force stays")
+        yield line
 
 
 def _json(path: Path) -> Iterator[Given]:
     """An array, or one JSON value a line: texts, or objects with the names that CSV has."""
-    text = path.read_text("utf-8-sig")
-    if text.lstrip().startswith("["):
-        values = list(enumerate(json.loads(text), 1))
-    else:
-        values = [(n, json.loads(x)) for n, x in enumerate(text.splitlines(), 1) if x.strip()]
-    for number, value in values:
+    for number, value in _json_values(path):
         if isinstance(value, dict):
             yield _given(number, value)
         elif isinstance(value, str):
             yield Given(number, value)
         else:
             yield Given(number, json.dumps(value), wrong="neither a text nor an object")
+
+
+def _json_values(path: Path) -> Iterator[tuple[int, Any]]:
+    with path.open("rb") as file:
+        first = file.read(_FIRST_BYTES).removeprefix(BYTE_ORDER_MARK).lstrip()[:1]
+    if first == b"[":
+        yield from enumerate(json_text(bounded_text(path, MAX_JSON_BYTES)), 1)
+        return
+    for number, line in enumerate(_short_lines(path), 1):
+        if line.strip():
+            yield number, json_text(line)
 
 
 def _given(number: int, row: Mapping[str, Any]) -> Given:
@@ -150,7 +178,7 @@ def _given(number: int, row: Mapping[str, Any]) -> Given:
 
 def _stix(path: Path) -> Iterator[Given]:
     """The objects of type indicator of a bundle; those that were revoked are left out."""
-    loaded = json.loads(path.read_text("utf-8-sig"))
+    loaded = json_text(bounded_text(path, MAX_JSON_BYTES))
     objects = loaded.get("objects") if isinstance(loaded, dict) else loaded
     if not isinstance(objects, list):
         raise Usage(f"{path}: no STIX bundle: it has no list `objects`")
@@ -166,6 +194,10 @@ def _stix(path: Path) -> Iterator[Given]:
 def _of_pattern(number: int, indicator: Mapping[str, Any]) -> Iterator[Given]:
     """The values of a pattern that asks for any of some; others are refused."""
     pattern = str(indicator.get("pattern", ""))
+    if len(pattern) > _PATTERN_CHARS:
+        # Searching one takes the square of its length in the worst case.
+        yield Given(number, pattern[:100], wrong=f"a pattern of {len(pattern)} characters")
+        return
     label, until = indicator.get("name"), indicator.get("valid_until")
     findall = _COMPARISON.findall(pattern)
     rest = re.sub(r"[\[\]()\s]|\bOR\b", "", _COMPARISON.sub("", pattern))
@@ -184,11 +216,12 @@ def _instant(text: str) -> datetime:
     """An instant; a day, or a time without zone, is UTC."""
     try:
         day = datetime.fromisoformat(text)
-    except ValueError:
+        return day.replace(tzinfo=UTC) if day.tzinfo is None else day.astimezone(UTC)
+    # An offset may carry the last hours of the year 9999 beyond the last instant there is.
+    except (ValueError, OverflowError):
         raise ValueError(
-            f"valid_until '{text}' is no instant; write 2026-01-31T00:00:00Z"
+            f"valid_until '{text[:40]}' is no instant; write 2026-01-31T00:00:00Z"
         ) from None
-    return day.replace(tzinfo=UTC) if day.tzinfo is None else day.astimezone(UTC)
 
 
 _READERS = {"txt": _text, "csv": _csv, "json": _json, "stix": _stix}

@@ -209,7 +209,11 @@ def time_of(value: Any) -> datetime | None:
             return None
     if not isinstance(value, datetime):
         return None
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    try:
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    # An event may say any instant, and its offset carry that beyond the year 9999.
+    except OverflowError:
+        return None
 
 
 def _time_leaf(op: str, value: _Value) -> Leaf:

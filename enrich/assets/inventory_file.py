@@ -14,12 +14,15 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from enrich.assets.registers import Register, RegisterEntry
+from infra.config.bounded_files import bounded_bytes
 from infra.errors import Usage
 from ingest.parsing.source import Unreadable
 from ingest.parsing.strict_json import decode_object, not_utf8
 
 _LINE_BYTES = 1024 * 1024
 _FILE_BYTES = 256 * 1024 * 1024
+_FILE_LINES = 2_000_000
+_COLUMNS = 1_000
 SUFFIXES = (".csv", ".json", ".jsonl", ".ndjson")
 
 
@@ -91,9 +94,11 @@ def _records(file: Path, register: Register) -> Iterator[tuple[int, dict[str, An
     try:
         if (size := file.stat().st_size) > _FILE_BYTES:
             raise Usage(f"{file}: {size} bytes; an inventory file has at most {_FILE_BYTES}")
-        data = file.read_bytes()
     except OSError as error:
         raise Usage(f"{file}: cannot be read ({error.strerror})") from None
+    data = bounded_bytes(file, _FILE_BYTES)
+    if (count := data.count(b"\n") + data.count(b"\r")) > _FILE_LINES:
+        raise Usage(f"{file}: {count} lines; an inventory file has at most {_FILE_LINES}")
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise Usage(f"{file}: is UTF-16; save it as UTF-8")
     lines = [
@@ -129,6 +134,8 @@ def _table(
     if isinstance(header, str):
         raise Usage(f"{file}:{number}: the header cannot be read: {header}")
     names = [heading.strip() for heading in header]
+    if len(names) > _COLUMNS:
+        raise Usage(f"{file}:{number}: {len(names)} columns; at most {_COLUMNS} are read")
     doubled = [name for name in names if names.count(name) > 1]
     if doubled:
         raise Usage(f"{file}:{number}: column '{doubled[0]}' stands twice in the header")

@@ -178,13 +178,14 @@ def _instant(value: Any) -> datetime | None:
         return None
     try:
         instant_read = datetime.fromisoformat(given)
-    except ValueError:
+        utc = instant_read.astimezone(UTC)
+    except (ValueError, OverflowError):
         raise ValueError(
             f"'{given:.80}' is no instant; write one such as 2026-11-20T00:00:00Z"
         ) from None
     if instant_read.tzinfo is None:
         raise ValueError(f"'{given}' names no zone; write {given}Z for UTC")
-    return instant_read.astimezone(UTC)
+    return utc
 
 
 def _headings(**columns: Sequence[str]) -> dict[str, str]:

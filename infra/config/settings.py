@@ -8,13 +8,13 @@ variables such as `HEADGATE_KAFKA__BOOTSTRAP`, which win. Unknown keys are refus
 from __future__ import annotations
 
 import os
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from infra.config.bounded_files import toml_file
 from infra.config.renamed_settings import RenamingEnvironment, with_new_names
 from infra.config.secrets import is_secret
 from infra.config.sections import (
@@ -186,14 +186,7 @@ def load(config: Path | None = None, /, **overrides: Any) -> Settings:
     Raises `Usage` that names the file, the key and what is wrong with it.
     """
     path = config or _default_file()
-    values: dict[str, Any] = {}
-    if path is not None:
-        try:
-            values = tomllib.loads(path.read_text("utf-8"))
-        except OSError as error:
-            raise Usage(f"{path}: cannot be read ({error.strerror})") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise Usage(f"{path}: not valid TOML: {error}") from error
+    values = {} if path is None else toml_file(path)
     try:
         return Settings(**_merge(with_new_names(values), with_new_names(overrides)))
     except ValidationError as error:

@@ -25,7 +25,9 @@ def instant(option: str, text: str, alternative: str = "") -> datetime:
     """
     try:
         instant_read = datetime.fromisoformat(text)
-    except ValueError:
+        # Who compares it in UTC later must not meet the edge of time there.
+        instant_read.astimezone(UTC)
+    except (ValueError, OverflowError):
         raise Usage(
             f"{option} {text}: write an instant such as 2026-11-20T00:00:00Z{alternative}"
         ) from None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import tomllib
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
+from infra.config.bounded_files import toml_file
 from infra.errors import Usage
 from ingest.parsing.record_reader import pieces
 from ingest.parsing.source import Context, ParseSettings, Record, Unreadable, lookup
@@ -100,10 +100,8 @@ def load_plan(path: Path) -> Plan:
     Raises `Usage` naming the plan, the input and what is wrong with it.
     """
     try:
-        plan = msgspec.convert(tomllib.loads(path.read_text("utf-8")), Plan)
-    except OSError as error:
-        raise Usage(f"{path}: cannot be read ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        plan = msgspec.convert(toml_file(path, "a replay plan"), Plan)
+    except msgspec.ValidationError as error:
         raise Usage(f"{path}: not a replay plan: {error}") from error
     inputs = []
     for nth, each in enumerate(plan.input, 1):

@@ -158,6 +158,6 @@ def _instant(option: str, text: str | None) -> datetime | None:
         return None
     try:
         instant = datetime.fromisoformat(text)
-    except ValueError:
+        return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
+    except (ValueError, OverflowError):
         raise Usage(f"{option} {text}: write a time such as 2026-11-20T14:00") from None
-    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
