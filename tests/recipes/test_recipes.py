@@ -98,6 +98,45 @@ with TestClient(create_app(load(home=sys.argv[1], api={"token": "t" * 32}))) as 
     answer = client.get("/api/v1/tally", headers={"Authorization": "Bearer " + "t" * 32})
     print(refused, answer.status_code, answer.json())
 """
+PAGE = '''
+"""How many events there are, as a page."""
+
+from fastapi import Request
+from fastapi.responses import Response
+
+from api.console.page import Page, console_router
+from api.console.render import respond
+from api.console.request import Signed
+from api.routes.access import Here
+
+router = console_router()
+PAGE = Page("tally", "Tally", router, "/tally", "overview", 90, "y", group="look")
+
+
+@router.get("/tally")
+def tally(request: Request, services: Here, session: Signed) -> Response:
+    """All events."""
+    rows = services.reader.rows("SELECT count(*) AS n FROM silver.event", needs=("silver.event",))
+    return respond(request, "tally.html", page=PAGE, count=rows[0]["n"])
+'''
+TEMPLATE = """
+{% extends "base.html" %}
+{% block main %}<h1>{{ count|shown }} events</h1>{% endblock %}
+"""
+LOOK = """
+import sys
+from fastapi.testclient import TestClient
+import headgate.packages
+from api.app import create_app
+from infra.config.settings import load
+app = create_app(load(home=sys.argv[1], api={"token": "t" * 32}))
+with TestClient(app, follow_redirects=False) as browser:
+    stranger = browser.get("/tally")
+    print(stranger.status_code, stranger.headers["location"])
+    browser.post("/login", data={"key": "t" * 32})
+    page = browser.get("/tally").text
+    print("<h1>0 events</h1>" in page, '<a href="/tally" aria-current="page">' in page)
+"""
 JOB = '''
 """Job `tally`: counts events as they come."""
 
@@ -231,6 +270,16 @@ def test_an_endpoint_is_one_module_behind_the_token(tree: Tree, empty_tables: Pa
     assert tree.touched() - before == {"api/routes"}
     answered = tree.python("-c", ASK, str(tree.folder / "home"))
     assert answered.strip() == "401 200 {'events': 0}"
+
+
+def test_a_console_page_is_a_module_and_its_template(tree: Tree, empty_tables: Path) -> None:
+    shutil.copytree(empty_tables, tree.folder / "home/lake")
+    before = tree.touched()
+    tree.write("api/console/pages/tally.py", PAGE)
+    tree.write("api/console/pages/tally.html", TEMPLATE)
+    assert tree.touched() - before == {"api/console/pages"}
+    seen = tree.python("-c", LOOK, str(tree.folder / "home")).splitlines()
+    assert seen == ["303 /login?next=%2Ftally", "True True"]
 
 
 def test_a_job_is_a_module_and_a_line_of_its_package(tree: Tree) -> None:
