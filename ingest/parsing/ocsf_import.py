@@ -63,6 +63,7 @@ def time(value: Any) -> datetime | None:
         EPOCH_result = EPOCH + timedelta(milliseconds=value)
     except OverflowError:
         return None
+    # The bound of all times here; what lies before it stays in `more`.
     return EPOCH_result if EPOCH_result >= EARLIEST else None
 
 
@@ -248,6 +249,7 @@ def _taken(node: Any, shape: _Shape) -> dict[str, Any] | None:
 
 def _process(node: Any, depth: int = 0) -> dict[str, Any] | None:
     """A process, with its parent, as their columns have them."""
+    # The column has one parent; what lies above it stays in `more`.
     taken_columns = _taken(node, _PARENT if depth else _PROCESS)
     if taken_columns is None and type(node) is not dict:
         return None
@@ -293,6 +295,7 @@ def _tls(node: Any) -> dict[str, Any] | None:
         "ja3s_hash": _at("ja3s_hash", "value")(node),
     }
     certificate = node.get("certificate")
+    # Without these two the export would write words of its own into them.
     if type(certificate) is dict and {"issuer", "serial_number"} <= certificate.keys():
         result["certificate"] = _taken(certificate, _CERTIFICATE)
     return {key: value for key, value in result.items() if value is not None}

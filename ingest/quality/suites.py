@@ -171,8 +171,10 @@ def class_expectations(uid: int, frame: pd.DataFrame) -> list[Expectation]:
     """What OCSF says of the events of one class: what is required, value sets, ranges."""
     gxe = library()
     groups = [(name,) for name in REQUIRED.get(uid, ())] + list(ONE_OF.get(uid, ()))
+    # Classes of category 2 are findings: OCSF gives their status other values (new, resolved, ...).
     of_status = FINDING_STATUS if uid // 1000 == 2 else STATUS
     sets = {
+        # 99 is OCSF's Other, with the product's word in `activity_name`.
         "activity_id": (*KINDS[uid].activities, 99),
         "category_uid": (KINDS[uid].category_uid,),
         "severity_id": SEVERITY,

@@ -83,6 +83,7 @@ RESOURCES = (
 
 def _severity(score: object) -> int:
     """GuardDuty's own bands: low from 1, medium from 4, high from 7, critical from 9."""
+    # To Python a bool is a number.
     if isinstance(score, bool) or not isinstance(score, int | float):
         return UNKNOWN
     bands = ((9.0, CRITICAL), (7.0, HIGH), (4.0, MEDIUM), (1.0, LOW))
@@ -279,6 +280,7 @@ def _resources(resource: Fields) -> Iterator[dict[str, str | None]]:
 def _process(service: Fields) -> Fields | None:
     """What ran, in findings of Runtime Monitoring."""
     inner_result = inner(service, "RuntimeDetails", "Process")
+    # OCSF tells processes apart by their pid; without one the details stay in unmapped.
     if type(look(inner_result, "Pid")) is not int:
         return None
     digest = take_text(inner_result, "ExecutableSha256")
@@ -300,6 +302,7 @@ def _read(fields: Fields, context: Context) -> Event:
     resource, service = inner(fields, "Resource"), inner(fields, "Service")
     kind = take_text(fields, "Type")
     created, updated = look(fields, "CreatedAt"), look(fields, "UpdatedAt")
+    # The newest of its times: a finding that comes back is about what happened last.
     stamp = take_time(fields, context, ("UpdatedAt",), ("Service", "EventLastSeen"), ("CreatedAt",))
     made = moment(fields, context, "CreatedAt")
     first, last = (moment(service, context, name) for name in ("EventFirstSeen", "EventLastSeen"))
@@ -409,6 +412,7 @@ class GuardDuty(EnvelopedSource):
 
     def is_own(self, fields: Fields) -> bool:
         about = look(fields, "Type"), look(fields, "Title"), look(fields, "Severity")
+        # `Type` alone is a name that other logs have as well.
         return type(about[0]) is str and (
             type(about[1]) is str or about[2] is not None or bool(inner(fields, "Service"))
         )

@@ -201,6 +201,7 @@ def _answers(text: str | None) -> list[Fields] | None:
     for line in text.splitlines():
         parts = line.split("\t")
         ttl = parts[1] if len(parts) == 5 else ""
+        # A TTL has 32 bits (RFC 2181, 8), so ten digits at most.
         if ttl.isascii() and ttl.isdecimal() and len(ttl) < 11:
             field_lists.append({"rdata": parts[4], "type": parts[3].upper(), "ttl": int(ttl)})
         else:
@@ -245,6 +246,7 @@ def _url(text: str | None) -> Fields | None:
     try:
         parts = urlsplit(text)
         port = parts.port
+    # A port that is no number: the text is kept as it was asked for.
     except ValueError:
         return {"url_string": text}
     return {

@@ -114,6 +114,7 @@ def _read(fields: Fields, context: Context) -> Event:
     class_uid, activity, status = _ACTIONS.get(action, (API, _activity(action, fields), SUCCESS))
     conclusion = look(fields, "conclusion")
     code = look(fields, "status_code")
+    # Workflows end with a conclusion, calls of the API with an HTTP status.
     if (type(conclusion) is str and conclusion.lower() in _FAILED) or (
         type(code) is int and code >= 400
     ):
@@ -136,6 +137,7 @@ def _read(fields: Fields, context: Context) -> Event:
             _PRODUCT,
             stamp,
             event_code=action,
+            # Unique for each entry, the same when it is delivered again.
             uid=take_text(fields, "_document_id"),
             correlation_uid=take_text(fields, "request_id"),
         ),
@@ -171,12 +173,14 @@ class _Entry:
             uid=take_name(fields, "actor_id"),
             type="Bot" if bot is True else None,
             email_addr=mail(name) or take_text(fields, "external_identity_nameid", "email"),
+            # The token itself is never logged; its hash is what finds all that was done with it.
             credential_uid=take_text(fields, "hashed_token") or take_name(fields, "token_id"),
         )
         user = take_text(fields, "user") or take_text(fields, "userLogin")
         self.user = filled(
             name=user, uid=take_name(fields, "user_id"), email_addr=mail(take_mail(fields))
         )
+        # An invited person has no account yet, only an address to which the mail went.
         if self.user and set(self.user) == {"email_addr"}:
             self.user["name"] = self.user["email_addr"]
         self.agent = take_text(fields, "user_agent")
@@ -206,6 +210,7 @@ class _Entry:
         country = take_text(self.fields, "actor_location", "country_code")
         source: Fields = {"ip": self.ip, "country": country}
         if class_uid == API or any(source.values()):
+            # Addresses are there only where the organisation turned them on; OCSF wants one.
             source = source if self.ip else source | unnamed(None)
         path = take_text(self.fields, "url_path")
         method = take_text(self.fields, "request_method")
@@ -246,6 +251,7 @@ class _Entry:
         more = {"more": {"api": call}}
         if class_uid == AUTHENTICATION:
             who = self.user or self.actor
+            # Other logins do not say whether there was a second factor: null, not false.
             second = "two_factor" in self.action or None
             return who and more | {
                 "user": who,
@@ -258,6 +264,7 @@ class _Entry:
             who = self.user or self.actor
             return who and more | {"user": who}
         whole = self.org or next((resource["name"] for resource in self.resources), None)
+        # Membership of an organisation is a group of that name, for lack of another one.
         name = self.team if self.action.startswith("team.") else whole
         return more | {"user": self.user, "group": {"name": name}} if name else None
 

@@ -122,10 +122,12 @@ def _row(line: str, columns: Sequence[str]) -> _Row:
     numbers = []
     for name in ("valid_lifetime", "expire", "state"):
         value = part.get(name) or ("0" if name == "state" else "")
+        # `isdecimal` alone takes digits of other scripts; 12 digits reach beyond any year.
         if not (value.isascii() and value.isdecimal() and len(value) < 13):
             raise Unreadable(f"{name}: expected a whole number, found '{value[:40]}'")
         numbers.append(int(value))
     seconds, expire, state = numbers
+    # Kea writes an infinite lease as 4294967295 seconds (RFC 2131, 3.3).
     return _Row(part, min(seconds, INFINITE), of_epoch(expire), state)
 
 
@@ -193,6 +195,7 @@ def _octets(text: str) -> bytes:
     try:
         return bytes.fromhex(text.replace(":", ""))
     except ValueError:
+        # An identifier that is no hex names no hardware address; it still is the client's uid.
         return b""
 
 
@@ -201,6 +204,7 @@ def _columns(line: str, header: bytes | None) -> Sequence[str]:
     named = (header or b"").decode("utf-8", "replace").splitlines()
     if named and _HEADER.fullmatch(named[-1]):
         return named[-1].split(",")
+    # A row that came without its file's header is told by its address.
     return _COLUMNS6 if ":" in line.partition(",")[0] else COLUMNS4
 
 

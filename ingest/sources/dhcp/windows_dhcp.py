@@ -326,6 +326,7 @@ class WindowsDhcp(Source):
         return line.startswith(b"ID,") and _HEADER.fullmatch(line.decode("latin-1")) is not None
 
     def parse(self, record: Record, context: Context) -> list[Event]:
+        # Windows tools like to put a byte order mark before UTF-8.
         raw = record.raw.removeprefix(b"\xef\xbb\xbf")
         lines = raw.splitlines(keepends=True)
         if len(lines) > 1 and raw.strip():
@@ -370,6 +371,7 @@ class WindowsDhcp(Source):
         if match is None:
             raise Unreadable(f"no date and time in '{text[:40]}'")
         local = when.astimezone(zone)
+        # Dates are in the server's regional format, with two or four digits of the year.
         year = {"y": f"{local:%y}" if len(match["c"]) == 2 else f"{local.year:04d}"}
         order = _order(match)
         if order == "ymd":

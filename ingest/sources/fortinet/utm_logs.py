@@ -115,6 +115,7 @@ _FAILED = re.compile(r"fail|error|den(?:y|ied)|reject|invalid|block", re.IGNOREC
 
 def of_utm(log: Log) -> Event:
     """What a security profile saw."""
+    # Releases differ: `type=utm subtype=dns`, or the profile as the type itself.
     subtype = log.subtype if log.kind == "utm" else log.subtype or log.kind
     if subtype == "webfilter" or log.kind == "webfilter":
         return _page(log)
@@ -427,6 +428,7 @@ def change(log: Log) -> Event:
     user = log.user()
     action, path, object_ = fields.text("action"), fields.text("cfgpath"), fields.text("cfgobj")
     name = ".".join(part for part in (path, object_) if part)
+    # FortiOS' words of a change, as those of OCSF's API Activity.
     activity = {"add": 1, "edit": 3, "delete": 4}.get((action or "").lower(), OTHER)
     return located(
         API,
@@ -459,6 +461,7 @@ def _lease(log: Log) -> Event:
         log.context,
         log.stamp,
         PRODUCT,
+        # A client without a lease asks from 0.0.0.0, which is nobody's address.
         ip=None if ip in ("0.0.0.0", None) else ip,
         mac=fields.mac("mac"),
         hostname=fields.text("hostname"),

@@ -76,7 +76,9 @@ from ingest.sources.shared.firewall import (
 )
 from ingest.sources.shared.key_values import certain
 
+# Not behind a letter or dot, so that a host's or a program's name cannot end in it.
 MARK = re.compile(r"(?<![\w.])(?:CEF: ?(?P<cef>\d)|LEEF: ?(?P<leef>[12]\.0))\|")
+# The mark is looked for only so far: in a long value it would be somebody's text.
 _LONGEST_HEADER = 1024
 _DATE = re.compile(
     r"(?P<month>[A-Z][a-z]{2}) (?P<day>\d{1,2})(?: (?P<year>\d{4}))? (?P<clock>\d\d:\d\d:\d\d"
@@ -236,6 +238,7 @@ def _request(fields: Fields) -> dict[str, Any] | None:
         return None
     url = fields.text("request", "requestURL")
     after = (url or "").partition("://")[2]
+    # The last `@`: what stands before it is a user's name, which may look like a host.
     host = re.split(r"[/?#]", after, maxsplit=1)[0].rpartition("@")[2].partition(":")[0]
     return kept(
         http_method=fields.text("requestMethod"),
@@ -257,6 +260,7 @@ def _class(told: CefHeader, common: Mapping[str, Any], level: int) -> int:
     # A login without a user would be no Authentication to OCSF.
     if login and named:
         return AUTHENTICATION
+    # OCSF's High; a word of threats makes a finding of a lower one, but not of a mere notice.
     if level >= 4 or (threat and level >= 2):
         return FINDING
     if common.get("http_request"):
@@ -363,6 +367,7 @@ def _shaped(
         columns["user"] = columns["user"] or (columns["actor"] or {}).get("user")
         extra["service"] = {"name": columns.pop("app_name") or told.product or "unknown"}
     elif uid == FINDING:
+        # Of a finding this is its state, new or closed, and no success.
         status.pop("status_id", None)
         activity = 1
         extra["finding_info"] = {
@@ -421,6 +426,7 @@ def _restamped(body: str, when: datetime, zone: ZoneInfo) -> tuple[str, int]:
     def new(match: re.Match[str]) -> str:
         value = match["value"]
         if value.isdecimal():
+            # As many digits as before: that is what says whether they are seconds or milliseconds.
             return f"{match['key']}={str(nanoseconds).zfill(19)[: len(value)]}"
         written = like_iso(value, when, zone)
         return f"{match['key']}={written or restamp_header(value, when, zone)}"

@@ -318,6 +318,7 @@ def _user(found: Named) -> dict[str, Any] | None:
 
 def _process(found: Named, program: str | None, pid: int | None) -> dict[str, Any] | None:
     number = found.take(PID, field_lookup.whole)
+    # The object's own pid counts before that of the frame it came in.
     number = pid if number is None else number
     path, line = found.take(EXECUTABLE), found.take(_COMMAND)
     # OCSF has no process of a name alone.

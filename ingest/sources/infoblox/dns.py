@@ -34,6 +34,7 @@ from ingest.parsing.timestamps import Stamp, month_number, stamp_parts
 
 _PRODUCT: Mapping[str, str] = {"name": "NIOS", "vendor_name": "Infoblox"}
 _QUERY, _RESPONSE = 1, 2
+# A name has 255 octets, and each may be escaped as `\DDD`: at most some 1,020 characters.
 _NAME = r"\S{1,1100}"
 _CLASS = r"(?P<class>[A-Z0-9]{2,10})"
 DATED = re.compile(r"(\d\d)-([A-Z][a-z]{2})-(\d{4}) (\d\d:\d\d:\d\d(?:\.\d{1,9})?) (.*)", re.ASCII)
@@ -89,6 +90,7 @@ _RCODES: Mapping[str, int] = MappingProxyType(
         "NXRRSET": 8,
         "NOTAUTH": 9,
         "NOTZONE": 10,
+        # Above 15 the code does not fit the header; EDNS carries its upper bits (RFC 6891).
         "BADVERS": 16,
     }
 )

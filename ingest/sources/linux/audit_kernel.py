@@ -51,6 +51,7 @@ def _command(audit: Audit, main: Part) -> Event:
     columns, process = acted(main, audit)
     more: _Fields = {}
     line = main.inner.pop("cmd", None) or main.fields.pop("cmd", None)
+    # A path with a blank in it is cut here; the whole line stays in `cmd_line`.
     path = (line or "").partition(" ")[0]
     started = kept(
         # The record has sudo's pid, not that of the command.
@@ -80,6 +81,7 @@ def _terminal(audit: Audit, main: Part) -> Event:
     columns, process = acted(main, audit)
     more: _Fields = {}
     typed = main.take("data")
+    # A terminal sends a carriage return where the user pressed Enter.
     line = (typed or "").replace("\r", "\n").strip("\n")
     shell = process if "pid" in process else process | {"uid": audit.uid or "unknown"}
     if not columns.get("actor"):
@@ -106,6 +108,7 @@ def _execve(audit: Audit, main: Part) -> Event:
     process["name"] = basename(first) or None
     process["path"] = first if first.startswith("/") else None
     main.fields = {}
+    # Joined by blanks, such arguments could not be told apart again.
     spaced = [argument for argument in audit.arguments if not argument or " " in argument]
     return event(
         audit,

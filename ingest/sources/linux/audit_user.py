@@ -117,6 +117,7 @@ def _authentication(audit: Audit, main: Part, activity: int, name: str | None) -
         activity = _SWITCH
     terminal = main.inner.get("terminal")
     ssh = terminal == "ssh" or program in ("sshd", "sshd-session", "sshd-auth")
+    # OCSF's logon types: 3 network, 4 batch.
     kind = 3 if ssh else 4 if terminal == "cron" else None
     who = (about or {}).get("name") or (about or {}).get("uid") or "unknown"
     where = (remote or {}).get("ip") or (remote or {}).get("hostname")
@@ -169,6 +170,7 @@ def _account(audit: Audit, main: Part, activity: int, name: str | None) -> Event
     # shadow reports a change of members under types of accounts.
     to_group = "group" in op and ("user" in op or grp is not None)
     if to_group or (main.type in ("ADD_USER", "DEL_USER") and "group" in op):
+        # Tools word it `deleting`, `delete-user-from-group`, `removing`.
         removed = "delet" in op or "remov" in op
         return _group(audit, main, 4 if removed else 3, None)
     if main.type in ("USER_MGMT", "USER_CHAUTHTOK", "CHUSER_ID"):
@@ -203,6 +205,7 @@ def _group(audit: Audit, main: Part, activity: int, name: str | None) -> Event:
     more: _Fields = {}
     named = main.inner.pop("grp", None)
     about_user = activity in (3, 4)
+    # `id` is the user's where members change, the group's where the group itself does.
     uid = None if about_user else main.inner.pop("id", None)
     if named is None and not about_user:
         named = main.inner.pop("acct", None)
@@ -273,6 +276,7 @@ def _lifecycle(audit: Audit, main: Part, activity: int, name: str | None) -> Eve
 
 def _event_log(audit: Audit, main: Part, activity: int, name: str | None) -> Event:
     enabled = main.fields.get("audit_enabled")
+    # 0 switches the audit off, 1 on, and 2 locks it until the next boot.
     if main.type == "CONFIG_CHANGE" and enabled is not None:
         activity, name = (10 if enabled == "0" else 9), None
     columns, _ = acted(main, audit)
@@ -332,6 +336,7 @@ BY_CLASS: Mapping[int, Callable[[Audit, Part, int, str | None], Event]] = Mappin
 def of_user(audit: Audit, main: Part) -> Event:
     """The event whose main record is `main`, no system call."""
     reader = READERS.get(main.type)
+    # New types of anomalies and of AppArmor appear with kernels; their prefix is enough.
     if reader is None and main.type.startswith("ANOM_"):
         reader = anomaly
     if reader is None and (main.type in AVCS or main.type.startswith("APPARMOR")):

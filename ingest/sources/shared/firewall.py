@@ -142,6 +142,7 @@ class Fields(dict[str, Any]):
         """The first of `names` that is a whole number from 0 to `most`, or text of one."""
         for name in names:
             value = self.get(name)
+            # Only ASCII digits: `int` would take those of other scripts, and underscores.
             if type(value) is str and _DIGITS.fullmatch(value):
                 value = int(value)
             if type(value) is int and 0 <= value <= most:
@@ -245,6 +246,7 @@ def _protocol(value: str | int | None) -> tuple[str | None, int | None]:
         name = value.lower()
         return name, _NUMBERS.get(name)
     number = int(value)
+    # The field of an IP header has eight bits.
     return (_PROTOCOLS.get(number), number) if 0 <= number <= 255 else (None, None)
 
 
@@ -345,6 +347,7 @@ def severity(name: str | None, default: int = INFORMATIONAL) -> int:
 
 def code(value: int | None) -> int | None:
     """A DNS response code as OCSF numbers them."""
+    # 12 to 15 are not assigned (IANA, DNS RCODEs).
     known = value is None or value <= 11 or 16 <= value <= 25
     return value if known else OTHER
 

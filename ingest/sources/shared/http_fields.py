@@ -101,6 +101,7 @@ def flat(fields: Mapping[str, Any], prefix: str = "", depth: int = 0) -> dict[st
     """Nested objects as `outer.inner`; what lies deeper than three levels stays an object."""
     results: dict[str, Any] = {}
     for name, value in fields.items():
+        # Deeper nesting is no field of a request.
         if isinstance(value, dict) and value and depth < 3:
             results |= flat(value, f"{prefix}{name}.", depth + 1)
         else:
@@ -126,6 +127,7 @@ def stamp_of(value: object, zone: ZoneInfo, received_at: datetime) -> Stamp:
 def take_time(fields: dict[str, Any], zone: ZoneInfo, received_at: datetime) -> Stamp | None:
     """Take the best time out of `fields`; None where there is no field for one."""
     names = {plain_name(name): name for name in fields}
+    # A time that cannot be read still says so in the event, where no other field has a better one.
     worst: Stamp | None = None
     for known in TIMES:
         if known in names:
@@ -144,6 +146,7 @@ def fill_all(x: Exchange, fields: Mapping[str, Any]) -> int:
     """
     taken = 0
     for name, value in fields.items():
+        # `-` is how access logs write that there is nothing.
         if value is None or value in ("", "-"):
             continue
         if fill(x, name, value):
@@ -220,6 +223,7 @@ def _server_port(x: Exchange, value: object) -> bool:
 
 
 def _server_name(x: Exchange, value: object) -> bool:
+    # nginx calls a server that takes every name `_`.
     if type(value) is not str or value in ("_", *NONE) or "hostname" in x.server:
         return False
     x.server["hostname"] = value
@@ -236,6 +240,7 @@ def _request(x: Exchange, value: object) -> bool:
 def _path(x: Exchange, value: object) -> bool:
     if type(value) is not str:
         return False
+    # A format may log path and whole URI; the path is dropped only where both agree.
     x.target = value if x.target is None else x.target
     return x.target.partition("?")[0] == value
 

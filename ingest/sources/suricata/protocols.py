@@ -55,6 +55,7 @@ def _dns(entry: Entry) -> Event:
     """A question or its answer."""
     kind = entry.detail.text("type")
     columns = read_dns(entry.detail)
+    # Only an answer has a code: a question neither failed nor succeeded.
     rcode = columns.get("rcode_id")
     answered = kind in ("answer", "response")
     name = (columns.get("query") or {}).get("hostname")
@@ -224,7 +225,9 @@ def _ftp(entry: Entry) -> Event:
         # The argument of a listing may be options instead of a path.
         elif name is None and command in FTP_ACTIVITIES and command not in ("LIST", "NLST"):
             name = detail.pop("command_data")
+    # One command may get several replies, such as 150 and 226; the last one is its end.
     codes = strings(detail.get("completion_code"))
+    # 4xx is a transient and 5xx a permanent refusal (RFC 959, 4.2).
     failed = bool(codes) and any(code[:1] in "45" for code in codes or ())
     activity = FTP_ACTIVITIES.get(command or "", OTHER)
     return located(
@@ -306,8 +309,10 @@ def krb5(entry: Entry) -> Event:
     message, error = detail.text("msg_type"), detail.text("error_code")
     client, realm, service = detail.text("cname"), detail.text("realm"), detail.text("sname")
     asked = str(detail.get("failed_request") or message)
+    # AS gives the ticket of a login, TGS one for a service.
     activity = 3 if "KRB_AS" in asked else 4 if "KRB_TGS" in asked else OTHER
     refused = error is not None or message == "KRB_ERROR"
+    # Suricata writes `<empty>` where the message has no client name.
     user = kept(name=client if client and client != "<empty>" else None, domain=realm)
     if client and "name" not in user:
         detail["cname"] = client
@@ -404,6 +409,7 @@ def _rdp(entry: Entry) -> Event:
     """A step of an RDP connection; the cookie tells the user that the client will ask for."""
     kind = entry.detail.text("event_type")
     activity = RDP_ACTIVITIES.get(kind or "", _TRAFFIC)
+    # The client sends `mstshash=NAME` in the clear, so it is a claim and no proven user.
     cookie = entry.detail.text("cookie")
     return located(
         RDP,

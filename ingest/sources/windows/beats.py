@@ -90,6 +90,7 @@ HASH_NAMES: Mapping[str, str] = MappingProxyType(
 def _expanded(fields: dict[str, Any]) -> dict[str, Any]:
     """`{"winlog.event_id": 1}` as `{"winlog": {"event_id": 1}}`, and the `_source` of a hit."""
     source = fields.get("_source")
+    # A document that was exported from Elasticsearch, with its envelope.
     if type(source) is dict and "winlog" not in fields:
         rest = {key: value for key, value in fields.items() if key != "_source"}
         return _expanded(source) | rest
@@ -207,6 +208,7 @@ def _outcome(fields: dict[str, Any], of: dict[str, Any], about: System) -> None:
             del of[place]
     if about.level is None:
         about.level = level_of(_at(fields, "log.level"))
+    # One keyword is a string, several are a list.
     keywords = of.get("keywords")
     if type(keywords) is str:
         keywords = [keywords]
@@ -291,6 +293,7 @@ def _of_sysmon(fields: dict[str, Any], data: dict[str, Any], number: int) -> Non
     if number in (12, 13, 14):
         _fill(fields, data, {"registry.path": ("TargetObject",)})
         strings = _at(fields, "registry.data.strings")
+        # Of several nobody could tell what Sysmon had written between them.
         if type(strings) is list and len(strings) == 1:
             data.setdefault("Details", strings[0])
     if number == 22 and "QueryResults" not in data:
@@ -299,6 +302,7 @@ def _of_sysmon(fields: dict[str, Any], data: dict[str, Any], number: int) -> Non
             data["QueryResults"] = ";".join(answers)
     _hashes(fields, data)
     user, domain = _at(fields, "user.name"), _at(fields, "user.domain")
+    # Of two processes ECS keeps one user, and does not say whose.
     if type(user) is str and not between:
         data.setdefault("User", f"{domain}\\{user}" if type(domain) is str and domain else user)
 

@@ -61,10 +61,12 @@ def _found(fields: Fields, log: Logged) -> WindowsColumns:
     name = fields.text(*spaced("Threat Name", "ThreatName"))
     uid = fields.text(*spaced("Threat ID"))
     kind = fields.text(*spaced("Category Name"))
+    # The word is in the machine's language, the number is not; so the number is the fallback.
     graded = fields.peek(*spaced("Severity Name"))
     by_id = SEVERITY_IDS.get(fields.peek(*spaced("Severity ID")) or "")
     path = fields.peek(*spaced("Path"))
     action = (fields.peek(*spaced("Action Name")) or "").lower()
+    # `Detection User` is who touched the file; `User` stands in where it is not there.
     user = fields.user(next((n for n in spaced("Detection User") if fields.peek(n)), "User"))
     run = fields.text(*spaced("Process Name"))
     code = whole(fields.peek(*spaced("Error Code")))
@@ -81,6 +83,7 @@ def _found(fields: Fields, log: Logged) -> WindowsColumns:
         "process": filled(path=run),
         "actor": filled(user=user),
         "disposition_id": _DISPOSITIONS.get(action),
+        # 0 is Windows' word for no error, and no code of a failure.
         "status_code": f"0x{code:08X}" if code else None,
     }
 
@@ -105,6 +108,7 @@ def application(fields: Fields, log: Logged) -> WindowsColumns:
 
 def setting(fields: Fields, log: Logged) -> WindowsColumns:
     """5007, 5013: a setting changed, or kept from change; both values stay in unmapped."""
+    # A setting that was removed has no new value, only an old one.
     value = fields.peek(*spaced("New Value", "Value")) or fields.peek(*spaced("Old Value"))
     name = (value or "").partition(" = ")[0].strip()
     return {**entity("Defender setting", name or None), "actor": _user(fields)}
@@ -155,6 +159,7 @@ def _findings() -> Iterator[tuple[int, EventRule]]:
         (1118, "A non-critical error occurred on action against malware.", {"status_id": FAILURE}),
         (1119, "A critical error occurred on action against malware.", {"status_id": FAILURE}),
     ):
+        # An action is an update of the finding that 1006 or 1116 made.
         activity = 2 if uid in (1007, 1008, 1009, 1117, 1118, 1119) else 1
         yield uid, EventRule(FINDING, activity, title, _found, always)
     for uid, title in (
@@ -165,6 +170,7 @@ def _findings() -> Iterator[tuple[int, EventRule]]:
         (1125, "Network protection audited a connection."),
         (1126, "Network protection blocked a connection."),
     ):
+        # The others only audit: what they name did happen.
         act = {"disposition_id": 2, "action_id": 2} if uid in (1121, 1123, 1126) else {}
         yield uid, EventRule(FINDING, 1, title, blocked, act)
 
@@ -223,6 +229,7 @@ DEFENDER: Mapping[int, EventRule] = MappingProxyType({**dict(_findings()), **dic
 def applocker(fields: Fields, log: Logged) -> WindowsColumns:
     """8002 to 8007 and 8020 to 8025: a program or script that a rule let run or not."""
     path = fields.text("FullFilePath") or fields.text("FilePath", "Package")
+    # Other lengths are no SHA-256 and stay as they are.
     value = (fields.peek("FileHash") or "").removeprefix("0x")
     hashes = [{"algorithm": "SHA-256", "value": value.lower()}] if len(value) == 64 else None
     if hashes:
@@ -232,6 +239,7 @@ def applocker(fields: Fields, log: Logged) -> WindowsColumns:
     session = filled(uid=fields.logon("TargetLogonId"))
     pid = fields.pid("TargetProcessId")
     results = {"firewall_rule": rule, "actor": filled(user=user, session=session)}
+    # 8005 to 8007 name the script; the process is its interpreter.
     if 8005 <= log.event_id <= 8007:
         return results | {
             "class_uid": SCRIPT,

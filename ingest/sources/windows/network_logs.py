@@ -51,6 +51,7 @@ def dns_server(fields: Fields, log: Logged) -> WindowsColumns:
     kind = fields.number("QTYPE", most=65535)
     code = fields.number("RCODE", most=23)
     tcp = fields.flag("TCP")
+    # 260 and 261 are the server's own questions to another server: there it is the client.
     asking = log.event_id in (256, 257, 258, 259)
     end = "Source" if fields.peek("Source") else "Destination"
     client = source(fields, end, "Port", "")
@@ -92,6 +93,7 @@ def _ntlm(fields: Fields, log: Logged) -> WindowsColumns:
     user = fields.user("UserName", "DomainName") or fields.user(
         "ClientUserName", "ClientDomainName"
     )
+    # These two are of the client: this machine asks, another one checks.
     away = log.event_id in (8001, 4001)
     results = {
         "user": user,
@@ -110,6 +112,7 @@ def smb_denied(fields: Fields, log: Logged) -> WindowsColumns:
     if status is not None:
         fields.text("Status")
     here_as_server = log.event_id in (551, 1006, 1007)
+    # Written `\\HOST` or `\\10.0.0.1`.
     ip = Fields({"ip": (name or "").removeprefix("\\\\")}).ip("ip")
     bare = (name or "").removeprefix("\\\\") or None
     far = filled(ip=ip, hostname=None if ip else bare)
@@ -125,6 +128,7 @@ def smb_denied(fields: Fields, log: Logged) -> WindowsColumns:
 
 def winrm(fields: Fields, log: Logged) -> WindowsColumns:
     """6 and 91: a remote shell asked for or made; `connection` names the machine."""
+    # `HOST/wsman?PSVersion=5.1`, with or without a scheme before the host.
     name = (fields.peek("connection", "connectionString") or "").partition("/")[0]
     host = name.rpartition("//")[2].partition("?")[0] or None
     return {

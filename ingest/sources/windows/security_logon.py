@@ -54,6 +54,7 @@ def _logon(fields: Fields, log: Logged) -> WindowsColumns:
         "src_endpoint": source(fields),
         "dst_endpoint": here(log),
     }
+    # 4624 has no codes: a logon that succeeded needs no reason.
     if log.event_id == 4625:
         merged_result |= _failure(fields)
     return merged_result
@@ -107,6 +108,7 @@ def groups(fields: Fields, log: Logged) -> WindowsColumns:
     """4627 and 4964: groups of a new session."""
     member_of = names(fields.peek("GroupMembership", "SidList"))
     who = target(fields)
+    # Groups come as `%{S-1-5-32-544}`: Windows resolves them only when somebody reads the event.
     sids = [name.strip("%{}") for name in member_of or ()]
     if who is not None and sids:
         fields.text("GroupMembership", "SidList")
@@ -129,11 +131,13 @@ def _kerberos(fields: Fields, log: Logged) -> WindowsColumns:
         "dst_endpoint": here(log),
         "is_remote": True,
     }
+    # One field under three names: it changed with Windows' versions and with the event.
     code = whole(fields.peek("Status", "FailureCode", "ResultCode"))
     if code is not None:
         fields.text("Status", "FailureCode", "ResultCode")
         ticket_columns["status_id"] = FAILURE if code else SUCCESS
         ticket_columns["status_code"] = status_code(code)
+        # A small number is a code of Kerberos (RFC 4120, 7.5.9), a large one an NTSTATUS.
         ticket_columns["status_detail"] = KERBEROS.get(code) or NTSTATUS.get(code)
     return merged(auth("Kerberos"), ticket_columns)
 
@@ -141,6 +145,7 @@ def _kerberos(fields: Fields, log: Logged) -> WindowsColumns:
 def _ntlm(fields: Fields, log: Logged) -> WindowsColumns:
     """4776 and 4777: credentials checked by this machine, as NTLM knows them."""
     who = fields.user("TargetUserName", "TargetDomainName")
+    # The client writes its own name here: it may be empty, or one that does not exist.
     workstation = fields.text("Workstation", "WorkstationName")
     results: WindowsColumns = {
         "user": who or fields.user("LogonAccount"),
@@ -201,6 +206,7 @@ def _radius(fields: Fields, log: Logged) -> WindowsColumns:
         if machine.get("uid"):
             fields.left["SubjectMachineSID"] = machine["uid"]
     reason = fields.text("ReasonCode")
+    # On wireless and dial-in this is a port of the device, not of TCP; so it stays readable.
     port = fields.port("NASPort")
     if port:
         fields.left["NASPort"] = str(port)
@@ -225,6 +231,7 @@ def _radius(fields: Fields, log: Logged) -> WindowsColumns:
 
 def replayed(fields: Fields, log: Logged) -> WindowsColumns:
     """4649: an authentication seen twice."""
+    # A replayed authentication is an attack or a badly wrong clock.
     return _logon(fields, log) | {"severity_id": HIGH}
 
 

@@ -51,6 +51,7 @@ def filtering(kind: str, name: str, uid: str) -> Mapper:
     """A filter, callout, provider ... of the Windows Filtering Platform."""
 
     def columns(fields: Fields, log: Logged) -> WindowsColumns:
+        # These events have no SubjectUserName, as all others of Security do.
         who = fields.user("UserName", "", "UserSid")
         return {**entity(kind, fields.text(name), fields.text(uid)), "actor": filled(user=who)}
 
@@ -62,6 +63,7 @@ def cleared(fields: Fields, log: Logged) -> WindowsColumns:
     # Event 104 stands in System and names the log that was cleared; 1102 stands in that log.
     channel = fields.text("Channel") or log.channel
     more = {"log_name": channel} if channel else {}
+    # Where the log was saved before it was emptied, in events that say so.
     backup = fields.text("BackupPath")
     return {
         "actor": subject(fields),
@@ -88,9 +90,11 @@ def package(fields: Fields, log: Logged) -> WindowsColumns:
         "SecurityPackageName",
         "LogonProcessName",
     )
+    # OCSF wants a module to have a file; the package's name behind the colon stays in unmapped.
     path = (name or "unknown").partition(" : ")[0].strip()
     return {
         "module": {"file": {"path": path}},
+        # At boot nobody asks for it: the LSA itself loads its packages.
         "actor": subject(fields) or {"process": {"name": "lsass.exe"}},
     }
 
@@ -199,7 +203,9 @@ MACHINE: Mapping[int, EventRule] = MappingProxyType(
         **dict(_filtering()),
         1100: _log(7, "The event logging service has shut down."),
         1101: _log(OTHER, "Audit events have been dropped by the transport.", **other("Drop")),
+        # Attackers clear it to hide; the event stands as the first one of the emptied log.
         1102: EventRule(EVENT_LOG, 1, "The audit log was cleared.", cleared),
+        # From here on events may be missing, so it is more than a notice.
         1104: _log(OTHER, "The security log is now full.", **other("Full"), severity_id=MEDIUM),
         1105: _log(4, "Event log automatic backup."),
         1107: _log(OTHER, "Event processing error.", **other("Error")),
@@ -219,8 +225,10 @@ MACHINE: Mapping[int, EventRule] = MappingProxyType(
         ),
         4614: lsa("A notification package has been loaded by the Security Account Manager."),
         4615: base("Invalid use of LPC port."),
+        # Also written at each synchronisation; a jump is what a rule should look for.
         4616: managing(3, "The system time was changed.", _clock),
         4618: base("A monitored security event pattern has occurred.", severity_id=MEDIUM),
+        # CrashOnAuditFail stops a machine whose Security log cannot be written.
         4621: base("Administrator recovered system from CrashOnAuditFail."),
         4622: lsa("A security package has been loaded by the Local Security Authority."),
         4694: base("Protection of auditable protected data was attempted."),
@@ -228,6 +236,7 @@ MACHINE: Mapping[int, EventRule] = MappingProxyType(
         4709: base("The IPsec Policy Agent service was started."),
         4710: base("The IPsec Policy Agent service was disabled."),
         4816: base("RPC detected an integrity violation while decrypting an incoming message."),
+        # Its fields tell of test signing, which lets unsigned drivers load.
         4826: EventRule(CONFIG, 1, "Boot Configuration Data loaded.", _log_columns),
         4880: base("Certificate Services started."),
         4881: base("Certificate Services stopped."),
@@ -243,6 +252,7 @@ MACHINE: Mapping[int, EventRule] = MappingProxyType(
             managed("CA settings"),
         ),
         4892: managing(3, "A property of Certificate Services changed.", managed("CA property")),
+        # Templates decide who may get a certificate in whose name.
         4898: managing(
             2,
             "Certificate Services loaded a template.",
@@ -258,6 +268,7 @@ MACHINE: Mapping[int, EventRule] = MappingProxyType(
             "Certificate Services template security was updated.",
             managed("certificate template", ("TemplateDSObjectFQDN", "TemplateInternalName")),
         ),
+        # A source that is no known domain controller is how DCShadow looks.
         4928: base("An Active Directory replica source naming context was established."),
         4929: base("An Active Directory replica source naming context was removed."),
         4932: base("Synchronization of a replica of an Active Directory naming context has begun."),

@@ -38,6 +38,7 @@ _HASHES: Mapping[str, str] = MappingProxyType(
 )
 _HASH = re.compile(r"([A-Za-z0-9]{2,10})=([0-9A-Fa-f]{8,128})")
 NO_HASH = re.compile("0+")
+# A QWORD is written as two halves, `0x00000001-0x00000000`; other types as bare text.
 _TYPED = re.compile(r"(DWORD|QWORD) \((0x[0-9a-fA-F]{1,8}(?:-0x[0-9a-fA-F]{1,8})?)\)")
 _RESULT = re.compile(r"type:\s{0,4}(\d{1,5})\s?(.*)")
 
@@ -270,6 +271,7 @@ def registry(fields: Fields, log: Logged) -> WindowsColumns:
     typed = _TYPED.fullmatch(data) if data else None
     columns["reg_value"] = filled(
         path=key or target,
+        # The export writes `(Default)` where a value has no name, as the registry itself shows it.
         name=name if name != "(Default)" and key else None,
         data=data,
         type=f"REG_{typed[1]}" if typed else None,
@@ -325,6 +327,7 @@ def results(text: str) -> list[WindowsColumns]:
 def asked(fields: Fields, log: Logged) -> WindowsColumns:
     """22: a DNS question with its answers."""
     name, answer = fields.text("QueryName"), fields.text("QueryResults")
+    # Windows' own error codes (9003 is a name that does not exist), not those of DNS.
     status = fields.number("QueryStatus", most=2**32 - 1)
     code = DNS_STATUS.get(status) if status is not None else None
     return {
@@ -359,6 +362,7 @@ def itself(fields: Fields, log: Logged) -> WindowsColumns:
     """4 and 16: Sysmon started, stopped, configured anew."""
     state = (fields.peek("State") or "").lower()
     app = filled(name="Sysmon", version=fields.text("Version"))
+    # Event 16 has no state: it is a new configuration, so an update.
     activity = {"started": 3, "stopped": 4}.get(state, 8)
     return {"activity_id": activity, "more": {"app": {"vendor_name": "Microsoft"} | (app or {})}}
 

@@ -49,6 +49,7 @@ _CREATE, RECONFIGURE, _START, STOP = 1, 2, 3, 4
 
 def installed(fields: Fields, log: Logged) -> WindowsColumns:
     """7045: a service installed, with the file it runs."""
+    # Named in the event's XML, param1 and so on where a shipper sends the bare values.
     start, kind = fields.text("StartType", "param4"), fields.text("ServiceType", "param3")
     return {
         "win_service": {
@@ -62,6 +63,7 @@ def installed(fields: Fields, log: Logged) -> WindowsColumns:
 
 
 _STATES: Mapping[str, int] = MappingProxyType(
+    # The word is the machine's language: English and German are known.
     {"running": 3, "stopped": 4, "paused": 5, "wird ausgeführt": 3, "beendet": 4}
 )
 
@@ -90,6 +92,7 @@ def control(fields: Fields, log: Logged) -> WindowsColumns:
 def start_type(fields: Fields, log: Logged) -> WindowsColumns:
     """7040: when a service starts, before (kept in unmapped) and now."""
     display = fields.text("param1")
+    # param1 is the name people see; the short one is param4, where the event has it.
     name = fields.text("param4") or display or "unknown"
     return {
         "win_service": {
@@ -208,6 +211,7 @@ EVENTLOG: Mapping[int, EventRule] = MappingProxyType(
         105: EventRule(EVENT_LOG, 4, "Event log automatic backup.", cleared, {"severity_id": 1}),
         6005: EventRule(EVENT_LOG, 6, "The Event log service was started.", log_service),
         6006: EventRule(EVENT_LOG, 7, "The Event log service was stopped.", log_service),
+        # Written at the next start, so its time is not when the machine went down.
         6008: _machine(4, "The previous system shutdown was unexpected.", severity_id=HIGH),
         6009: _machine(3, "Windows version at boot time."),
         6011: base("The machine's name was changed."),
@@ -232,6 +236,7 @@ MACHINE: Mapping[str, Mapping[int, EventRule]] = MappingProxyType(
                     "The system has rebooted without cleanly shutting down first.",
                     severity_id=HIGH,
                 ),
+                # Sleep and resume explain a silence that would look like a source that stopped.
                 42: _machine(OTHER, "The system is entering sleep.", **other("Sleep")),
                 107: _machine(OTHER, "The system has resumed from sleep.", **other("Resume")),
                 109: _machine(4, "The kernel power manager has initiated a shutdown transition."),
@@ -315,6 +320,7 @@ def product(fields: Fields, log: Logged) -> WindowsColumns:
     code = fields.peek("param4") if named else None
     results: WindowsColumns = {"more": {"app": app}}
     if code is not None and code.isdecimal():
+        # 3010 and 1641: done, and the machine must be or is being restarted.
         results["status_id"] = SUCCESS if code in ("0", "3010", "1641") else FAILURE
         results["status_code"] = code
     return results
@@ -323,6 +329,7 @@ def product(fields: Fields, log: Logged) -> WindowsColumns:
 def database(fields: Fields, log: Logged) -> WindowsColumns:
     """ESENT 216, 325 to 327: a database such as ntds.dit made, attached, detached."""
     texts = [fields.peek(f"param{index}") for index in range(1, 8)]
+    # Where the path stands differs from event to event: it is told by its looks.
     path = next(
         (
             text_value
@@ -336,6 +343,7 @@ def database(fields: Fields, log: Logged) -> WindowsColumns:
 
 def sql_login(fields: Fields, log: Logged) -> WindowsColumns:
     """MSSQL 18453 to 18456: a login; the client stands as `[CLIENT: 10.0.0.1]`."""
+    # 18456 has the reason as param2, logins that succeed have the client there.
     client = fields.peek("param3", "param2") or ""
     ip = Fields({"ip": client.rpartition("CLIENT: ")[2].rstrip("] ")}).ip("ip")
     name, domain = split_account(fields.peek("param1") or "")

@@ -111,6 +111,7 @@ def kerberos(row: Row) -> Event:
 def _by_service(service: str | None) -> int:
     if service is None:
         return UNKNOWN
+    # Who asks for krbtgt asks the KDC itself for a ticket: that is a login.
     return _TICKET if service.startswith("krbtgt/") else _SERVICE_TICKET
 
 
@@ -157,6 +158,7 @@ def ntlm(row: Row) -> Event:
         row.dst["hostname"] = server
     status = row.text("status")
     success = row.flag("success")
+    # Newer logs have only `success`, older ones the server's word as well.
     if success is None and status is not None:
         success = status == "SUCCESS"
     return _login(
@@ -229,6 +231,7 @@ def _hassh(row: Row, key: str) -> dict[str, Any] | None:
     value = row.text(key)
     if value is None:
         return None
+    # HASSH is the MD5 of the algorithms that an end offers.
     fingerprint = {"algorithm": "MD5", "algorithm_id": 1, "value": value}
     return kept(algorithm=row.text(f"{key}Algorithms"), fingerprint=fingerprint)
 

@@ -100,6 +100,7 @@ class Entry:
 def _ends(fields: dict[str, Any]) -> tuple[str, int | None, str, int | None]:
     if "id.orig_h" in fields:
         return _four(fields, "id.")
+    # Shippers rewrite the dot, which many stores do not take in a name.
     if "id_orig_h" in fields:
         return _four(fields, "id_")
     if type(fields.get("id")) is dict:
@@ -252,6 +253,7 @@ def _answers(fields: dict[str, Any]) -> list[dict[str, Any]] | None:
     ttls = _list(fields, "TTLs") or []
     if not all(type(answer) is str for answer in answers):
         raise Unreadable("answers: expected strings")
+    # Zeek writes TTLs as an interval, so with a fraction.
     if not all(type(ttl) in (int, float) and 0 <= ttl < 2**32 for ttl in ttls):
         raise Unreadable("TTLs: expected seconds from 0 to 4294967295")
     # Zeek may write fewer TTLs than answers.
@@ -311,6 +313,7 @@ def _response(fields: dict[str, Any], code: int | None) -> dict[str, Any] | None
     """The response; its length and words stay in `fields` where it has no code."""
     if code is None:
         return None
+    # One for each part of a body; of several none speaks for the whole.
     kinds = fields.get("resp_mime_types")
     kind = None
     if type(kinds) is list and len(kinds) == 1 and type(kinds[0]) is str:
@@ -328,6 +331,7 @@ def url_of(host: str | None, uri: str | None, port: int | None) -> dict[str, Any
         return None
     whole = uri is not None and _SCHEME.match(uri) is not None
     path, _, query = ("" if whole else uri or "").partition("?")
+    # Only a request to a proxy has a whole URI; `http.log` is of plain HTTP.
     scheme = uri.partition("://")[0].lower() if whole and uri else "http"
     return {
         "url_string": uri if whole or not host else f"http://{host}{uri or '/'}",
