@@ -51,8 +51,10 @@ def respond(request: Request, template: str, status: int = 200, **context: Any) 
                 "part": bool(request.headers.get("HX-Request")),
             }
         )
+        # What UTF-8 cannot write, a lone surrogate, must not fail the page.
         .encode("utf-8", "replace")
     )
+    # One address answers a page, a part of it, or the login: no cache may mix them up.
     headers = {"Vary": "HX-Request, Accept-Encoding, Cookie"}
     if len(body) > _SMALL and "gzip" in request.headers.get("accept-encoding", ""):
         body, headers["Content-Encoding"] = gzip.compress(body, 5), "gzip"
@@ -82,6 +84,7 @@ class _Absent(jinja2.ChainableUndefined):
     """A field that an alert's body does not have is empty; a name a template gets wrong fails."""
 
     def __new__(cls, *given: Any, obj: Any = missing, **named: Any) -> Any:
+        # Jinja builds this for a bare name as well; that is a mistake in a template.
         if obj is missing and len(given) < 2:
             return jinja2.StrictUndefined(*given, **named)
         return super().__new__(cls)
@@ -124,6 +127,7 @@ def _written(value: Any) -> Any:
     """What an expression of a template becomes: no text reaches a page past this."""
     if value is None:
         return ""
+    # Markup was made by a filter of ours, which has cleaned it already.
     return plain_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

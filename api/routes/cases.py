@@ -171,6 +171,7 @@ def evidence_file(services: Services, who: str, case_id: str) -> Response:
 
     try:
         bundle = services.cases.bundle(who, case.case_id, file)
+    # Whatever ends it, an interrupt too: the half-written file goes.
     except BaseException:
         remove()
         raise

@@ -79,6 +79,7 @@ def load_inventory(
         result = changes(known, listing.entries, valid, whole=not listing.refused)
         if not accept_removals:
             _refuse_removals(where, register, inventory, result, _present(known, valid))
+        # Nothing to write starts no JVM, so a timer may load every few minutes.
         if result.rows:
             rows = [_row(register, inventory, change, loaded_at) for change in result.rows]
             write(register.table, rows, f"load {register.name} {inventory} {loaded_at.isoformat()}")
@@ -168,6 +169,7 @@ def _alone(settings: Settings, register: Register) -> Iterator[None]:
     home = settings.home.absolute()
     home.mkdir(parents=True, exist_ok=True)
     with (home / f"load-{register.name}.lock").open("w") as file:
+        # Waits: the second load then sees what the first wrote, and has less to do.
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -146,6 +146,7 @@ def _status(leased: Column, scopes: Sequence[ScopeSettings]) -> Column:
     inside = F.coalesce(in_networks(scope, ip, scopes), F.lit(False))
     return (
         F.when(F.col("ip").isNull(), "unknown")
+        # Before `leased`: what a person configured outranks a server that leased it all the same.
         .when(static, "static")
         .when(leased, "leased")
         .when(inside, "none")

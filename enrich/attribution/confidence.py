@@ -174,6 +174,7 @@ def _edge(facts: LeaseFacts) -> Doubt | None:
 
 def _began(facts: LeaseFacts) -> Doubt | None:
     start, instant = facts.lease_start, facts.event_time
+    # The first instant belongs to the lease, its end does not: `[start, end)`.
     if start is None or not timedelta(0) <= instant - start < EDGE:
         return None
     others = [rival for rival in facts.rivals if _held_until(rival, start)]
@@ -219,6 +220,7 @@ def _behind(facts: LeaseFacts) -> Doubt | None:
     """The log's end, in arrival time, against the event's arrival."""
     if facts.complete_up_to is None:
         return Doubt(UNKNOWN_LOG[facts.status], "how complete the DHCP log is was not known")
+    # Both by the broker's clock; the event's own time may be anything.
     behind = (facts.arrived or facts.event_time) - facts.complete_up_to
     points = _points(BEHIND, behind)
     if not points:
@@ -228,6 +230,7 @@ def _behind(facts: LeaseFacts) -> Doubt | None:
 
 def _silent(facts: LeaseFacts) -> Doubt | None:
     """All of the site's servers were silent: the newest line of any of them counts."""
+    # Nobody asked which servers there are, which is no sign that they were silent.
     if facts.servers is None:
         return None
     heard = [(server.last_line_at, server.server) for server in facts.servers]

@@ -71,6 +71,7 @@ def correct_segments(
         # A replay without the lines that retention took would undo what they once proved.
         since_us = max(since_us, kept_us)
     begin, base = _begin(true, since_us, unproven)
+    # A line so long before it may explain one behind it (see `EXCHANGE_US`).
     used = [line for line in lines if line.time_us >= begin - 2 * EXCHANGE_US]
     sessions = [s for s in replay(used, base).sessions if s.end_us > begin]
     # No further than the tracker paints, which says the rest in due time.
@@ -122,6 +123,7 @@ def _newest(said: Iterable[Segment]) -> dict[str, Session]:
 def _true(said: Sequence[Segment], leases: dict[str, Session]) -> list[_Piece]:
     """What is true of the address: the highest rev of each instant, neighbours joined."""
     spans = [s for s in said if s.seg_start is not None and s.seg_end is not None]
+    # Rows of no length only tell of a lease; they cover nothing.
     spans = [s for s in spans if (s.seg_end or 0) > (s.seg_start or 0)]
     if not spans:
         return []
@@ -160,6 +162,7 @@ def _begin(
     if not running:
         return since_us, None
     oldest = min(running, key=lambda session: session.start_us)
+    # From its first line on the lease is played anew; else it enters the replay as it was said.
     if since_us - oldest.start_us <= REACH_US and oldest.session_id not in unproven:
         return min(since_us, oldest.start_us), None
     return since_us, oldest

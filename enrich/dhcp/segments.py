@@ -127,6 +127,7 @@ def _notes(
 
 
 def _gone(session: Session) -> Session:
+    # Of no length: it stays on record that it was said, and covers no instant.
     return msgspec.structs.replace(session, end_us=session.start_us, ended="withdrawn")
 
 

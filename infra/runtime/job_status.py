@@ -165,6 +165,7 @@ def read_status(settings: Settings) -> dict[str, JobStatus]:
     """
     job_statuses = {}
     for file in sorted(_folder(settings).glob("*.json")):
+        # One damaged file must not hide how the other jobs stand.
         with suppress(OSError, ValueError, TypeError):
             status = _of(json.loads(file.read_bytes()))
             job_statuses[status.job] = status
@@ -211,6 +212,7 @@ def at_work(status: JobStatus, now: float) -> bool:
 def _fine(status: JobStatus, target: float, now: float) -> bool:
     moved = status.progressed_at
     alive = status.state in ("starting", "running", "waiting", "backoff")
+    # A long batch under a loaded machine may keep the driver from writing for a while.
     fresh = now - status.at <= max(SILENT_SECONDS, target)
     handed_on = status.held_since is None or now - status.held_since <= target
     return alive and fresh and handed_on and moved is not None and now - moved <= target

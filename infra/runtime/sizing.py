@@ -1,4 +1,4 @@
-"""How large a plant must be, by the formulas of docs/explanation/sizing.md.
+"""How large a plant must be; docs/explanation/sizing.md shows four.
 
 Two numbers that grow for different reasons are kept apart: cores and state follow the rate and
 the keys, the lake follows the volume.

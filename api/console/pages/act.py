@@ -57,8 +57,10 @@ def close(request: Request, services: Here, session: Analyst, form: CheckedForm)
     change = _change(status="closed", verdict=verdict, note=note or None)
     try:
         done = _apply(services, session, ids, change, form)
+    # Back to the form with what was typed: a note that took minutes must not be lost.
     except (Stale, ChangeRefused, Usage) as error:
         return _form(request, services, session, ids, problem=str(error), form=form)
+    # After the alerts: if they could not be closed, nothing may be silenced for them.
     if _field(form, "silence"):
         done["silenced"] = _silence(services, session, form, note)
     return _done(request, "closed", done)
@@ -132,6 +134,7 @@ def _form(
     first = next(iter(known.values()), None)
     same = first is not None and all(alert.rule_id == first.rule_id for alert in known.values())
     about = first.body["entity"] if first else {}
+    # A suppression is offered only for what all chosen alerts share.
     one_entity = all(alert.body["entity"] == about for alert in known.values())
     return respond(
         request,
@@ -162,6 +165,7 @@ def _apply(
     if not 0 < len(ids) <= MOST:
         raise Usage(f"id: name 1 to {MOST} alerts, not {len(ids)}")
     if len(ids) == 1:
+        # The etag is that of the page: whoever changed the alert since is not overwritten.
         changed = services.triage.change(who, ids[0], change, _field(form, "etag") or "*")
         return {
             "alerts": 1 if changed.act_id else 0,
@@ -171,6 +175,7 @@ def _apply(
         }
     counted = services.triage.preview(who, BulkPlan(ids=list(ids), change=change))
     shown = _field(form, "alerts")
+    # Counted anew, since what a person confirmed is a number, not a list they could read.
     if shown and int(shown) != counted.alerts:
         raise Usage(
             f"meanwhile {counted.alerts} of them would change, not {shown}: look again, then "
@@ -204,6 +209,7 @@ def _silence(
 
 def _done(request: Request, what: str, done: dict[str, Any]) -> Response:
     response = respond(request, "done.html", what=what, done={"silenced": None} | done)
+    # Lists on the page reload themselves when they hear this event.
     response.headers["HX-Trigger-After-Settle"] = "headgate:changed"
     return response
 

@@ -88,6 +88,7 @@ def find_entity(request: Request, session: Signed, q: str = "") -> Response:
     text = q.strip()
     if not text:
         raise Usage("q: type an address, a MAC address, a user or a host")
+    # What reads as neither is looked for in alerts: a name may be a user's or a host's.
     for kind in ("ip", "mac"):
         try:
             named = NORMAL[kind](text)
@@ -105,6 +106,7 @@ def _window(
     if start is None and end is None:
         span = entity_lanes.span_of(services.reader, kind, named)
         if span is not None:
+            # A week at most: lanes of a year would show nothing.
             low = max(span[0], span[1] - timedelta(days=7))
             return low - AROUND, min(now, span[1] + AROUND) if span[1] < now else now
     end = end or now
@@ -143,6 +145,7 @@ def _lanes(
     by_row: dict[str, list[LeaseSpan]] = defaultdict(list)
     for span in spans:
         by_row[span.mac if kind == "ip" else span.ip].append(span)
+    # More rows than a reader takes in.
     for number, (row, held) in enumerate(list(by_row.items())[:8]):
         name = next((s.hostname for s in reversed(held) if s.hostname), None)
         label = name if kind == "ip" else row

@@ -52,6 +52,7 @@ class SearchAddress:
         until = earliest("until", query.get("until", ""), now) or now
         if until - since < SHORTEST:
             raise Usage(f"until ({until:%Y-%m-%d %H:%M:%S}) is not after since ({since:%H:%M:%S})")
+        # `add` is a filter typed into the box; it becomes one of `f` in the next address.
         texts = [text for text in [*query.getlist("f"), query.get("add", "")] if text.strip()]
         filters = tuple(dict.fromkeys(EventFilter.of(text) for text in texts))
         columns = tuple(name for name in query.get("cols", "").split(",") if name) or USUAL
@@ -104,6 +105,7 @@ def search(request: Request, services: Here, session: Signed) -> Response:
     )
     step, buckets, series = event_search.histogram(services.reader, asked.question)
     names = list(series)
+    # More series than colours that can be told apart.
     if len(names) > 6:
         rest = [series.pop(name) for name in names[5:]]
         series["others"] = [sum(values) for values in zip(*rest, strict=True)]
@@ -141,6 +143,7 @@ def event(
 ) -> Response:
     """One event: the bytes as they came, and the fields that were read from them, side by side."""
     known = event_search.one_event(services.reader, uid, earliest("time", time, datetime.now(UTC)))
+    # A correlation's finding stands where other findings have an event's id.
     finding = None if known else event_search.finding_behind(services.reader, uid)
     if known is None and finding is None:
         raise HTTPException(404, f"no event '{uid}'; it may be older than silver.event keeps")
@@ -197,8 +200,10 @@ def _csv(rows: Iterator[dict[str, Any]], columns: tuple[str, ...]) -> Iterator[s
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(columns)
     for row in rows:
+        # A spreadsheet runs a cell that begins with `=`, and log text is a stranger's.
         writer.writerow([harmless(_cell(row[name])) for name in columns])
         yield out.getvalue()
+        # One buffer for all rows: an export may be larger than memory.
         out.seek(0)
         out.truncate()
     yield out.getvalue()

@@ -126,6 +126,7 @@ def alert_rows(reader: Reader, wanted: ListFilter, limit: int, cursor: str | Non
     """One page, newest first by the time of the first revision: no later one moves an alert."""
     condition, params = wanted.sql()
     question = {name: str(value) for name, value in params.items()} | {"muted": str(wanted.muted)}
+    # The time of the first revision and the id: an alert that changes keeps its place.
     if cursor:
         time, alert_id = reader_cursor(cursor, question, 2)
         params |= {"after": parse_instant(time), "after_id": alert_id}
@@ -135,6 +136,7 @@ def alert_rows(reader: Reader, wanted: ListFilter, limit: int, cursor: str | Non
         )
     rows = reader.rows(
         f"{_CURRENT} SELECT * FROM listed WHERE {condition}"
+        # One row more than is shown tells whether there is a next page.
         f" ORDER BY first_event_time DESC, alert_id LIMIT {limit + 1}",
         params,
         needs=NEEDS,

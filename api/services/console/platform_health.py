@@ -103,6 +103,7 @@ def complete_up_to(settings: Settings) -> datetime | None:
 def source_views(reader: Reader, settings: Settings, since: datetime) -> list[SourceView]:
     """Sources heard since then, those that are silent first."""
     now = datetime.now(UTC)
+    # The counts are up to a minute behind, so the newest hour is asked of bronze itself.
     recent = max(since, now - RECENT)
     known: dict[str, ReaderRow] = {
         row["source"]: row
@@ -124,6 +125,7 @@ def source_views(reader: Reader, settings: Settings, since: datetime) -> list[So
             silent=silent.get(source, ""),
         )
         for source, row in known.items()
+        # Heartbeats are no source.
         if not source.startswith("_")
     ]
     views += [
