@@ -128,6 +128,12 @@ class Audit:
                 others.setdefault(part.type, []).append(rest_result)
         for kind, records in others.items():
             rest[kind] = records if len(records) > 1 or kind == "PATH" else records[0]
+        if self.arguments:
+            # One by one, as a command line no longer shows where an argument ends.
+            rest["EXECVE"] = {f"a{n}": argument for n, argument in enumerate(self.arguments)}
+        types = list(dict.fromkeys(part.type for part in self.parts))
+        if len(types) > 1:
+            rest["types"] = types
         return rest | dict(more)
 
 
