@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from typing import Any
 from alerts.cli import backtest, cost, coverage, spark_rules
 from alerts.cli import models as models_cli
 from alerts.cli.output import since_when
-from alerts.compiler.compiler import Compiled
+from alerts.compiler.compiler import Compiled, compile_rules
 from alerts.domain.attack import layer
+from alerts.reach.reach import reach_of
 from alerts.rulebook.model_rule_tests import check_models
 from alerts.rulebook.public_rules import look_through, summary_json, summary_text
 from alerts.rulebook.rule_store import model_rules
@@ -65,6 +67,14 @@ def build(subparsers: Any) -> None:
     )
     imported.add_argument("--output", choices=("text", "json"), default="text")
     imported.set_defaults(run=import_rules)
+
+    reached = verbs.add_parser(
+        "reach", help="can each rule fire? An event in its product's form is parsed and matched"
+    )
+    reached.add_argument("folder", nargs="*", type=Path, metavar="DIR", help="none: rules in force")
+    reached.add_argument("--all", action="store_true", help="also rules that fire")
+    add_output_option(reached)
+    reached.set_defaults(run=reach_rules)
 
     covered = verbs.add_parser(
         "navigator", help="the rules in force as a layer of the ATT&CK Navigator (JSON, on stdout)"
@@ -183,6 +193,37 @@ def import_rules(args: argparse.Namespace, settings: Settings) -> int:
             file=sys.stderr,
         )
     return 0 if report.loaded else 1
+
+
+def reach_rules(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules reach`: exit code 1 when a rule cannot fire."""
+    for folder in args.folder:
+        if not folder.exists():
+            raise Usage(f"{folder}: no such folder or file of rules")
+    compiled = compile_rules(args.folder) if args.folder else compiled_rules(settings)
+    reached = reach_of(compiled)
+    shown = [reach for reach in reached if args.all or reach.state != "fires"]
+    rows = [
+        {
+            "id": reach.rule.id,
+            "title": reach.rule.title,
+            "state": reach.state,
+            "reason": reach.reason,
+            "record": reach.record.decode("utf-8", "replace") if args.output != "table" else "",
+        }
+        for reach in shown
+    ]
+    if args.output == "table":
+        rows = [{name: row[name] for name in ("id", "title", "state", "reason")} for row in rows]
+    if rows or args.output != "table":
+        print_rows(rows, args.output)
+    count = Counter(reach.state for reach in reached)
+    print(
+        f"{count['fires']} rules fire on an event made for them, {count['dead']} cannot, "
+        f"{count['untried']} were not tried",
+        file=sys.stderr,
+    )
+    return 1 if count["dead"] else 0
 
 
 def show_navigator(args: argparse.Namespace, settings: Settings) -> int:

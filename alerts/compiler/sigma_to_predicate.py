@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -36,7 +37,7 @@ from sigma.types import (
 )
 
 from alerts.rulepack.derived_fields import JSON_COLUMNS
-from alerts.rulepack.field_mapping import LogSource, Place
+from alerts.rulepack.field_mapping import LogSource, Place, is_enriched, is_field
 from alerts.rulepack.predicate import ANY_ONE, ANY_RUN, All, Either, Node, Not, Test, leaf, tests_of
 from infra.errors import Fatal
 
@@ -86,6 +87,11 @@ def predicate_of(detections: SigmaDetections, meaning: Meaning) -> Node:
     tree = any_of(nodes)
     _check(tree)
     return tree
+
+
+def condition_tree(item: object, meaning: Meaning) -> Node:
+    """One part of a condition, as pySigma parsed it, as a tree."""
+    return _Translation(meaning).node(item, codes_of_source(meaning.source))
 
 
 def codes_of_source(source: LogSource) -> frozenset[str] | None:
@@ -197,7 +203,24 @@ class _Translation:
             if isinstance(present, Test):
                 return Test(present.field, "exists", False)
             return Not(present)
-        return any_of([_in_events(p, self.at_place(p, value, codes)) for p in places])
+        ways = [_in_events(p, self.at_place(p, value, codes)) for p in places]
+        # A column asked by its path means itself.
+        if _is_nothing(value) and not is_enriched(name) and not is_field(name):
+            ways += self.nothing(name, str(value), places)
+        return any_of(ways)
+
+    def nothing(self, name: str, text: str, places: Sequence[Place]) -> list[Node]:
+        """`''` and `-` as values: what a product writes for none, which no parser puts in a column.
+
+        Windows' are kept in the rest; of others an empty value is a missing one.
+        """
+        rest = f"unmapped:{name}"
+        if any(source.startswith("win") for source in self.source.sources):
+            asked = any(rest in place.paths for place in places)
+            return [] if asked else [Test(rest, "eq", text)]
+        if text:
+            return []
+        return [Test(path, "exists", False) for path in places[0].paths[:1]]
 
     def at_place(self, place: Place, value: SigmaType, codes: frozenset[str] | None) -> Node:
         """A field in the first of the place's paths that has a value, or in any."""
@@ -295,6 +318,10 @@ class _Translation:
         return values
 
 
+def _is_nothing(value: SigmaType) -> bool:
+    return isinstance(value, SigmaString) and str(value) in ("", "-") and len(value.s) < 2
+
+
 def _both(first: frozenset[str] | None, second: frozenset[str] | None) -> frozenset[str] | None:
     """Event codes that both allow; None allows any. Two that exclude each other: the first."""
     if first is None or second is None:
@@ -335,6 +362,13 @@ def _as_in_json(part: object) -> str:
     return msgspec.json.encode(str(part)).decode()[1:-1]
 
 
+def _hashes(text: str) -> list[str]:
+    return [part for part in text.strip("*").split(",") if _HASH.fullmatch(part)]
+
+
+_HASH = re.compile(r"\w+=[0-9A-Fa-f]+")
+
+
 def _compare(path: str, value: SigmaCompareExpression) -> Node:
     op = {
         CompareOperators.LT: "lt",
@@ -343,11 +377,17 @@ def _compare(path: str, value: SigmaCompareExpression) -> Node:
         CompareOperators.GTE: "gte",
         CompareOperators.NEQ: "ne",
     }[value.op]
+    if isinstance(value.number, SigmaTimestampPart):
+        op = f"{value.number.timestamp_part.name.lower()}_{op}"
     return Test(path, op, value.number.number)
 
 
-def _text(path: str, value: SigmaString, cased: bool) -> Test:
+def _text(path: str, value: SigmaString, cased: bool) -> Node:
     """A Sigma text with its wildcards; the common shapes become the cheap operations."""
+    hashes = _hashes(str(value)) if path.endswith("#") else []
+    if len(hashes) > 1:
+        # The whole list as Sysmon writes it; here each hash is a value of its own.
+        return All(tuple(Test(path, "eq", value_hash) for value_hash in hashes))
     parts: list[tuple[str, str]] = []
     for part in value.s:
         if isinstance(part, str):

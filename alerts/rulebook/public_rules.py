@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from alerts.compiler.compiler import Compiled, RefusedRule, RuleSource, compile_rules
+from alerts.reach.reach import Reach, reach_of
 from alerts.rulepack.rule_pack import Rule
 from infra.errors import Usage
 
@@ -50,13 +51,15 @@ class _Group:
 
 @dataclass(frozen=True)
 class Report:
-    """What became of a folder: `never` are loaded rules whose sources nobody has configured."""
+    """What became of a folder: `never` are loaded rules whose sources nobody has configured,
+    `dead` those that not even an event made for them reaches."""
 
     folder: Path
     compiled: Compiled
     groups: tuple[_Group, ...]
     never: tuple[RuleSource, ...]
     copied: int = 0
+    dead: tuple[Reach, ...] = ()
 
     @property
     def loaded(self) -> tuple[RuleSource, ...]:
@@ -79,7 +82,8 @@ def look_through(folder: Path, configured: Collection[str], into: Path | None = 
     compiled = compile_rules([folder])
     never = tuple(s for s in compiled.sources.values() if _never(s, configured))
     copied = _copy(folder, compiled, into) if into is not None else 0
-    return Report(folder, compiled, _grouped(compiled.refused), never, copied)
+    dead = tuple(reach for reach in reach_of(compiled) if reach.state == "dead")
+    return Report(folder, compiled, _grouped(compiled.refused), never, copied, dead)
 
 
 def _never(source: RuleSource, configured: Collection[str]) -> bool:
@@ -138,6 +142,10 @@ def summary_json(report: Report) -> dict[str, Any]:
         "loaded": len(report.loaded),
         "refused": len(report.compiled.refused),
         "never_matching": [_told(source) for source in report.never],
+        "cannot_fire": [
+            {"id": d.rule.id, "title": d.rule.title, "path": str(d.path), "reason": d.reason}
+            for d in report.dead
+        ],
         "copied_files": report.copied,
         "licenses": dict(Counter(s.rule.license or "not said" for s in report.loaded)),
         "refused_by_reason": [
@@ -172,8 +180,10 @@ def summary_text(report: Report) -> list[str]:
     """The report in lines for a person."""
     lines = [
         f"{len(report.loaded)} rules load, {len(report.compiled.refused)} are refused, "
-        f"{len(report.never)} can never fire with the sources configured"
+        f"{len(report.never)} can never fire with the sources configured, "
+        f"{len(report.dead)} with none"
     ]
+    lines += [f"cannot fire: {d.path}: {d.reason}" for d in report.dead]
     for group in report.groups:
         lines.append(f"refused {group.count}: {group.kind}")
         most = ", ".join(f"{name} ({count})" for name, count in group.named.items())

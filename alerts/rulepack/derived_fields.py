@@ -7,6 +7,7 @@
 | `process.user@` | an account in one piece: `DOMAIN\\name`, or the bare name |
 | `process.hashes#` | each hash as `MD5=...`, `SHA256=...` |
 | `process.hashes#imphash` | the hash of that algorithm |
+| `resources.type~[^/]+/(.+)` | the group of an expression that is the whole value |
 | `connection_info.direction?Outbound=true&Inbound=false` | the column in other words |
 
 A field without a value is missing, as a column is.
@@ -54,6 +55,8 @@ def derived(field: str) -> Derived | None:
         if not key:
             raise ValueError(f"'{field}' names no key after the colon")
         return Derived((column,), lambda values: _keyed(values[0], key), _in_json(column))
+    if "~" in field:
+        return _part(*field.split("~", 1))
     if "{" in field:
         return _template(field)
     if field.endswith("@"):
@@ -173,6 +176,19 @@ def _template(field: str) -> Derived:
         _elementwise(place_match),
         _across(places, tuple(between)),
     )
+
+
+def _part(path: str, pattern: str) -> Derived:
+    """Written for the mapping, not for rules: Python's expressions, which may run for long."""
+    whole = re.compile(pattern)
+    if whole.groups != 1:
+        raise ValueError(f"'{path}~{pattern}' has not one group")
+
+    def part(values: Sequence[Any]) -> str | None:
+        match = None if values[0] is None else whole.fullmatch(text_of(values[0]))
+        return match[1] if match else None
+
+    return Derived((path,), _elementwise(part), lambda text: ((path, text),))
 
 
 def _account(path: str) -> Derived:

@@ -138,6 +138,12 @@ class LogSource:
         if is_field(name):
             return (name,)
         if self.rest is not None:
+            meant = self._misspelt(name)
+            if meant:
+                raise Unmapped(
+                    f"no field '{name}' in events of this log source",
+                    f"did you mean {meant}? If the source has both, write `{self.rest}:{name}`",
+                )
             return (f"{self.rest}:{name}",)
         close = get_close_matches(name, (*self.fields, *event_paths()), n=3, cutoff=0.5)
         meant = f"did you mean {' or '.join(close)}? " if close else ""
@@ -146,6 +152,17 @@ class LogSource:
             f"{meant}Map it in alerts/mapping for this log source, or write the column "
             f"(`headgate tables`), or `unmapped:{name}` where the source keeps it",
         )
+
+    def _misspelt(self, name: str) -> str | None:
+        """The known field that a name differs from in one letter, as by a slip of the hand."""
+        # Short names are close to each other by nature, as are numbered ones and plurals.
+        if len(name) < _LONG or "." in name:
+            return None
+        lowered = name.lower()
+        for known in (*self.fields, *self.by_event):
+            if _one_slip(lowered, known.lower()):
+                return known
+        return None
 
     def path(self, name: str, codes: frozenset[str] | None = None) -> str:
         """The one column of a Sigma field, for what can only look at one; raises `Unmapped`.
@@ -161,6 +178,25 @@ class LogSource:
                 "group and count by a column of silver.event (`headgate tables`)",
             )
         return plain[0]
+
+
+_LONG = 8
+"""Letters from which on a name that differs in one letter is a slip."""
+
+
+def _one_slip(name: str, known: str) -> bool:
+    """Whether one letter is left out, doubled, wrong, or two are swapped; digits are no letters."""
+    if name == known or abs(len(name) - len(known)) > 1:
+        return False
+    start = next((i for i, (a, b) in enumerate(zip(name, known, strict=False)) if a != b), None)
+    # A letter more at the end is another name more often than a slip: EventIdx, SubjectUserSids.
+    if start is None:
+        return False
+    a, b = name[start:], known[start:]
+    changed = a[:1] + b[:1]
+    if not changed.isalpha():
+        return False
+    return a[1:] == b[1:] or a[1:] == b or a == b[1:] or (a[:2] == b[:2][::-1] and a[2:] == b[2:])
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ Literals: TypeAlias = tuple[tuple[str, str], ...]
 ANY_RUN, ANY_ONE = "*", "?"
 """Jokers of `like`: any run of characters, any one character."""
 
+_PARTS = ("minute", "hour", "day", "week", "month", "year")
+
 OPS = (
     "eq",
     "contains",
@@ -46,12 +48,8 @@ OPS = (
     "gte",
     "ne",
     "bool",
-    "minute",
-    "hour",
-    "day",
-    "week",
-    "month",
-    "year",
+    *_PARTS,
+    *(f"{part}_{compare}" for part in _PARTS for compare in ("lt", "lte", "gt", "gte", "ne")),
     "exists",
     "ref",
     "ref_contains",
@@ -116,6 +114,9 @@ def number_of(value: Any) -> float | int | None:
         return value
     if isinstance(value, str):
         try:
+            # Windows writes masks and ids as 0x1010; unquoted in a rule that is the number 4112.
+            if value[:2] in ("0x", "0X"):
+                return int(value, 16)
             return int(value) if value.lstrip("-").isdigit() else float(value)
         except ValueError:
             return None
@@ -160,8 +161,9 @@ def leaf(test: Test) -> Leaf:
         return lambda v: fold(text_of(v)) == wanted
     if op in _COMPARE:
         return _number_leaf(op, value)
-    if op in _TIME:
-        return _time_leaf(op, value)
+    part, _, compare = op.partition("_")
+    if part in _TIME and (not compare or compare in _COMPARE):
+        return _time_leaf(part, compare or "number", value)
     raise ValueError(f"test on {test.field}: unknown operation '{op}'; known are {', '.join(OPS)}")
 
 
@@ -216,14 +218,14 @@ def time_of(value: Any) -> datetime | None:
         return None
 
 
-def _time_leaf(op: str, value: _Value) -> Leaf:
-    part, wanted = _TIME[op], number_of(value)
+def _time_leaf(op: str, compare: str, value: _Value) -> Leaf:
+    part, compared, wanted = _TIME[op], _COMPARE[compare], number_of(value)
     if wanted is None:
         raise ValueError(f"'{value}' is not a number")
 
     def test(v: Any) -> bool:
         time = time_of(v)
-        return time is not None and part(time) == wanted
+        return time is not None and compared(part(time), wanted)
 
     return test
 

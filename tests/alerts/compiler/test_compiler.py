@@ -164,7 +164,7 @@ def test_keywords_are_found_in_the_text_columns(compiled: Any) -> None:
     pack = compiled(rule(1, {"words": ["evil", 4711], "condition": "words"}))
     assert matches(pack, {"message": "an EVIL thing"})
     assert matches(pack, {"unmapped": '{"pid":4711}'})
-    assert not matches(pack, {"message": "fine", "user.name": "evil"})
+    assert not matches(pack, {"message": "fine", "status": "evil"})
 
 
 def test_a_log_source_limits_classes_and_programs(compiled: Any) -> None:
@@ -173,8 +173,11 @@ def test_a_log_source_limits_classes_and_programs(compiled: Any) -> None:
     event = {"class_uid": 3002, "service.name": "sshd", "user.name": "a"}
     assert matches(pack, event)
     assert matches(pack, event | {"source": "syslog"})
-    assert not matches(pack, event | {"class_uid": 1007})
     assert not matches(pack, event | {"service.name": "sudo"})
+    sudo = compiled(rule(1, detection, logsource={"product": "linux", "service": "sudo"}))
+    ran = {"metadata.product.name": "sudo", "actor.user.name": "a"}
+    assert matches(sudo, ran | {"class_uid": 1007})
+    assert not matches(sudo, ran | {"class_uid": 4001})
 
 
 REFUSED = [

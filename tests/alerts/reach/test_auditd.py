@@ -13,7 +13,7 @@ AUDITD = {"product": "linux", "service": "auditd"}
 SETUID = call(
     59,
     "/usr/bin/chmod",
-    f'type=EXECVE {AUDIT} argc=3 a0="chmod" a1="u+s" a2={"/tmp/a b".encode().hex().upper()}',
+    f'type=EXECVE {AUDIT} argc=3 a0="chmod" a1="u+s" a2={b"/tmp/a b".hex().upper()}',
     f'type=CWD {AUDIT} cwd="/tmp"',
     f'type=PATH {AUDIT} item=0 name="/usr/bin/chmod" inode=1 mode=0100755 nametype=NORMAL',
     f"type=PROCTITLE {AUDIT} proctitle=63686D6F6400752B73",

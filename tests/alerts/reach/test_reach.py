@@ -1,0 +1,87 @@
+"""Rules that can never fire are told, with the field at fault."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alerts.compiler.compiler import BUNDLED, compile_rules
+from alerts.reach.example_values import matching
+from alerts.reach.reach import reach_of
+from alerts.rulebook.public_rules import look_through, summary_json, summary_text
+from alerts.rulepack.predicate import regex
+from tests.alerts.public_rules import RULES, document
+from tests.alerts.reach.fired import compiled
+
+UNREACHED = {"file_rename", "fortios", "firewall"}
+"""Log sources in the file of public styles that no event of ours, or no form here, reaches."""
+
+
+def test_no_bundled_rule_is_dead() -> None:
+    reached = reach_of(compile_rules([BUNDLED]))
+    assert [(r.path.name, r.reason) for r in reached if r.state == "dead"] == []
+    assert sum(r.state == "fires" for r in reached) >= 15
+
+
+def test_rules_in_public_styles_fire_on_events_made_for_them(tmp_path: Path) -> None:
+    for number, rule in enumerate(RULES):
+        (tmp_path / f"{number}.yml").write_text(document(number, rule), "utf-8")
+    failed = {
+        (r.path.name, r.reason)
+        for r in reach_of(compile_rules([tmp_path]))
+        if r.state != "fires" and not UNREACHED & {*RULES[int(r.path.stem)]["logsource"].values()}
+    }
+    assert failed == set()
+
+
+def test_a_dead_rule_names_the_field_and_stands_in_the_import(tmp_path: Path) -> None:
+    rule = {
+        "logsource": {"product": "windows", "service": "security"},
+        "detection": {"selection": {"EventID": 4624, "Image": "a.exe"}, "condition": "selection"},
+    }
+    # No event of Windows that has a parser tells of a file that was renamed.
+    dead = {
+        "logsource": {"product": "windows", "category": "file_rename"},
+        "detection": {"selection": {"TargetFilename": "C:\\a"}, "condition": "selection"},
+    }
+    for number, entry in enumerate((rule, dead)):
+        (tmp_path / f"{number}.yml").write_text(document(number, entry), "utf-8")
+    report = look_through(tmp_path, ())
+    assert [d.path.name for d in report.dead] == ["1.yml"]
+    assert any("cannot fire" in line and "1.yml" in line for line in summary_text(report))
+    assert len(json.loads(json.dumps(summary_json(report)))["cannot_fire"]) == 1
+
+
+SECURITY = {"product": "windows", "service": "security"}
+
+
+@pytest.mark.parametrize(
+    "name", ["SubjectUserNme", "SubjectUsreName", "TargetUserNamme", "CallerProcesName"]
+)
+def test_a_slip_of_the_hand_is_refused_where_other_fields_are_in_the_rest(name: str) -> None:
+    (refused,) = compiled(SECURITY, {"EventID": 4624, name: "x"}).refused
+    assert "did you mean" in refused.remedy
+
+
+@pytest.mark.parametrize(
+    "name", ["OldTargetUserName", "AccessMask", "param9", "EventIdx", "subjectusername"]
+)
+def test_other_names_of_the_product_are_not_taken_for_slips(name: str) -> None:
+    assert not compiled(SECURITY, {"EventID": 4624, name: "x"}).refused
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"(?i)[a-z]:\\\\users\\\\[^\\\\]+\\\\x{8}\.exe", r"^a(?:b|c)d?$", r"\d{2}\s\w+[^a]", "x|y"],
+)
+def test_a_text_is_made_for_an_expression(pattern: str) -> None:
+    assert regex(pattern).search(matching(pattern))
+
+
+def test_a_part_of_a_resource_is_asked_by_its_own_name() -> None:
+    detection: dict[str, Any] = {"objectRef.resource": "pods", "objectRef.subresource": "exec"}
+    result = compiled({"product": "kubernetes", "service": "audit"}, detection)
+    assert not result.refused
