@@ -16,7 +16,7 @@ from infra.process import java_jars, jdk
 from infra.process.table_output import add_output_option, print_document, print_rows
 from infra.runtime.driver import Driver
 from infra.runtime.job_registry import JOBS, wanted_jobs
-from infra.runtime.machine_checks import Finding, check_disk, check_memory
+from infra.runtime.machine_checks import Finding, check_disk, check_memory, check_pdf
 from infra.spark import appcds
 
 Subparsers = argparse._SubParsersAction  # argparse gives this type no public name
@@ -92,6 +92,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         )
     yield check_memory()
     yield check_disk(settings.home)
+    yield check_pdf()
     try:
         require_broker(settings.kafka, 2.0)
         yield Finding("kafka", f"answers at {settings.kafka.bootstrap}")
@@ -142,8 +143,8 @@ def _doctor(arguments: argparse.Namespace, settings: Settings) -> int:
         print(f"{mark} {finding.what:<9} {finding.found}")
         if finding.remedy:
             print(f"              {finding.remedy}")
-            # The demo starts a broker of its own, and without the classes all works, only slower.
-            ill += finding.what not in ("kafka", "classes")
+            # The demo starts its own broker; the others are only slower, or an extra.
+            ill += finding.what not in ("kafka", "classes", "pdf")
     return 1 if ill else 0
 
 

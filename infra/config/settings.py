@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from infra.config.bounded_files import toml_file
 from infra.config.renamed_settings import RenamingEnvironment, with_new_names
+from infra.config.report_sections import ReportSettings
 from infra.config.secrets import is_secret
 from infra.config.sections import (
     AlertSettings,
@@ -44,6 +45,7 @@ __all__ = [
     "InventorySettings",
     "JobSettings",
     "KafkaSettings",
+    "ReportSettings",
     "RetentionSettings",
     "ScopeSettings",
     "Settings",
@@ -108,6 +110,7 @@ class Settings(BaseSettings):
     retention: RetentionSettings = RetentionSettings()
     alerts: AlertSettings = AlertSettings()
     api: ApiSettings = ApiSettings()
+    reports: ReportSettings = ReportSettings()
     sources: dict[str, SourceSettings] = Field(
         default_factory=dict, description="by source name, or by family: 'zeek' serves zeek:conn"
     )

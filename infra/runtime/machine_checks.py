@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from ctypes.util import find_library
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -52,3 +54,14 @@ def check_disk(home: Path) -> Finding:
         if free < LEAST_DISK_GB
         else None,
     )
+
+
+def check_pdf() -> Finding:
+    """Whether reports can be made as PDF; nothing else needs it."""
+    if find_spec("weasyprint") is None:
+        return Finding("pdf", "reports as HTML, JSON and CSV only", "pip install 'headgate[pdf]'")
+    # The package is there without it, and fails when a page is laid out.
+    if find_library("pango-1.0") is None:
+        remedy = "install Pango; Debian: apt-get install libpango-1.0-0 libpangoft2-1.0-0"
+        return Finding("pdf", "WeasyPrint finds no Pango", remedy)
+    return Finding("pdf", "reports can be made as PDF")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import duckdb
 
 from infra.config.settings import Settings
-from infra.delta.duckdb_views import connect, spill
+from infra.delta.duckdb_views import connect, definitions, needed, refresh, spill
+from infra.delta.log_reader import newest_version
 from infra.delta.retention import furthest
+from infra.delta.schema import catalog
+from infra.storage.paths import is_table, location
 from infra.storage.temp_dirs import scratch
 from ingest.pipeline.files_job import under_way
 from reporting.ledger.completeness import excuse, forgive
@@ -25,3 +29,24 @@ def open_lake(settings: Settings, needs: Sequence[str]) -> duckdb.DuckDBPyConnec
     excuse(connection, [*before, *under_way(settings.checkpoint_root)])
     forgive(connection, furthest(settings, "silver.event"), furthest(settings, "gold.attribution"))
     return connection
+
+
+def open_pinned(
+    settings: Settings, needs: Sequence[str]
+) -> tuple[duckdb.DuckDBPyConnection, dict[str, int]]:
+    """The same, each table at one version for all questions, with those versions.
+
+    So the figures of one report agree with each other however long it takes.
+    """
+    connection = open_lake(settings, needs)
+    pinned, versions = [], {}
+    for definition in needed(needs, definitions(settings.lake_root)):
+        if definition.folder is not None and is_table(location(definition.folder)):
+            version = newest_version(location(definition.folder))
+            versions[definition.name] = version
+            # Of a table that each batch writes anew a former version's files soon go.
+            if catalog()[definition.name].rewritten is None:
+                definition = replace(definition, version=version)
+        pinned.append(definition)
+    refresh(connection, pinned)
+    return connection, versions

@@ -79,8 +79,8 @@ def check_ledger(
 ) -> LedgerCheckResult:
     """Compare checkpoint, bronze, broker and tables; rows are left for the driver to write.
 
-    `connection`: from `reporting.cli.main.opened`. `everything`: as if it were the first check.
-    Raises `Retryable` where the broker is away, `Taken` beside another check.
+    `connection`: from `reporting.cli.reader.open_lake`. `everything`: as if it were the first
+    check. Raises `Retryable` where the broker is away, `Taken` beside another check.
     """
     folder = ledger_check_folder(settings)
     # Two checks beside each other would each write the state that the other has read.

@@ -1,7 +1,9 @@
 """Scheduled reports: a module here is a report, found by itself.
 
 A report's module has four names: `NAME`, as the command takes it; `DOC`, a sentence; `TABLES`, what
-it reads; and `render(connection, interval, made_at)`, which gives one HTML page.
+it reads; and `compose(request)`, which gives the `Report` (`reporting.document.content`). It may
+have `SUBJECT`: what `--subject` has to name, of a dossier about one thing. How a report looks, and
+its PDF, JSON and CSV, are the same for all.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from functools import cache
 from importlib import import_module
 from types import MappingProxyType, ModuleType
 
-_NAMES = ("NAME", "DOC", "TABLES", "render")
+_NAMES = ("NAME", "DOC", "TABLES", "compose")
 
 
 @cache

@@ -61,14 +61,17 @@ headgate:
 REPORT = '''
 """How many events there were."""
 
+from reporting.document.content import Report, Tile
+
 NAME = "tally"
 DOC = "How many events an interval has."
 TABLES = ("silver.event",)
 
 
-def render(connection, interval, made_at):
-    (many,) = connection.execute("SELECT count(*) FROM silver.event").fetchone()
-    return f"<p>{many} events</p>"
+def compose(request):
+    many = request.value("SELECT count(*) FROM silver.event")
+    tiles = [Tile("Events", many)]
+    return Report(NAME, "Tally", request.interval, request.made_at, [], tiles)
 '''
 ENDPOINT = '''
 """How many events there are."""
@@ -259,8 +262,10 @@ def test_a_report_is_one_module(tree: Tree, empty_tables: Path) -> None:
     assert tree.touched() - before == {"reporting/reports"}
     listed = tree.headgate("report", "list")
     assert "tally  How many events an interval has." in listed
-    page = tree.headgate("report", "run", "tally", "--interval", "2026-11-20")
-    assert Path(tree.folder / page.strip()).read_text("utf-8") == "<p>0 events</p>"
+    page, figures = tree.headgate("report", "run", "tally", "--interval", "2026-11-20").split()
+    assert "<dt>Events</dt><dd>0</dd>" in Path(tree.folder / page).read_text("utf-8")
+    tiles = json.loads(Path(tree.folder / figures).read_text("utf-8"))["figures"]
+    assert tiles == [{"name": "Events", "value": 0, "before": None, "unit": "number"}]
 
 
 def test_an_endpoint_is_one_module_behind_the_token(tree: Tree, empty_tables: Path) -> None:

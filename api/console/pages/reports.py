@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from pathlib import Path
-
 from fastapi import Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
@@ -12,7 +9,8 @@ from starlette.exceptions import HTTPException
 from api.console.page import Page, console_router
 from api.console.render import respond
 from api.console.request import Signed
-from api.routes.access import Here, Services
+from api.routes.access import Here
+from api.services.reports import KeptReport, kept_reports
 
 router = console_router()
 PAGE = Page("reports", "Reports", router, "/reports", "reports", 60, "p", group="run")
@@ -22,37 +20,37 @@ FRAME_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sa
 
 @router.get("/reports")
 def reports(request: Request, services: Here, session: Signed, show: str = "") -> Response:
-    """The list, and one of them."""
-    files = sorted(_folder(services).glob("*.html"), key=lambda file: -file.stat().st_mtime)
-    if show and show not in [file.name for file in files]:
+    """The list, each report once with its forms, and one of the pages."""
+    kept = kept_reports(services.settings)
+    if show and show not in [file.name for file in kept if file.form == "html"]:
         raise HTTPException(404, f"no report '{show}'")
+    forms: dict[str, list[KeptReport]] = {}
+    for file in kept:
+        forms.setdefault(file.stem, []).append(file)
     return respond(
         request,
         "reports.html",
         page=PAGE,
         show=show,
-        files=[
+        reports=[
             {
-                "name": file.name,
-                "size": file.stat().st_size,
-                "made_at": datetime.fromtimestamp(file.stat().st_mtime, UTC),
+                "stem": stem,
+                "page": next((file.name for file in files if file.form == "html"), None),
+                "files": sorted(files, key=lambda file: file.form),
+                "made_at": files[0].made_at,
             }
-            for file in files
+            for stem, files in forms.items()
         ],
     )
 
 
 @router.get("/reports/file/{name}")
 def report_file(services: Here, session: Signed, name: str, download: bool = False) -> Response:
-    """A report as it was made."""
-    known = {file.name: file for file in _folder(services).glob("*.html")}
-    if name not in known:
+    """A report's file as it was made; only a page is shown, the other forms are downloaded."""
+    file = next((file for file in kept_reports(services.settings) if file.name == name), None)
+    if file is None:
         raise HTTPException(404, f"no report '{name}'")
     headers = {"Content-Security-Policy": FRAME_POLICY + "; frame-ancestors 'self'"}
-    if download:
+    if download or file.form != "html":
         headers["Content-Disposition"] = f'attachment; filename="{name}"'
-    return Response(known[name].read_bytes(), media_type="text/html", headers=headers)
-
-
-def _folder(services: Services) -> Path:
-    return services.settings.home.absolute() / "reports"
+    return Response(file.path.read_bytes(), media_type=file.media_type, headers=headers)

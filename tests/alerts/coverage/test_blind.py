@@ -33,9 +33,11 @@ from infra.kafka.client import Broker
 from infra.streaming.lake import Lake
 from ingest.quality.source_silence import Silence
 from ingest.tables import EVENT, RECORD
+from reporting.document.html import to_html
+from reporting.document.request import ReportRequest
+from reporting.figures.daily import figures
 from reporting.interval import parse_interval
-from reporting.reports.daily import render
-from reporting.reports.figures import figures
+from reporting.reports.daily import compose
 
 AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 DAY = 86_400.0
@@ -438,10 +440,11 @@ def test_the_daily_report_lists_what_was_blind_and_until_when(lake: Lake) -> Non
     lake.add(EVENT, rows, "test")
     connection = connect(lake.settings.lake_root)
     today = parse_interval(f"{AT:%Y-%m-%d}")
-    found = figures(connection, today).blind
+    request = ReportRequest(lake.settings, connection, today, AT)
+    found = figures(request).blind
     assert [row["message"] for row in found] == ["over is silent", "now is silent"]
     assert [row["ended"] for row in found] == [AT - timedelta(hours=1), None]
-    page = render(connection, today, AT)
+    page = to_html(compose(request))
     assert "Rules that saw nothing" in page
     assert "blind by now &lt;b&gt;" in page
 

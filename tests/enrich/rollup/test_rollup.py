@@ -37,8 +37,9 @@ from ingest.quality.source_silence import silences
 from ingest.reparse.recount import Recounts, of_counts
 from ingest.reparse.reparse import reparse
 from ingest.tables import EVENT, RECORD, RECOUNT
+from reporting.document.request import ReportRequest
+from reporting.figures.daily import figures
 from reporting.interval import Interval
-from reporting.reports.figures import figures
 from tests.enrich.rows import IP, SCOPE, A, at, finished, put, rows, segment
 from tests.ingest.reparse.test_reparse import BEGIN, Line, dead, dns, sshd
 
@@ -193,7 +194,7 @@ def test_checks_answer_the_same_with_counts_and_without(story: Story) -> None:
     for _ in range(2):
         volumes = _volumes(connection, datetime(2026, 11, 21, 2, tzinfo=UTC))
         heard = silences(connection, settings, until)
-        reported = figures(connection, interval).sources
+        reported = figures(ReportRequest(settings, connection, interval, interval.end)).sources
         start, end = span(connection, interval.start, interval.end)
         found = volumes[["source", "now", "before"]].values.tolist()
         answers.append((found, heard, reported, start < end))
@@ -411,7 +412,8 @@ def test_what_a_reparse_changed_is_counted_anew_and_nobody_takes_its_counts_befo
     def told() -> tuple[int, int, datetime]:
         connection = connect(lake.settings.lake_root)
         try:
-            row = {one["source"]: one for one in figures(connection, day).sources}["sshd"]
+            request = ReportRequest(lake.settings, connection, day, day.end)
+            row = {each["source"]: each for each in figures(request).sources}["sshd"]
             return row["events"], row["dead"], span(connection, day.start, day.end)[0]
         finally:
             connection.close()

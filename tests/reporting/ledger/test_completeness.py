@@ -22,7 +22,7 @@ from infra.errors import Fatal, Usage
 from infra.maintenance import maintenance
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT, RECORD
-from reporting.cli import main
+from reporting.cli import ledger, report
 from reporting.ledger.completeness import Completeness, completeness, forgive, total
 from tests.api.story import DAY, DEAD, attribution, event, finding, insert, record
 
@@ -32,7 +32,9 @@ BEAT = event("beat", "23:00", source="_heartbeat", **DEAD)
 
 def run(argv: Sequence[str], settings: Settings) -> int:
     parser = argparse.ArgumentParser()
-    main.build(parser.add_subparsers(required=True))
+    commands = parser.add_subparsers(required=True)
+    for module in (ledger, report):
+        module.build(commands)
     args = parser.parse_args(argv)
     code: int = args.run(args, settings)
     return code

@@ -13,10 +13,12 @@ from infra.delta.duckdb_views import connect
 from infra.delta.ops_tables import GAP, LEDGER
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT, RECORD
+from reporting.document.html import to_html
+from reporting.document.request import ReportRequest
 from reporting.interval import parse_interval
 from reporting.ledger.completeness import completeness, hourly
 from reporting.ledger.gaps import missed
-from reporting.reports.daily import render
+from reporting.reports.daily import compose
 from tests.api.story import DAY, DEAD, Row, at, batch, event, finding, insert, record
 from tests.reporting.ledger.test_completeness import run
 
@@ -138,9 +140,13 @@ def test_the_command_and_the_report_of_the_outage_name_the_gap(
     assert run(["ledger", *SPAN, "--source", "zeek:dns"], lake.settings) == 0
     assert "gap" not in capsys.readouterr().err
     made = datetime(2026, 11, 21, 6, tzinfo=UTC)
-    page = render(connect(lake.settings.lake_root), parse_interval("2026-11-20"), made)
+
+    def page_of(day: str) -> str:
+        connection = connect(lake.settings.lake_root)
+        return to_html(compose(ReportRequest(lake.settings, connection, parse_interval(day), made)))
+
+    page = page_of("2026-11-20")
     assert "never arrived" in page
     assert "5 to 8 (4 messages)" in page
     assert "<script>" not in page
-    empty = render(connect(lake.settings.lake_root), parse_interval("2026-11-19"), made)
-    assert "never arrived" not in empty
+    assert "never arrived" not in page_of("2026-11-19")

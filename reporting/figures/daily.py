@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
-import duckdb
-
 from ingest.completeness.rollup_coverage import span
+from reporting.document.request import ReportRequest
+from reporting.figures.alerts import ALERTS as _ALERTS
+from reporting.figures.alerts import Bucket, buckets
+from reporting.figures.sources import blindness
 from reporting.interval import Interval
 from reporting.ledger.completeness import Completeness, completeness, total
 from reporting.ledger.gaps import Missed, missed
@@ -17,14 +19,6 @@ from reporting.ledger.gaps import Missed, missed
 LEVELS = ("critical", "high", "medium", "low", "informational")
 _TOP = 10
 _Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Bucket:
-    """Alerts of one day (or hour) by level."""
-
-    start: datetime
-    counts: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -57,23 +51,23 @@ class Figures:
         return sum(self.by_level.values())
 
 
-def figures(connection: duckdb.DuckDBPyConnection, interval: Interval) -> Figures:
+def figures(request: ReportRequest) -> Figures:
     """Ask for all of it. An empty lake gives zeros and empty lists."""
-    ask = _Asker(connection, interval)
+    ask, connection, interval = request.ask, request.connection, request.interval
     step = timedelta(hours=1) if interval.days <= 2 else timedelta(days=1)
     ledger = completeness(connection, interval.start, interval.end)
     return Figures(
         interval=interval,
         step=step,
-        buckets=_buckets(ask, step),
+        buckets=buckets(request, step),
         by_level={row["level"]: row["n"] for row in ask(_BY_LEVEL)},
         revisions=ask(_REVISIONS)[0]["n"],
         devices=ask(_DEVICES),
         device_count=ask(_DEVICE_COUNT)[0]["n"],
         rules=ask(_RULES),
-        sources=_sources(ask),
+        sources=_sources(request),
         reasons=ask(_REASONS),
-        coverage={row["status"]: row["n"] for row in ask(_COVERAGE)},
+        coverage=attribution_coverage(request),
         delays=ask(_DELAYS),
         ledger=ledger,
         ledger_total=total(ledger),
@@ -81,39 +75,11 @@ def figures(connection: duckdb.DuckDBPyConnection, interval: Interval) -> Figure
         quality=ask(_QUALITY),
         quality_runs=ask(_QUALITY_RUNS)[0]["n"],
         drift=ask(_DRIFT),
-        blind=ask(_BLIND),
+        blind=blindness(request),
     )
 
 
-class _Asker:
-    """Runs a question with the interval as its parameters."""
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection, interval: Interval) -> None:
-        self.connection = connection
-        self.interval = interval
-
-    def __call__(self, sql: str, **more: datetime) -> list[_Row]:
-        params = {"since": self.interval.start, "until": self.interval.end, **more}
-        result = self.connection.execute(sql, params)
-        names = [str(column[0]) for column in result.description or []]
-        return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
-
-
-# An alert belongs to the interval its first revision's event is in; what it says is its newest.
-# What was kept from the topic (a suppression, a budget) troubled nobody and is not counted.
-_ALERTS = """
-WITH alert AS (
-  SELECT a.*, f.began FROM gold.alert_current a
-  JOIN (SELECT alert_id, min_by(event_time, revision) AS began FROM gold.alert GROUP BY alert_id) f
-  USING (alert_id)
-  WHERE f.began >= $since AND f.began < $until AND a.suppressed_by IS NULL
-)
-"""
 _BY_LEVEL = _ALERTS + "SELECT level, count(*) AS n FROM alert GROUP BY level"
-_BUCKETS = (
-    _ALERTS + "SELECT date_trunc('{unit}', began) AS start, level, count(*) AS n FROM alert "
-    "GROUP BY 1, 2"
-)
 _REVISIONS = """
 SELECT count(*) AS n FROM gold.alert
 WHERE event_time >= $since AND event_time < $until AND suppressed_by IS NULL
@@ -205,21 +171,6 @@ SELECT suite, expectation, count(*) AS runs, count(*) FILTER (WHERE NOT passed) 
 FROM ops.quality WHERE run_at >= $since AND run_at < $until
 GROUP BY suite, expectation HAVING failed > 0 ORDER BY failed DESC, suite, expectation
 """
-_BLIND = """
-WITH told AS (
-  SELECT finding_info.uid AS uid, activity_name = 'Close' AS closed, "time" AS noticed,
-         finding_info.title AS title, message
-  FROM silver.event
-  WHERE source = 'headgate' AND metadata.event_code = 'rule_blind' AND "time" < $until
-    AND dead_letter_reason IS NULL AND duplicate_of IS NULL
-)
-SELECT min(noticed) AS began, max(noticed) FILTER (WHERE closed) AS ended,
-       arg_min(title, noticed) FILTER (WHERE NOT closed) AS title,
-       arg_min(message, noticed) FILTER (WHERE NOT closed) AS message
-FROM told GROUP BY uid
-HAVING title IS NOT NULL AND (ended IS NULL OR ended >= $since)
-ORDER BY began, title
-"""
 _DRIFT = f"""
 SELECT source, count(*) AS n, min(first_seen) AS first,
        list_slice(list(field ORDER BY first_seen, field), 1, {_TOP}) AS fields
@@ -228,24 +179,14 @@ GROUP BY source ORDER BY n DESC, source
 """
 
 
-def _sources(ask: _Asker) -> list[_Row]:
+def attribution_coverage(request: ReportRequest) -> dict[str, int]:
+    """Findings of events by what their attribution rests on."""
+    return {row["status"]: row["n"] for row in request.ask(_COVERAGE)}
+
+
+def _sources(request: ReportRequest) -> list[_Row]:
     """What came of each source: from the counts of hours that were compared, else from the rows."""
-    start, end = span(ask.connection, ask.interval.start, ask.interval.end)
+    interval = request.interval
+    start, end = span(request.connection, interval.start, interval.end)
     asked = _SOURCES.format(counted=_SOURCES_COUNTED if start < end else "")
-    return ask(asked, start=start, end=end)
-
-
-def _buckets(ask: _Asker, step: timedelta) -> list[Bucket]:
-    """One bucket a day or hour, also where nothing happened."""
-    unit = "hour" if step == timedelta(hours=1) else "day"
-    result: dict[datetime, dict[str, int]] = {}
-    for row in ask(_BUCKETS.format(unit=unit)):
-        result.setdefault(row["start"], {})[row["level"]] = row["n"]
-    changed = ask.interval.start.replace(minute=0, second=0, microsecond=0)
-    if unit == "day":
-        changed = changed.replace(hour=0)
-    buckets = []
-    while changed < ask.interval.end:
-        buckets.append(Bucket(changed, result.get(changed, {})))
-        changed += step
-    return buckets
+    return request.ask(asked, start=start, end=end)

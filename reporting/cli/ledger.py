@@ -1,55 +1,33 @@
-"""Commands `report` and `ledger`."""
+"""The command `ledger`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
-import duckdb
-
 from infra.config.settings import Settings
-from infra.errors import Fatal, Usage
+from infra.errors import Usage
 from infra.process.table_output import add_output_option, print_rows
 from infra.process.text_output import printable
 from reporting.cli.reader import open_lake
-from reporting.interval import Interval, parse_interval
 from reporting.ledger.completeness import (
     COLUMNS,
     TABLES,
     Completeness,
     completeness,
     hourly,
-    roomy,
     total,
     totals,
 )
 from reporting.ledger.gaps import missed
 
-Render = Callable[[duckdb.DuckDBPyConnection, Interval, datetime], str]
-
 
 def build(subparsers: Any) -> None:
-    """Add the commands; each sets `run`, called with the arguments and the settings."""
-    from reporting.reports import reports
-
-    report = subparsers.add_parser("report", help="write a report, or list the reports there are")
-    kinds = report.add_subparsers(dest="action", required=True)
-    run = kinds.add_parser("run", help="write one self-contained HTML page")
-    run.add_argument("name", choices=tuple(reports()))
-    run.add_argument(
-        "--interval",
-        required=True,
-        help="2026-11-20/2026-11-21 (UTC; the end is not in it), or one day",
-    )
-    run.add_argument("--out", type=Path, help="file (default: <home>/reports/<name>-<span>.html)")
-    run.set_defaults(run=run_report)
-    kinds.add_parser("list", help="reports there are").set_defaults(run=list_reports)
-
+    """Add the command; it sets `run`, called with the arguments and the settings."""
     ledger = subparsers.add_parser(
         "ledger", help="what was received and what became of it; exit 1 if any is unaccounted"
     )
@@ -70,36 +48,6 @@ def build(subparsers: Any) -> None:
         "--accept", metavar="REASON", help="--check: what is missing stays missing; it is kept"
     )
     ledger.set_defaults(run=run_ledger)
-
-
-def run_report(args: argparse.Namespace, settings: Settings) -> int:
-    """Write the report and print where it is."""
-    from reporting.reports import reports
-
-    report = reports()[args.name]
-    interval = parse_interval(args.interval)
-    out: Path = args.out or settings.home / "reports" / f"{args.name}-{interval.slug}.html"
-    render: Render = report.render
-    with roomy():
-        page = render(open_lake(settings, report.TABLES), interval, datetime.now(UTC))
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(page, "utf-8")
-    except OSError as error:
-        raise Fatal(f"{out}: cannot be written ({error.strerror})") from error
-    print(out)
-    return 0
-
-
-def list_reports(args: argparse.Namespace, settings: Settings) -> int:
-    """Name the reports, and the files made so far."""
-    from reporting.reports import reports
-
-    for name, report in reports().items():
-        print(f"{name}  {report.DOC}")
-    for file in sorted((settings.home / "reports").glob("*.html")):
-        print(f"  {file}")
-    return 0
 
 
 def run_ledger(args: argparse.Namespace, settings: Settings) -> int:

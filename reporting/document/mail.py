@@ -1,0 +1,97 @@
+"""A report by mail: its sentences as text, its files attached."""
+
+from __future__ import annotations
+
+import mimetypes
+import smtplib
+import ssl
+from collections.abc import Sequence
+from email.message import EmailMessage
+from email.utils import format_datetime, make_msgid
+from pathlib import Path
+
+from infra.config.report_sections import MailSettings
+from infra.config.secrets import either
+from infra.errors import Retryable, Usage
+from reporting.document.content import Report
+from reporting.document.text import cut, shown
+
+_SECONDS = 60
+
+
+def send_report(
+    mail: MailSettings, to: Sequence[str], report: Report, files: Sequence[Path]
+) -> None:
+    """Send it to all addresses in one mail.
+
+    Raises `Usage` where no server is set, `Retryable` when the server does not take it.
+    """
+    if mail.host is None:
+        raise Usage("reports.mail.host is not set; name the mail server")
+    message = message_of(mail.sender, to, report, files)
+    try:
+        with _connect(mail) as server:
+            if mail.user is not None:
+                password = either(mail.password, mail.password_file, "reports.mail.password") or ""
+                server.login(mail.user, password)
+            refused = server.send_message(message)
+    except (OSError, smtplib.SMTPException) as error:
+        raise Retryable(f"mail server {mail.host}:{mail.port}: {_why(error)}") from None
+    if refused:
+        raise Retryable(f"mail server {mail.host}:{mail.port} refused {', '.join(refused)}")
+
+
+def message_of(
+    sender: str, to: Sequence[str], report: Report, files: Sequence[Path]
+) -> EmailMessage:
+    """The mail. The same report has the same id, so that one sent twice is shown once."""
+    message = EmailMessage()
+    # A header must not be steered by a host name: `cut` leaves no line break.
+    message["Subject"] = cut(f"Headgate: {_headline(report)}", 200)
+    message["From"], message["To"] = sender, ", ".join(to)
+    message["Date"] = format_datetime(report.made_at)
+    stem = files[0].name if files else report.name
+    message["Message-ID"] = make_msgid(f"{stem}.{report.made_at:%Y%m%d%H%M%S}", "headgate")
+    message.set_content(text_of(report))
+    for file in files:
+        kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+        main, _, sub = kind.partition("/")
+        message.add_attachment(file.read_bytes(), maintype=main, subtype=sub, filename=file.name)
+    return message
+
+
+def text_of(report: Report) -> str:
+    """The report in a few lines, for who reads it on the way."""
+    lines = [_headline(report), "", *(cut(sentence, 400) for sentence in report.lead)]
+    lines += [f"{tile.label}: {shown(tile.value, tile.kind)}" for tile in report.tiles]
+    if report.arrival is not None:
+        lines += ["", *report.arrival.sentences()]
+    return "\n".join(lines) + "\n"
+
+
+def _headline(report: Report) -> str:
+    about = f" {report.subject}" if report.subject else ""
+    return f"{report.title}{about}, {report.interval}"
+
+
+def _connect(mail: MailSettings) -> smtplib.SMTP:
+    host = mail.host or ""
+    context = ssl.create_default_context(cafile=None if mail.ca_file is None else str(mail.ca_file))
+    if mail.security == "tls":
+        return smtplib.SMTP_SSL(host, mail.port, timeout=_SECONDS, context=context)
+    server = smtplib.SMTP(host, mail.port, timeout=_SECONDS)
+    if mail.security == "starttls":
+        try:
+            server.starttls(context=context)
+        except BaseException:
+            server.close()
+            raise
+    return server
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, smtplib.SMTPResponseException):
+        words = error.smtp_error
+        text = words.decode("utf-8", "replace") if isinstance(words, bytes) else str(words)
+        return f"{error.smtp_code} {cut(text)}"
+    return cut(str(getattr(error, "strerror", None) or error))

@@ -1,0 +1,259 @@
+"""The monthly report for people outside the team: a page of words and four charts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from reporting.document import charts
+from reporting.document.content import Chart, Column, Report, Section, Words
+from reporting.document.request import ReportRequest
+from reporting.document.text import number, seconds
+from reporting.figures.alerts import LEVELS, Bucket, by_level, by_month
+from reporting.figures.incidents import by_tactic, incidents
+from reporting.figures.sources import arrived, silences
+from reporting.figures.triage import triage_totals
+from reporting.ledger.gaps import missed
+
+NAME = "monthly"
+DOC = (
+    "For managers: a page of words, four charts, the trend of a year, incidents in a sentence each."
+)
+TABLES = (
+    "silver.event", "gold.alert", "gold.alert_current", "gold.alert_action", "ops.gap",
+    "ops.ledger_check",
+)  # fmt: skip
+
+_MONTHS = 12
+_TOLD = 12
+_SERIOUS = ("critical", "high")
+_CHECKS = """
+SELECT coalesce(sum(missing), 0)::BIGINT FROM ops.ledger_check
+WHERE "since" < $until AND "until" > $since AND topic IS NULL AND NOT passed
+"""
+
+
+def compose(request: ReportRequest) -> Report:
+    """The report of an interval, mostly a month."""
+    incident_rows = incidents(request)
+    months = by_month(request, _MONTHS)
+    totals, earlier = triage_totals(request), triage_totals(request.before)
+    sources = arrived(request)
+    return Report(
+        NAME,
+        "Security monitoring: monthly report",
+        request.interval,
+        request.made_at,
+        lead=_lead(request, totals, earlier, sources, len(incident_rows)),
+        sections=[
+            _incidents(incident_rows),
+            Section(
+                "The month in four charts",
+                [
+                    _year(months),
+                    _tactics(request),
+                    _handling(totals, earlier),
+                    _records(sources),
+                ],
+                beside=True,
+            ),
+            Section("What this rests on", [Words(_basis(request, sources))]),
+        ],
+        arrival=request.arrived(),
+    )
+
+
+def _lead(
+    request: ReportRequest,
+    totals: dict[str, Any],
+    earlier: dict[str, Any],
+    sources: list[dict[str, Any]],
+    incident_count: int,
+) -> list[str]:
+    events = sum(row["events"] for row in sources)
+    levels = by_level(request)
+    serious = sum(levels.get(level, 0) for level in _SERIOUS)
+    span = _span_words(request)
+    sentences = [
+        f"{span}, {_many(events, 'log record')} from {_many(len(sources), 'kind')} of logs were "
+        f"watched. They led to {_many(totals['alerts'], 'alert')}{_compared(totals, earlier)}, "
+        f"{number(serious)} of them serious, and {_many(incident_count, 'incident')}.",
+        _work(totals),
+    ]
+    return [sentence for sentence in sentences if sentence]
+
+
+def _span_words(request: ReportRequest) -> str:
+    interval = request.interval
+    start, end = interval.local(interval.start), interval.local(interval.end)
+    last = end - timedelta(microseconds=1)
+    if start.day == 1 and end.day == 1 and (last.year, last.month) == (start.year, start.month):
+        return f"In {start:%B %Y}"
+    if start.date() == last.date():
+        return f"On {start.day} {start:%B %Y}"
+    return f"From {start.day} {start:%B} to {last.day} {last:%B %Y}"
+
+
+def _compared(totals: dict[str, Any], earlier: dict[str, Any]) -> str:
+    now, before = totals["alerts"], earlier["alerts"]
+    if not before:
+        return ""
+    if now == before:
+        return ", as many as in the period before"
+    return f", {'more' if now > before else 'fewer'} than the {number(before)} of the period before"
+
+
+def _work(totals: dict[str, Any]) -> str:
+    if not totals["alerts"]:
+        return "There was nothing for the team to look at."
+    judged = totals["judged"]
+    if not judged:
+        verdict = "None has been judged yet"
+    else:
+        verdict = (
+            f"The team judged {_many(judged, 'alert')}: {number(totals['true_positive'])} were "
+            f"real and {number(judged - totals['true_positive'])} were not"
+        )
+    left = totals["open"]
+    still = (
+        f"{number(left)} {'is' if left == 1 else 'are'} still open" if left else "all are closed"
+    )
+    pace = ""
+    if totals["acknowledge"] is not None:
+        pace = f" Half of them were taken up within {seconds(totals['acknowledge'])}."
+    return f"{verdict}; {still}.{pace}"
+
+
+def _many(count: int, thing: str) -> str:
+    return f"{number(count)} {thing}{'' if count == 1 else 's'}"
+
+
+def _incidents(told: list[dict[str, Any]]) -> Section:
+    if not told:
+        return Section("Incidents", [Words(["There was no incident."])])
+    sentences = [row["sentence"] for row in told[:_TOLD]]
+    if len(told) > _TOLD:
+        sentences.append(f"And {len(told) - _TOLD} more, which the weekly reports list.")
+    return Section("Incidents", [Words(sentences, listed=True)])
+
+
+def _year(months: list[Bucket]) -> Chart:
+    shown = {
+        "serious": [sum(month.counts.get(level, 0) for level in _SERIOUS) for month in months],
+        "other": [
+            sum(many for level, many in month.counts.items() if level not in _SERIOUS)
+            for month in months
+        ],
+    }
+    looks = {"serious": charts.LEVEL_LOOKS["high"], "other": charts.LEVEL_LOOKS["low"]}
+    labels = [f"{month.start:%b}" for month in months]
+    rows = [
+        {"month": f"{month.start:%Y-%m}", **{level: month.counts.get(level, 0) for level in LEVELS}}
+        for month in months
+    ]
+    return Chart(
+        "alerts_by_month",
+        charts.stacked_bars("Alerts a month, over a year", labels, shown, looks, half=True),
+        [Column("month", "Month"), *(Column(level, level, "number") for level in LEVELS)],
+        rows,
+        title="Alerts a month, over a year",
+        caption="Serious: high or critical. The last month may not be over yet.",
+    )
+
+
+def _tactics(request: ReportRequest) -> Chart:
+    rows = by_tactic(request)
+    shown = rows[:7]
+    parts = [(row["plain"], {"alerts": row["alerts"]}) for row in shown]
+    svg = charts.rows_of_bars(
+        "What the alerts were about", parts, {"alerts": charts.PLAIN}, half=True
+    )
+    return Chart(
+        "alerts_by_tactic",
+        svg if shown else None,
+        [
+            Column("plain", "About"),
+            Column("tactic", "Tactic"),
+            Column("alerts", "Alerts", "number"),
+        ],
+        rows,
+        title="What the alerts were about",
+        caption="What an attacker would want with it; an alert may count in two.",
+        empty="No alert of this month names what an attacker would want with it.",
+    )
+
+
+def _handling(totals: dict[str, Any], earlier: dict[str, Any]) -> Chart:
+    steps = (("detect", "noticed"), ("acknowledge", "taken up"), ("close", "closed"))
+    rows = [
+        {"step": words, "now": totals[key], "before": earlier[key]}
+        for key, words in steps
+        if totals[key] is not None
+    ]
+    svg = charts.rows_of_bars(
+        "How soon half of the alerts were noticed, taken up and closed",
+        [(row["step"], {"now": row["now"]}) for row in rows],
+        {"now": charts.PLAIN},
+        half=True,
+        ends=[seconds(row["now"]) for row in rows],
+    )
+    return Chart(
+        "handling",
+        svg if rows else None,
+        [
+            Column("step", "Step"),
+            Column("now", "Median, seconds", "decimal"),
+            Column("before", "Before", "decimal"),
+        ],
+        rows,
+        title="How soon half of the alerts were ...",
+        caption="Noticed: after the event; taken up and closed: after the alert.",
+        empty="No alert of a live event, and nobody has taken one up.",
+    )
+
+
+def _records(sources: list[dict[str, Any]]) -> Chart:
+    shown = sorted(sources, key=lambda row: -row["events"])[:8]
+    parts = [(row["source"], {"events": row["events"]}) for row in shown]
+    svg = charts.rows_of_bars(
+        "Log records by kind", parts, {"events": charts.VERDICT_LOOKS["true"]}, half=True
+    )
+    return Chart(
+        "records_by_source",
+        svg if shown else None,
+        [
+            Column("source", "Kind of log"),
+            Column("events", "Records", "number"),
+            Column("dead", "Unreadable", "number"),
+        ],
+        sources,
+        title="Log records by kind",
+        caption="The kinds with most records.",
+        empty="No log record arrived.",
+    )
+
+
+def _basis(request: ReportRequest, sources: list[dict[str, Any]]) -> list[str]:
+    """How far the figures can be trusted, in words."""
+    dead = sum(row["dead"] for row in sources)
+    silent = silences(request)
+    gaps = missed(request.connection, request.interval.start, request.interval.end)
+    lost = request.value(_CHECKS)
+    sentences = []
+    if lost or gaps:
+        known = sum(gap.messages or 0 for gap in gaps)
+        sentences.append(
+            f"Not all was seen: {_many(len(gaps), 'gap')} in what was received "
+            f"({_many(known, 'known message')} lost), and {_many(lost, 'record')} that checks "
+            "found missing. What happened in them cannot be told."
+        )
+    else:
+        sentences.append("No loss of log records is known.")
+    if dead:
+        sentences.append(f"{_many(dead, 'record')} could not be read; they are kept.")
+    if silent:
+        sentences.append(
+            f"{_many(len(silent), 'kind')} of logs fell silent for longer than ever before at "
+            "some time; in that time nothing could be seen in them."
+        )
+    return sentences
