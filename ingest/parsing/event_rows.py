@@ -14,6 +14,7 @@ from typing import Any
 from infra.errors import Fatal, Retryable, Usage
 from infra.process.gc_pause import no_collection
 from ingest.decoding.decoding import readable
+from ingest.parsing.accounts_and_urls import split_accounts, split_url
 from ingest.parsing.json_source import GZIP, PART_BYTES, JsonSource, parts
 from ingest.parsing.message_bounds import (
     MAX_UNREADABLE,
@@ -244,7 +245,9 @@ def _row(
         event["mac"] = source.get("mac")
     if target:
         event["dst_ip"] = target.get("ip")
-    if get("user_name") is None:
+    split_url(event)
+    split = split_accounts(event)
+    if split or get("user_name") is None:
         event["user_name"] = _user_name(event)
     return event
 

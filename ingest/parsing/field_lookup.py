@@ -136,6 +136,8 @@ def word(value: Any) -> str | None:
 def port(value: Any) -> int | None:
     """A port, as number or text."""
     # Bounded before `int`: Python refuses, and takes long over, numbers of thousands of digits.
+    if type(value) is float and value.is_integer():
+        value = int(value)  # as shippers through JavaScript or Lua write whole numbers
     if type(value) is str and value.isdecimal() and len(value) < 6:
         value = int(value)
     # `type(...) is int`, since `isinstance` would take `true` for port 1.
@@ -144,6 +146,8 @@ def port(value: Any) -> int | None:
 
 def whole(value: Any) -> int | None:
     """A whole number that is not negative, as number or text."""
+    if type(value) is float and value.is_integer():
+        value = int(value)  # as shippers through JavaScript or Lua write whole numbers
     if type(value) is str and value.isdecimal() and len(value) < 19:
         value = int(value)
     return value if type(value) is int and 0 <= value < 2**63 else None

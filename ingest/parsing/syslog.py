@@ -23,6 +23,10 @@ from ingest.parsing.timestamps import Stamp
 
 SEVERITIES = (6, 5, 5, 4, 3, 2, 1, 1)
 """OCSF severity of syslog's eight levels, from emergency to debug."""
+_SOLARIS_ID = re.compile(r"\[ID (\d{1,8}) ([\w-]{1,20}\.[\w-]{1,20})\] ", re.ASCII)
+"""The number and the priority in words that Solaris puts before each message (syslogd(1M))."""
+_METALOG = re.compile(r"\[([\w./-]{1,64})\]", re.ASCII)
+"""A program as metalog writes it, where others have the host."""
 REPEATED = re.compile(r"message repeated (\d{1,9}) times: \[ ?(.*)\]", re.ASCII)
 # What a Cisco device wrote itself, behind the header of the relay that passed it on.
 CISCO_BODY = re.compile(
@@ -118,6 +122,14 @@ def _line(
     if program and program[0] == "/" and program[-1] != "/":
         rest["program_path"] = program
         program = program.rpartition("/")[2]
+    named = _SOLARIS_ID.match(text) if text[:4] == "[ID " else None
+    if named:
+        rest["msgid"], rest["priority"] = named.groups()
+        text = text[named.end() :]
+    if program is None and host and host[0] == "[":
+        tag = _METALOG.fullmatch(host)
+        if tag:
+            program, host = tag[1], None
     again = REPEATED.fullmatch(text)
     if again:
         rest["repeated"] = int(again[1])

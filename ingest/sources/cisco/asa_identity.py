@@ -273,8 +273,39 @@ PEOPLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
     (
         "750 751",
         r"Local:(?P<dst>\S+):(?P<dstport>\d+) Remote:(?P<src>\S+):(?P<srcport>\d+) "
-        r"Username:(?P<user>\S+)(?: IKEv2 Group:(?P<group>\S+))?(?: IPv4 Address="
+        r"Username:Unknown (?P<reason>.*(?:abort|fail|error).*)",
+        "tunnel",
+        _ANY,
+        False,
+    ),
+    (
+        "750 751",
+        r"Local:(?P<dst>\S+):(?P<dstport>\d+) Remote:(?P<src>\S+):(?P<srcport>\d+) "
+        r"Username:Unknown (?P<reason>.*)",
+        "tunnel",
+        _ANY,
+        None,
+    ),
+    (
+        "750 751",
+        r"Local:(?P<dst>\S+):(?P<dstport>\d+) Remote:(?P<src>\S+):(?P<srcport>\d+) "
+        r"Username:(?P<user>(?!Unknown )\S+)(?: IKEv2 Group:(?P<group>\S+))?(?: IPv4 Address="
         r"(?P<assigned>\S+) IPv6 address=(?P<assigned6>\S+))? (?P<reason>.*)",
+        "tunnel",
+        _ANY,
+        None,
+    ),
+    (
+        "713167 713166",
+        rf"{IKE}(?P<reason>.*(?:failed user authentication|authentication failed).*)",
+        "login",
+        LOGON,
+        False,
+    ),
+    (
+        "722041 722036 722053",
+        r"TunnelGroup <(?P<group>[^<>]*)> GroupPolicy <[^<>]*> User <(?P<user>.*)> "
+        r"IP <(?P<src>[0-9a-fA-F:.]+)> (?P<reason>.*)",
         "tunnel",
         _ANY,
         None,

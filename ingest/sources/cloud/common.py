@@ -125,6 +125,8 @@ def take_name(fields: Fields, *path: str) -> str | None:
 def take_number(fields: Fields, *path: str, most: int = 2**31 - 1) -> int | None:
     """The whole number at `path`, from 0 to `most`, as a number or its digits, taken out."""
     value = look(fields, *path)
+    if type(value) is float and value.is_integer():
+        value = int(value)  # as shippers through JavaScript or Lua write whole numbers
     if type(value) is str and value.isascii() and value.isdecimal() and len(value) < 20:
         value = int(value)
     if type(value) is not int or not 0 <= value <= most:

@@ -44,6 +44,17 @@ _ENDED = re.compile(
     r"(?:/\d{1,3})?(?P<rest>.{0,200})",
     re.ASCII,
 )
+_SENT = re.compile(
+    rf"Sending (?P<word>Advertise|Reply|Relay-reply|DHCPv4-response) (?:message )?to {_ADDRESS} "
+    r"port (?P<port>\d{1,5})(?:, transaction ID (?P<xid>0x[0-9A-Fa-f]{1,8}))?",
+    re.ASCII,
+)
+_RELAYED = re.compile(
+    rf"(?P<word>Relay-forward|DHCPv4-query) message from {_ADDRESS} port (?P<port>\d{{1,5}})"
+    r"(?:, link address (?P<link>[0-9a-fA-F:.]{2,45}), peer address (?P<peer>[0-9a-fA-F:.]{2,45}))?"
+    r"(?:, transaction ID (?P<xid>0x[0-9A-Fa-f]{1,8}))?",
+    re.ASCII,
+)
 _TALK: Mapping[str, int] = {
     "Solicit": DISCOVER,
     "Request": REQUEST,
@@ -58,7 +69,14 @@ _TALK: Mapping[str, int] = {
 
 def read_v6(line: Line, context: Context) -> Event | None:
     """A grant, a client's message or the end of a lease; None for what else is said."""
-    for pattern, make in ((GRANT, _grant), (_MESSAGE, _message), (_ENDED, _ended)):
+    readers = (
+        (GRANT, _grant),
+        (_MESSAGE, _message),
+        (_ENDED, _ended),
+        (_SENT, _passed_on),
+        (_RELAYED, _passed_on),
+    )
+    for pattern, make in readers:
         match = pattern.fullmatch(line.text)
         if match:
             return make(match.groupdict(), line, context)
@@ -114,6 +132,35 @@ def _grant(part: dict[str, str | None], line: Line, context: Context) -> Event |
 def _message(part: dict[str, str | None], line: Line, context: Context) -> Event | None:
     """What a client asked from its own address, which says nothing of a leased one."""
     return _make(_TALK[part["word"] or ""], part, line, context)
+
+
+def _passed_on(part: dict[str, str | None], line: Line, context: Context) -> Event | None:
+    """What server and relay send on: it holds a client's message, which follows by itself."""
+    # Who asks is behind the relay, whose own address is none of a client.
+    peer = part.get("peer") or part["ip"] or ""
+    ip = address(peer)
+    if ip is None:
+        return None
+    return dhcp_event(
+        OTHER,
+        context,
+        line.stamp,
+        _PRODUCT,
+        activity_name=part["word"],
+        ip=ip,
+        mac=None,
+        host=line.host,
+        message=line.text,
+        transaction_uid=part.get("xid"),
+        rest=line.rest
+        | kept(
+            pid=line.pid,
+            port=part.get("port"),
+            link_address=part.get("link"),
+            relay=part["ip"] if part.get("peer") else None,
+        ),
+        fields={"log_provider": line.program},
+    )
 
 
 def _ended(part: dict[str, str | None], line: Line, context: Context) -> Event | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from ingest.parsing.ocsf import ALLOWED, DENIED, FAILURE, LOW, MEDIUM, SUCCESS, address, kept
@@ -26,8 +27,15 @@ _ASKED = re.compile(
     re.ASCII,
 )
 ANSWERED = re.compile(
-    r"response: (?P<name>\S{1,1100}) (?P<class>[A-Za-z0-9]{1,10}) (?P<type>[A-Za-z0-9-]{1,20})"
-    r"(?P<rest>(?: \S{1,64}){0,16})",
+    r"(?:UDP: |TCP: )?(?:response: (?P<name>\S{1,1100}) (?P<class>[A-Za-z0-9]{1,10}) "
+    r"(?P<type>[A-Za-z0-9-]{1,20})|query: (?P<asked>\S{1,1100}) (?P<in>[A-Za-z0-9]{1,10}) "
+    r"(?P<for>[A-Za-z0-9-]{1,20}) response:)(?P<rest>(?: \S{1,64}){0,16})(?P<records> .*)?",
+    re.ASCII,
+)
+"""Also as appliances write the answer behind the question, with its records."""
+_RECORD = re.compile(
+    r" ?(?P<owner>\S{1,300}) (?P<ttl>\d{1,10}) IN (?P<type>[A-Z0-9]{1,10}) "
+    r"(?P<rdata>[^;]{1,500});?",
     re.ASCII,
 )
 _REFUSED = re.compile(
@@ -102,10 +110,19 @@ def _asked(match: re.Match[str]) -> _Found:
 
 
 def _answered(match: re.Match[str]) -> _Found:
-    words = match["rest"].split()
+    tail = f"{match['rest']}{match['records'] or ''}"
+    records = [
+        {"type": record["type"], "ttl": int(record["ttl"]), "rdata": record["rdata"].strip()}
+        for record in islice(_RECORD.finditer(tail), 100)
+    ]
+    first = _RECORD.search(tail)
+    words = (tail[: first.start()] if first else tail).split()
     # Versions differ in the order of the words behind the question.
     code = next((word for word in words if word.upper() in RCODES), None)
-    columns: Columns = {"query": _query(match)} | answered(code)
+    asked = question(match["asked"], match["for"], match["in"]) if match["asked"] else None
+    columns: Columns = {"query": asked or _query(match)} | answered(code)
+    if records:
+        columns["answers"] = records
     for word in words:
         if word[:1] == "(" and word[-1:] == ")":
             columns["server"] = end_of(*[*word[1:-1].split("#", 1), None][:2])

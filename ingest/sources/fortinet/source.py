@@ -16,8 +16,9 @@ from zoneinfo import ZoneInfo
 from ingest.parsing.source import Context, Event, Record, Source, Unreadable
 from ingest.parsing.syslog import one_line
 from ingest.parsing.timestamps import EPOCH, Stamp, stamp_epoch, stamp_iso
+from ingest.sources.fortinet.event_logs import of_event
 from ingest.sources.fortinet.traffic_logs import Log, session
-from ingest.sources.fortinet.utm_logs import of_event, of_utm
+from ingest.sources.fortinet.utm_logs import of_utm
 from ingest.sources.generic.cef import MARK as CEF_MARK
 from ingest.sources.generic.cef import read_cef
 from ingest.sources.shared.device_header import Header, each_line, read_header, restamp_header

@@ -1,23 +1,9 @@
-"""What FortiOS logs besides sessions: of its security profiles, and of itself."""
+"""What FortiOS's security profiles see: pages, names, mails, attacks."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
-from ingest.parsing.dhcp import (
-    ACK,
-    DECLINE,
-    DISCOVER,
-    INFORM,
-    NAK,
-    OFFER,
-    RELEASE,
-    REQUEST,
-    dhcp_event,
-)
 from ingest.parsing.ocsf import (
     A_FILE,
     A_HASH,
@@ -25,29 +11,21 @@ from ingest.parsing.ocsf import (
     A_MAIL,
     A_URL,
     AN_AGENT,
-    API,
-    AUTHENTICATION,
-    BASE,
     DNS,
     EMAIL,
-    FAILURE,
     FINDING,
     HTTP,
     HTTP_METHODS,
     OTHER,
-    SUCCESS,
-    TUNNEL,
     UNKNOWN,
     address,
     kept,
-    mac_address,
 )
 from ingest.parsing.source import Event
-from ingest.sources.fortinet.traffic_logs import PRODUCT, Log, session
+from ingest.sources.fortinet.traffic_logs import Log, session
 from ingest.sources.shared.firewall import (
     Fields,
     code,
-    endpoint,
     ends_seen,
     file_hash,
     firewall_disposition,
@@ -59,65 +37,14 @@ from ingest.sources.shared.firewall import (
 _FINDINGS = frozenset(
     {"virus", "ips", "anomaly", "dlp", "waf", "attack", "virtual-patch", "casb", "malware-list"}
 )
-UI = re.compile(r"(?P<service>[\w -]{1,32})\((?P<ip>[0-9a-fA-F:.]{2,45})\)", re.ASCII)
-DHCP_MESSAGES: Mapping[str, int] = MappingProxyType(
-    {
-        "discover": DISCOVER,
-        "offer": OFFER,
-        "request": REQUEST,
-        "decline": DECLINE,
-        "ack": ACK,
-        "nak": NAK,
-        "release": RELEASE,
-        "inform": INFORM,
-    }
-)
-_LOGON, _LOGOFF = 1, 2
-_LOGINS: Mapping[str, int] = MappingProxyType(
-    {
-        "login": _LOGON,
-        "logon": _LOGON,
-        "auth-logon": _LOGON,
-        "FSSO-logon": _LOGON,
-        "authentication": _LOGON,
-        "ssl-login-fail": _LOGON,
-        "auth-logout": _LOGOFF,
-        "logout": _LOGOFF,
-        "logoff": _LOGOFF,
-        "FSSO-logoff": _LOGOFF,
-        "RSSO-logon": _LOGON,
-        "RSSO-logoff": _LOGOFF,
-        "NTLM-auth": _LOGON,
-        "auth-login": _LOGON,
-    }
-)
-"""Actions that are logins, as OCSF's activity."""
-_TUNNELS: Mapping[str, int] = MappingProxyType(
-    {
-        "tunnel-up": 1,
-        "phase2-up": 1,
-        "ssl-new-con": 1,
-        "tunnel-down": 2,
-        "phase2-down": 2,
-        "ssl-exit-fail": 2,
-        "ssl-web-close": 2,
-        "delete_ipsec_sa": 2,
-        "delete_phase1_sa": 2,
-        "install_sa": 1,
-        "tunnel-stats": OTHER,
-    }
-)
-_FAILED = re.compile(r"fail|error|den(?:y|ied)|reject|invalid|block", re.IGNORECASE)
-
-
-# -- security profiles -------------------------------------------------------------------------
 
 
 def of_utm(log: Log) -> Event:
     """What a security profile saw."""
     # Releases differ: `type=utm subtype=dns`, or the profile as the type itself.
     subtype = log.subtype if log.kind == "utm" else log.subtype or log.kind
-    if subtype == "webfilter" or log.kind == "webfilter":
+    asked = log.fields.get("url") and log.fields.get("hostname")
+    if subtype == "webfilter" or log.kind == "webfilter" or (subtype == "app-ctrl" and asked):
         return _page(log)
     if subtype == "dns" or log.kind == "dns":
         return name_asked(log)
@@ -157,7 +84,7 @@ def _page(log: Log) -> Event:
                 hostname=host,
                 path=only[0] or None,
                 query_string=only[2] or None,
-                scheme=scheme if url and scheme in ("http", "https") else None,
+                scheme=scheme if url and not whole and scheme in ("http", "https") else None,
             )
             or None,
         )
@@ -292,7 +219,12 @@ def _finding(log: Log) -> Event:
         file=kept(path=path, hashes=hashes, size=fields.number("filesize"))
         if path or hashes
         else None,
-        http_request={"url": kept(url_string=url, hostname=fields.text("hostname"))}
+        http_request=kept(
+            http_method=fields.text("httpmethod"),
+            user_agent=fields.text("agent"),
+            referrer=fields.text("referralurl"),
+            url=kept(url_string=url, hostname=fields.text("hostname")),
+        )
         if url
         else None,
         src_endpoint=source,
@@ -309,184 +241,6 @@ def _finding(log: Log) -> Event:
             ("file.hashes", A_HASH, sha),
             ("http_request.url.url_string", A_URL, url),
         ),
-        **common,
-        unmapped=log.rest(),
-    )
-
-
-# -- the firewall itself -----------------------------------------------------------------------
-
-
-def of_event(log: Log) -> Event:
-    """A login, a tunnel, a change, a lease; else what FortiOS says of itself."""
-    fields = log.fields
-    action = str(fields.get("action", ""))
-    # Leases first: such a line may have an `action` as well.
-    if str(fields.get("dhcp_msg", "")).lower() in DHCP_MESSAGES and mac_address(
-        str(fields.get("mac"))
-    ):
-        return _lease(log)
-    if action in _LOGINS:
-        return _login(log, _LOGINS[action])
-    if "cfgpath" in fields or ("cfgobj" in fields and "user" in fields):
-        return change(log)
-    if log.subtype == "vpn" or action in _TUNNELS:
-        return _tunnel(log)
-    return _plain(log)
-
-
-def _from_ui(
-    fields: Fields, source: dict[str, Any] | None
-) -> tuple[dict[str, Any] | None, str | None]:
-    """The source and service that `ui="ssh(10.0.0.1)"` tells."""
-    match = UI.fullmatch(str(fields.get("ui", "")))
-    if match is None:
-        return source, fields.text("ui")
-    ip = address(match["ip"])
-    # The administrator's address stands in `ui` where no `srcip` is logged.
-    if source is None and ip:
-        return endpoint(ip=ip), match["service"]
-    return source, match["service"]
-
-
-def _login(log: Log, activity: int) -> Event:
-    """Someone logs in or out, at the firewall or through it."""
-    fields = log.fields
-    common = log.common()
-    source, target = log.ends()
-    source, service = _from_ui(fields, source)
-    user = log.user()
-    if target is None and (name := (common["device"] or {}).get("hostname")):
-        target = {"hostname": name}
-    status, action = fields.text("status"), str(fields.get("action", ""))
-    failed = _FAILED.search(f"{status or ''} {action}") is not None
-    reason = fields.text("reason")
-    return located(
-        AUTHENTICATION,
-        activity,
-        log.stamp,
-        status_id=FAILURE if failed else SUCCESS,
-        status_code=status,
-        status_detail=reason,
-        message=fields.text("msg") or fields.get("logdesc"),
-        user=user or {"name": "unknown"},
-        src_endpoint=source,
-        dst_endpoint=target,
-        service={"name": service or fields.text("authproto", "method") or "FortiOS"},
-        is_remote=True if source else None,
-        observables=ends_seen(source, target, user, where="user"),
-        **common,
-        unmapped=log.rest(),
-    )
-
-
-def _tunnel(log: Log) -> Event:
-    """A tunnel or the steps to it."""
-    fields = log.fields
-    common = log.common()
-    source, target = log.ends()
-    action, status = fields.text("action") or "unknown", fields.text("status")
-    user = log.user("user", "xauthuser")
-    if source is None and target is None:
-        fields["action"] = action
-        return _plain(log, common)
-    activity = _TUNNELS.get(action, OTHER)
-    seconds = fields.number("duration", most=10**9)
-    failed = _FAILED.search(f"{status or ''} {action}") is not None
-    return located(
-        TUNNEL,
-        activity,
-        log.stamp,
-        activity_name=action if activity == OTHER else None,
-        status_id=FAILURE if failed else SUCCESS,
-        status_code=status,
-        status_detail=fields.text("reason"),
-        message=fields.text("msg") or fields.get("logdesc"),
-        user=user,
-        src_endpoint=source,
-        dst_endpoint=target,
-        traffic=_traffic_of_tunnel(fields),
-        duration=None if seconds is None else seconds * 1000,
-        app_name=fields.text("tunneltype", "vpntunnel"),
-        observables=ends_seen(source, target, user, where="user"),
-        **common,
-        unmapped=log.rest(),
-    )
-
-
-def _traffic_of_tunnel(fields: Fields) -> dict[str, Any] | None:
-    """What FortiOS received, the peer sent."""
-    return traffic(fields.number("rcvdbyte"), fields.number("sentbyte"))
-
-
-def change(log: Log) -> Event:
-    """A change of configuration."""
-    fields = log.fields
-    common = log.common()
-    source, _ = log.ends()
-    source, service = _from_ui(fields, source)
-    user = log.user()
-    action, path, object_ = fields.text("action"), fields.text("cfgpath"), fields.text("cfgobj")
-    name = ".".join(part for part in (path, object_) if part)
-    # FortiOS' words of a change, as those of OCSF's API Activity.
-    activity = {"add": 1, "edit": 3, "delete": 4}.get((action or "").lower(), OTHER)
-    return located(
-        API,
-        activity,
-        log.stamp,
-        activity_name=(action or "Other") if activity == OTHER else None,
-        status_id=SUCCESS,
-        message=fields.text("msg") or f"{action} {name}",
-        actor={"user": user or {"name": "unknown"}},
-        src_endpoint=source or {"name": service or "unknown"},
-        api={
-            "operation": f"{action or 'change'} {path or object_}",
-            "service": {"name": service} if service else None,
-        },
-        resources=[{"name": name}] if name else None,
-        observables=ends_seen(source, None, user),
-        **common,
-        unmapped=log.rest(),
-    )
-
-
-def _lease(log: Log) -> Event:
-    """A message of the firewall's DHCP server."""
-    fields = log.fields
-    common = log.common()
-    message = fields.text("dhcp_msg") or ""
-    ip = fields.ip("ip")
-    return dhcp_event(
-        DHCP_MESSAGES[message.lower()],
-        log.context,
-        log.stamp,
-        PRODUCT,
-        # A client without a lease asks from 0.0.0.0, which is nobody's address.
-        ip=None if ip in ("0.0.0.0", None) else ip,
-        mac=fields.mac("mac"),
-        hostname=fields.text("hostname"),
-        host=(common["device"] or {}).get("hostname"),
-        lease_seconds=fields.number("lease", most=2**32),
-        rest=log.header.rest | fields.left(),
-        fields={"event_code": common["metadata"]["event_code"]},
-        message=fields.get("msg") or f"DHCP {message}",
-        severity_id=common["severity_id"],
-    )
-
-
-def _plain(log: Log, common: dict[str, Any] | None = None) -> Event:
-    """What FortiOS says of itself."""
-    fields = log.fields
-    common = common or log.common()
-    user = log.user()
-    words = fields.text("msg") or fields.get("logdesc")
-    return located(
-        BASE,
-        UNKNOWN,
-        log.stamp,
-        message=words if type(words) is str else f"{log.kind} {log.subtype}".strip(),
-        actor={"user": user} if user else None,
-        observables=ends_seen(None, None, user),
         **common,
         unmapped=log.rest(),
     )

@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from ingest.parsing.field_lookup import read_moment
 from ingest.parsing.ocsf import (
     A_FILE,
     A_HASH,
@@ -32,6 +33,7 @@ from ingest.parsing.ocsf import (
     NETWORK,
     OTHER,
     SUCCESS,
+    TUNNEL,
     UNKNOWN,
     kept,
     metadata,
@@ -95,6 +97,11 @@ LOGOUT = re.compile(r"log[ -]?(?:out|off)|logged (?:out|off)|sign[ -]?out", re.I
 _FAILED = re.compile(
     r"fail|den(?:y|ied)|reject|invalid|unsuccessful|bad |wrong|error", re.IGNORECASE
 )
+_TUNNEL = re.compile(
+    r"(?:.* )?(?:globalprotect|gateway-(?:connected|logout|tunnel|config)\S*|portal-\S+|"
+    r"vpn (?:connect|disconnect|tunnel)\w*)(?: .*)?",
+    re.IGNORECASE,
+)
 THREAT = re.compile(
     r"threat|virus|malware|trojan|spyware|exploit|attack|intrusion|ransom|botnet|phish|ips|ids"
     r"|vulnerab|wildfire|signature",
@@ -123,7 +130,12 @@ def _stamp(fields: Fields, header: Header, context: Context) -> Stamp:
         # Of a zone that no one knows, what is configured holds.
         with suppress(ValueError, OSError, KeyError):
             zone = ZoneInfo(zone_name)
-    for name in ("rt", "start", "end", "deviceReceiptTime"):
+    # FortiGate's own, in nanoseconds; its `start` is FortiAnalyzer's local time.
+    exact = stamp_epoch(fields.get("FTNTFGTeventtime"), received_at)
+    if exact.quality == "exact":
+        del fields["FTNTFGTeventtime"]
+        return exact
+    for name in ("rt", "start", "end", "startTime", "endTime", "deviceReceiptTime"):
         value = fields.get(name)
         stamp = _of(value, zone, received_at) if type(value) is str else None
         if stamp is not None and stamp.quality != "received":
@@ -137,7 +149,9 @@ def _of(value: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
         return stamp_epoch(value, received_at)
     match = _DATE.fullmatch(value)
     if match is None:
-        return stamp_iso(value, zone, received_at)
+        # Cisco's ESA writes `Mon Mar  2 09:00:00 2026`.
+        spoken = read_moment(value.replace("  ", " "), zone, received_at)
+        return spoken or stamp_iso(value, zone, received_at)
     named = match["zone"] or ""
     offset = named.removeprefix("GMT").removeprefix("UTC") or OFFSETS.get(named)
     if offset and offset.isalpha():
@@ -192,7 +206,7 @@ def _ends(fields: Fields) -> tuple[dict[str, Any] | None, dict[str, Any] | None]
     ipv6 = "Source IPv6 Address", "Destination IPv6 Address"
     return (
         endpoint(
-            ip=fields.ip("src", "sourceAddress", "c6a2", ipv6[0]),
+            ip=fields.ip("src", "sourceAddress", "c6a2", ipv6[0], "PanOSPublicIPv4"),
             port=fields.port("spt", "sourcePort"),
             mac=fields.mac("smac", "sourceMacAddress"),
             hostname=fields.text("shost", "sourceHostName"),
@@ -258,6 +272,9 @@ def _class(told: CefHeader, common: Mapping[str, Any], level: int) -> int:
     ends = common.get("src_endpoint") or common.get("dst_endpoint")
     named = common.get("user") or common.get("actor")
     # A login without a user would be no Authentication to OCSF.
+    # Who connects to a VPN gateway says so in the class that the product gives the event.
+    if _TUNNEL.match(f"{told.name} {told.signature} {told.fields.get('cat', '')}") and ends:
+        return TUNNEL
     if login and named:
         return AUTHENTICATION
     # OCSF's High; a word of threats makes a finding of a lower one, but not of a mere notice.
@@ -385,6 +402,12 @@ def _shaped(
         method = (columns["http_request"] or {}).get("http_method")
         activity = HTTP_METHODS.get((method or "").upper(), OTHER if method else UNKNOWN)
         name = method if activity == OTHER else None
+    elif uid == TUNNEL:
+        words = f"{told.name} {told.signature} {fields.get('PanOSEventID', '')}".lower()
+        activity = 2 if "logout" in words or "disconnect" in words else 1
+        wrong = _FAILED.search(f"{words} {fields.get('PanOSEventStatus', '')} {outcome or ''}")
+        status["status_id"] = FAILURE if wrong else SUCCESS
+        columns["user"] = columns["user"] or (columns["actor"] or {}).get("user")
     elif uid == NETWORK:
         activity = REFUSE if allowed is False else OPEN if allowed else TRAFFIC
     return located(

@@ -72,6 +72,19 @@ _LOGONS = _patterns(
     AUTHENTICATION,
     (_LOGON, SUCCESS, rf"Accepted {_TRY}{_PEER}{_PROTOCOL}{_KEY}"),
     (_LOGON, FAILURE, rf"Failed {_TRY}{_PEER}{_PROTOCOL}{_KEY}{_PRE}"),
+    # Protocol 1 named no address with the login.
+    (
+        _LOGON,
+        SUCCESS,
+        r"log: (?P<method>Password|RSA|Rhosts(?: with RSA host)?) authentication for "
+        r"(?P<user>.*) accepted\.",
+    ),
+    (
+        _LOGON,
+        FAILURE,
+        r"log: (?P<method>Password|RSA|Rhosts(?: with RSA host)?) authentication for "
+        r"(?P<user>.*) (?:failed|rejected)\.",
+    ),
     (
         _LOGON,
         FAILURE,
@@ -98,8 +111,10 @@ PREAUTHS = _patterns(
             r"(?: \[preauth\])?",
             r"User (?P<user>.*) (?P<detail>not allowed because .{1,200}?)(?: \[preauth\])?",
             rf"Login restricted for (?P<user>.*?)(?: from {_OLD_PEER})?: {_WHY}",
-            r"error: PAM: (?P<detail>[A-Z][\w ',.-]{1,100}?) for "
-            rf"(?P<invalid>illegal user |invalid user )?(?P<user>.*) from {_OLD_PEER}{_PRE}",
+            r"error: PAM: (?P<detail>[A-Za-z][\w ',.-]{1,100}?) for "
+            rf"(?P<invalid>illegal user |invalid user )?(?P<user>.*) from {_OLD_PEER}"
+            rf"(?: via \S{{1,64}})?{_PRE}",
+            rf"Login not allowed for user (?P<user>.*?): {_WHY}",
             r"(?:fatal|error): (?P<detail>Access denied) for user (?P<user>.*) by PAM account "
             r"configuration(?: \[preauth\])?",
             r"error: (?P<detail>Could not get shadow information) for (?P<user>.*)",
@@ -118,7 +133,7 @@ CONNECTIONS = _patterns(
     (
         _OPEN,
         SUCCESS,
-        rf"Connection from {_PEER}(?: on (?P<here>\S+) port (?P<here_port>\d{{1,5}}))?"
+        rf"(?:log: )?Connection from {_PEER}(?: on (?P<here>\S+) port (?P<here_port>\d{{1,5}}))?"
         r"(?: rdomain (?P<rdomain>\S{1,64}))?",
     ),
     (_CLOSE, SUCCESS, rf"Connection closed by {_OLD_PEER}(?: \[(?:preauth|postauth)\])?"),
@@ -139,6 +154,12 @@ CONNECTIONS = _patterns(
         _FAIL,
         FAILURE,
         rf"(?:error: )?(?P<detail>Did not receive identification string) from {_OLD_PEER}",
+    ),
+    (_FAIL, FAILURE, r"fatal: (?P<detail>Did not receive ident string)\."),
+    (
+        _FAIL,
+        FAILURE,
+        rf"(?P<detail>scanned) from {_OLD_PEER} with (?P<banner>.{{0,300}}?)\.  Don't panic\.",
     ),
     (
         _FAIL,
@@ -395,7 +416,10 @@ SOURCES = (
         # Since OpenSSH 9.8 the part that authenticates is a program of its own.
         name="sshd",
         programs=frozenset(
-            {"sshd", "sshd-session", "sshd-auth", "sshd(pam_unix)", "sshd-keygen-wrapper"}
+            {
+                *("sshd", "sshd-session", "sshd-auth", "sshd(pam_unix)", "sshd-keygen-wrapper"),
+                *("com.apple.sshd", "com.openssh.sshd"),
+            }
         ),
         product=_PRODUCT,
         reader=_read,

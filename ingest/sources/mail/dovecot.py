@@ -66,12 +66,18 @@ ATTEMPTS = re.compile(r"auth failed, (\d{1,6}) attempts")
 AUTH = re.compile(
     r"(?:conn \S{1,200} \([^()]{0,200}\): )?(?:auth-worker<\d{1,10}>: )?"
     r"(?P<db>[a-z][\w-]{0,40})\((?P<user>.*?),(?P<ip>[0-9A-Fa-f.:]{2,45})"
-    r"(?:,(?:master|<?(?P<session>[^<>,()\s]{1,128})>?))*\): (?P<words>.{1,2000})"
+    r"(?:,(?:master|<?(?P<session>[^<>,()\s]{1,128})>?))*\)(?:<[^<>\s]{1,128}>)?: "
+    r"(?P<words>.{1,2000})"
 )
+_OF_PROCESS = re.compile(
+    r"(?P<user>.*?),(?P<ip>[0-9A-Fa-f.:]{2,45})(?:,sasl:(?P<method>[\w-]{1,40}))?"
+)
+"""Since 2.4 the process names the user and the address: `auth(ann,10.0.0.5,sasl:plain)<id>: `."""
 _REFUSED = re.compile(
     r"unknown user|password mismatch|pam_authenticate\(\) failed|authentication fail|"
     r"invalid (?:password|credentials)|username character disallowed|login denied|"
     r"account (?:is )?(?:disabled|locked|expired)|no password|user not found|"
+    r"oauth2 failed|ldap_bind\(\) failed|"
     r"policy|not allowed|doesn't match|empty (?:password|username)|user is disabled",
     re.IGNORECASE,
 )
@@ -191,6 +197,10 @@ def _fields(text: str, rest: dict[str, Any]) -> dict[str, str]:
 
 def _authentication(words: str, part: Mapping[str, Any], line: Line) -> Event | None:
     match = AUTH.fullmatch(words)
+    process = _OF_PROCESS.fullmatch(part["who"] or "")
+    if match is None and process:
+        words = f"{part['process']}({part['who'].partition(',sasl:')[0]}): {words}"
+        match = AUTH.fullmatch(words)
     # `auth_debug` tells of each attempt many times over.
     if match is None or (part["level"] or "Info") == "Debug":
         return None

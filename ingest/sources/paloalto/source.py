@@ -13,10 +13,12 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from ingest.parsing.source import Context, Event, Record, Source, Unreadable
+from ingest.parsing.strict_json import decode_object
 from ingest.parsing.syslog import one_line
 from ingest.parsing.timestamps import Stamp, like_iso, stamp_iso
 from ingest.sources.generic.cef import MARK as CEF_MARK
 from ingest.sources.generic.cef import Cef, read_cef
+from ingest.sources.paloalto.cloud_json import columns_of
 from ingest.sources.paloalto.fields import layout
 from ingest.sources.paloalto.logs import Log
 from ingest.sources.paloalto.system import READERS, plain
@@ -29,6 +31,7 @@ _START = re.compile(
     re.ASCII,
 )
 _LONGEST_HEADER = 1024
+_JSON = re.compile(r'\{\s*"')
 # Not the csv module: it refuses cells of more than 128 kB.
 CELL = re.compile(r'(?:"(?P<quoted>(?:[^"]|"")*+)"(?P<tail>[^,]*)|(?P<plain>[^,]*))(?:,|$(?!\n))')
 _OFFSET = re.compile(
@@ -91,6 +94,11 @@ class PaloAlto(Source):
 
     def read_text(self, text: str, context: Context) -> Event:
         """The event of one line."""
+        body = text[text.find("{") :] if "{" in text[:_LONGEST_HEADER] else ""
+        if body and body.rstrip()[-1:] == "}" and _JSON.search(body[:_LONGEST_HEADER]):
+            kind, columns, stamp = columns_of(decode_object(body.encode()), context)
+            header = read_header(text[: len(text) - len(body)], context)
+            return READERS.get(kind, plain)(Log(kind, columns, stamp, header))
         start = _START.search(text, 0, _LONGEST_HEADER)
         if start is None:
             if CEF_MARK.search(text, 0, _LONGEST_HEADER):

@@ -142,6 +142,8 @@ class Fields(dict[str, Any]):
         """The first of `names` that is a whole number from 0 to `most`, or text of one."""
         for name in names:
             value = self.get(name)
+            if type(value) is float and value.is_integer():
+                value = int(value)  # as shippers through JavaScript or Lua write whole numbers
             # Only ASCII digits: `int` would take those of other scripts, and underscores.
             if type(value) is str and _DIGITS.fullmatch(value):
                 value = int(value)

@@ -111,6 +111,8 @@ def shown_bytes(run: str) -> str:
 
 def whole(value: object, most: int = _INT64) -> int | None:
     """`value` as a number from 0 to `most`; None for text that is none, and for others."""
+    if type(value) is float and value.is_integer():
+        value = int(value)  # as shippers through JavaScript or Lua write whole numbers
     if type(value) is int:
         return value if 0 <= value <= most else None
     if type(value) is not str or not 0 < len(value) <= 19:

@@ -48,7 +48,7 @@ _LINE = re.compile(
     r"\[(?P<module>[\w-]{0,64}:)?(?P<level>[a-z]{4,6}\d?)\] "
     r"(?:\[pid (?P<pid>\d{1,10})(?::tid (?P<tid>[0-9a-fx]{1,20}))?\] )?"
     r"(?P<cause>(?:[\w./-]{1,200}\.[ch](?:\(\d{1,7}\))?: )?(?:\(\S{1,10}\)[^\[\]]{1,200}: )?)"
-    r"(?:\[(?:client|remote) (?P<client>[^\]\s]{1,255})\] )?"
+    r"(?:\[(?:client|remote) (?P<client>\[[0-9A-Fa-f:.]{2,45}\](?::\d{1,5})?|[^\]\s]{1,255})\] )?"
     r"(?:\[(?:host|server) (?P<host>[^\]\s]{1,255})\] )?"
     r"(?P<text>.*)",
     re.ASCII | re.DOTALL,
@@ -58,8 +58,32 @@ _CLOCK = re.compile(
     r"\w{3} (?P<month>\w{3}) (?P<day>[ \d]\d) (?P<clock>[\d:.]+) (?P<year>\d{4})", re.ASCII
 )
 _WRITTEN = re.compile(rf"\[(?P<time>{_CTIME})\]", re.ASCII)
-WRONG_PASSWORD = re.compile(r'user (.*): authentication failure for "(.*)": .*', re.DOTALL)
-_NO_USER = re.compile(r"user (.*) not found: (\S*)", re.DOTALL)
+WRONG_PASSWORD = re.compile(
+    r'user (?P<user>.*): authentication failure for "(?P<target>.*)": .*', re.DOTALL
+)
+_OF_USER = tuple(
+    re.compile(pattern, re.DOTALL)
+    for pattern in (
+        # mod_auth_digest, which names the realm in quotes of its own
+        r"(?:Digest: )?user `(?P<user>.*)' in realm `.*' (?:not found|denied by provider)"
+        r"(?:: (?P<target>\S*))?",
+        r"(?:Digest: )?user (?P<user>.*): (?:password mismatch|nonce|invalid).*?"
+        r"(?:: (?P<target>\S*))?",
+        r"user (?P<user>.*) not found(?:: (?P<target>\S*))?",
+        r"user (?P<user>.*): authentication failure(?: .*)?",
+        # mod_authnz_ldap before and since 2.4, mod_authnz_pam, mod_authn_dbd, mod_auth_form
+        r"(?:\[\d+\] )?auth_ldap authenticate: (?:user (?P<user>.*?) )?authentication failed; "
+        r"URI (?P<target>\S*) .*",
+        r"PAM: user '(?P<user>.*)' - (?:not authenticated|invalid account).*",
+        r"PAM (?:authentication|account validation) failed for user (?P<user>.*?): .*",
+        # mod_auth_kerb, mod_auth_gssapi
+        r"krb5_get_init_creds_password\(\) failed: .*",
+        r"gss_(?:accept_sec_context|acquire_cred|init_sec_context)\(\) failed: .*",
+        r"GSS ERROR .*",
+        r"(?:Digest: )?realm mismatch - got .*|(?:Digest: )?invalid nonce .*",
+    )
+)
+"""A login that failed, in the words of each module; what it does not say is missing."""
 FORBIDDEN = re.compile(
     r"client denied by server configuration: (.*)|access to (\S+) (?:denied|failed).*|"
     r".*(?:client used wrong authentication scheme|not allowed access).*",
@@ -96,6 +120,7 @@ def _client(x: Exchange, text: str) -> None:
     host, colon, port = text.rpartition(":")
     number = whole(port, PORT)
     # 2.2 writes no port, and the last part of an IPv6 address looks like one.
+    host = host.strip("[]")
     if colon and number is not None and (address(host) or ":" not in host):
         x.client, x.client_port = host, number
     else:
@@ -164,10 +189,13 @@ def _event(x: Exchange, text: str, cause: str, level: str, stamp: Stamp, line: L
 def _of_client(x: Exchange, words: str, failed: bool) -> dict[str, Any]:
     """What a message about a client says besides: who, which file, which request."""
     columns: dict[str, Any] = {}
-    wrong = WRONG_PASSWORD.fullmatch(words) or _NO_USER.fullmatch(words)
+    wrong = next(
+        (match for form in (WRONG_PASSWORD, *_OF_USER) if (match := form.fullmatch(words))), None
+    )
     if wrong:
-        x.target = wrong[2] or None
-        return basic_logon(wrong[1], "httpd")
+        named = wrong.groupdict()
+        x.target = named.get("target") or None
+        return basic_logon(named.get("user") or "", "httpd")
     asked = _ASKED.fullmatch(words)
     text_found = asked and (request_line(asked[1]) or request_line(f"{asked[1]} HTTP/0"))
     if text_found:

@@ -54,7 +54,8 @@ _MOST_TAILS = 8
 _BLANK = re.compile(r"[\x00-\x20\x7f]")
 """What nginx refuses in a Host header, so that it never stands in `host: "..."`."""
 _HOLDS_TEXT = re.compile(
-    r'user "|\w{2,20}\(\) "|directory index of "|(?:FastCGI|uwsgi|SCGI) sent in stderr: "|"'
+    r'user "|PAM: user |http_auth_ldap: |\w{2,20}\(\) "|directory index of "|'
+    r'(?:FastCGI|uwsgi|SCGI) sent in stderr: "|"'
 )
 _COMPLETE = re.compile(
     r'user ".*"(?:: password mismatch| was not found in "[^"]*")'
@@ -67,14 +68,20 @@ _COMPLETE = re.compile(
 """Messages that hold what a client sent, and how they go on behind it."""
 _PATH = re.compile(r'(?:\w{2,20}\(\) |directory index of |)"', re.ASCII)
 _OF_NGINX = re.compile(
-    r'(?!\[lua\]|js:|perl)[^"]*|(?:limiting|delaying) (?:request|connection)s?[^"]*"[^"]*"',
+    r'(?!\[lua\]|js:|perl|PAM: |http_auth_ldap: )[^"]*|'
+    r'(?:limiting|delaying) (?:request|connection)s?[^"]*"[^"]*"',
     re.ASCII | re.DOTALL,
 )
 _CUT = 1900
 """nginx cuts lines at 2,048 bytes; in one that may be cut, the true end may be missing."""
 _USER = re.compile(
     r'user "(?P<user>.*)" (?P<why>was not found in ".*"|: password mismatch)'
-    r'|user "(?P<other>.*)": password mismatch',
+    r'|user "(?P<other>.*)": password mismatch'
+    # modules of others: PAM, LDAP, SPNEGO, digest
+    r"|PAM: user '(?P<pam>.*)' - (?:not authenticated|invalid account).*"
+    r'|http_auth_ldap: Authentication failed for user "(?P<ldap>.*)".*'
+    r"|http_auth_ldap: User bind failed.*|Negotiate authentication failed.*"
+    r"|(?:GSSAPI|Basic) authentication failed.*",
     re.DOTALL,
 )
 _REFUSED = re.compile(
@@ -265,7 +272,7 @@ def _logon(
     user: re.Match[str], x: Exchange, stamp: Stamp, line: Line, columns: dict[str, Any]
 ) -> Event:
     """Basic authentication that failed."""
-    name = user["user"] if user["user"] is not None else user["other"]
+    name = next((name for key, name in user.groupdict().items() if key != "why" and name), "")
     return http_event(
         x,
         stamp,

@@ -51,6 +51,8 @@ class Logged:
 
 def whole(value: object) -> int | None:
     """A whole number from a number, or from decimal or hexadecimal text."""
+    if type(value) is float and value.is_integer():
+        return int(value)
     if type(value) is int:
         return value
     if type(value) is str and INTEGER.fullmatch(value.strip()):

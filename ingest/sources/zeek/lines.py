@@ -216,6 +216,9 @@ def sound(lines: Lines, raws: Sequence[bytes], log: str) -> npt.NDArray[np.bool_
     if log == "http":
         types = lines.arrays["resp_mime_types"]
         good &= np.asarray(pc.fill_null(pc.equal(pc.list_value_length(types), 1), True))
+        # The line-by-line path splits `DOMAIN\\user`.
+        named = pc.match_substring(lines.arrays["username"], "\\")
+        good &= ~np.asarray(pc.fill_null(named, False))
     return good
 
 

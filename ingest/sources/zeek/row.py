@@ -157,6 +157,8 @@ class Row:
     def count(self, key: str, most: int = INT64 - 1) -> int | None:
         """Take a whole number from 0 to `most`."""
         value = self.fields.get(key)
+        if type(value) is float and value.is_integer():
+            value = int(value)  # as shippers through JavaScript or Lua write whole numbers
         if type(value) is str and DIGITS.fullmatch(value):
             value = int(value)
         if type(value) is not int or not 0 <= value <= most:

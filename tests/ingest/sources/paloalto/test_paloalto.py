@@ -195,7 +195,13 @@ def test_pages() -> None:
     row = log(csv_line(fields))
     assert (row["class_uid"], row["activity_id"], row["status_id"]) == (4002, 3, 2)
     request = row["http_request"]
-    assert request["url"] == {"url_string": fields["misc"], "hostname": "evil.example"}
+    assert request["url"] == {
+        "url_string": fields["misc"],
+        "hostname": "evil.example",
+        "port": 8443,
+        "path": "/a,b",
+        "query_string": 'x="1",6.6.6.6',
+    }
     assert request["x_forwarded_for"] == ["198.51.100.1"]
     assert request["user_agent"] == "Mozilla/5.0 (X11), like"
     assert (row["src_ip"], row["dst_ip"]) == ("10.0.0.5", "192.0.2.7")
