@@ -38,7 +38,7 @@ def event(text: str) -> dict[str, Any]:
         (
             "CORP\\ann : HOST=b1 ; TTY=unknown ; PWD=/ ; USER=#0 ; COMMAND=list",
             (1007, 1, 1),
-            "CORP\\ann",
+            "ann",
             "#0",
         ),
         (

@@ -1,0 +1,1 @@
+"""Logs of AWS beside its audit: DNS, web requests, storage."""

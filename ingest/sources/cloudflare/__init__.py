@@ -1,0 +1,1 @@
+"""Cloudflare's logs."""

@@ -1,0 +1,1 @@
+"""Microsoft Defender and the alerts of Microsoft Graph."""

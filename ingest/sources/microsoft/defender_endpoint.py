@@ -1,0 +1,347 @@
+"""Microsoft Defender for Endpoint: its tables of advanced hunting, and its alerts.
+
+https://learn.microsoft.com/en-us/defender-xdr/advanced-hunting-schema-tables : rows as the
+streaming API writes them (`{"time", "category": "AdvancedHunting-DeviceProcessEvents",
+"properties": {..}}`), as Log Analytics exports them (`Type`), or alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from ingest.parsing.ocsf import (
+    AUTHENTICATION,
+    BASE,
+    FAILURE,
+    FILE,
+    FINDING,
+    MODULE,
+    NETWORK,
+    OTHER,
+    PROCESS,
+    REG_KEY,
+    REG_VALUE,
+    SUCCESS,
+    UNKNOWN,
+    kept,
+)
+from ingest.parsing.source import Context, Event, Unreadable
+from ingest.sources.cloud.common import (
+    EnvelopedSource,
+    Fields,
+    look,
+    take,
+    take_ip,
+    take_name,
+    take_number,
+    take_text,
+    take_time,
+)
+from ingest.sources.cloud.record import CloudRecord, person
+from ingest.sources.shared.firewall import connection, endpoint, file_hash, severity
+
+_PRODUCT: Mapping[str, str] = {"name": "Defender for Endpoint", "vendor_name": "Microsoft"}
+_PID = 2**32 - 1
+_LOGON_TYPES = {
+    "Interactive": 2,
+    "Network": 3,
+    "Batch": 4,
+    "Service": 5,
+    "Unlock": 7,
+    "NetworkCleartext": 8,
+    "NewCredentials": 9,
+    "RemoteInteractive": 10,
+    "Remote interactive (RDP) logons": 10,
+    "CachedInteractive": 11,
+}
+
+
+def _user(fields: Fields, prefix: str) -> Fields | None:
+    """The account that `prefix` names: `Account`, `InitiatingProcessAccount`, `RequestAccount`."""
+    name, uid = take_text(fields, f"{prefix}Name"), take_text(fields, f"{prefix}Sid")
+    if name is None and uid is None:
+        return None
+    return person(name, uid, domain=take_text(fields, f"{prefix}Domain"))
+
+
+def _path(folder: str | None, name: str | None) -> str | None:
+    """The whole path; `FolderPath` mostly holds the name already, for some tables it does not."""
+    if folder and name and not folder.lower().endswith(name.lower()):
+        return folder.rstrip("\\") + "\\" + name
+    return folder
+
+
+def _file(fields: Fields, prefix: str = "") -> Fields | None:
+    name = take_text(fields, f"{prefix}FileName")
+    path = _path(take_text(fields, f"{prefix}FolderPath"), name)
+    hashes = [
+        one
+        for key in ("SHA256", "SHA1", "MD5")
+        for one in file_hash(take_text(fields, f"{prefix}{key}")) or ()
+    ]
+    size = take_number(fields, f"{prefix}FileSize", most=2**63 - 1)
+    leaves = kept(name=name or (path or "").rpartition("\\")[2] or None, path=path, size=size)
+    return leaves | {"hashes": hashes or None, "type_id": 1} if "name" in leaves else None
+
+
+def _uid(fields: Fields, name: str, pid: int | None) -> str | None:
+    """A process' own id; OCSF wants one where it has no number."""
+    return take_name(fields, name) or (None if pid is not None else "unknown")
+
+
+def _acting(fields: Fields) -> Fields | None:
+    """The process that did it (`InitiatingProcess...`)."""
+    prefix = "InitiatingProcess"
+    file = _file(fields, prefix)
+    pid = take_number(fields, f"{prefix}Id", most=_PID)
+    user = _user(fields, f"{prefix}Account")
+    parent = kept(
+        pid=take_number(fields, f"{prefix}ParentId", most=_PID),
+        name=take_text(fields, f"{prefix}ParentFileName"),
+    )
+    line = take_text(fields, f"{prefix}CommandLine")
+    if pid is None and file is None:
+        return None
+    return kept(
+        pid=pid,
+        uid=_uid(fields, f"{prefix}UniqueId", pid),
+        name=(file or {}).get("name"),
+        path=(file or {}).get("path"),
+        cmd_line=line,
+        user=user,
+        parent=parent if "pid" in parent else None,
+        hashes=(file or {}).get("hashes"),
+    )
+
+
+@dataclass(slots=True)
+class _Row:
+    """A row of a table; `fields` is what has not been used."""
+
+    record: CloudRecord
+    table: str
+    action: str
+    columns: dict[str, Any]
+
+    @property
+    def fields(self) -> Fields:
+        return self.record.fields
+
+    def event(self, class_uid: int, activity: int, **more: Any) -> Event:
+        acting = _acting(self.fields)
+        by = (acting or {}).get("user")
+        event = self.record.event(
+            class_uid,
+            activity,
+            **({"operation": self.action} | self.columns | {"by": by} | more),
+        )
+        if acting:
+            event["actor"] = (event.get("actor") or {}) | {"process": acting}
+        return event
+
+
+def _process(row: _Row) -> Event:
+    fields = row.fields
+    file = _file(fields)
+    user = _user(fields, "Account")
+    return row.event(
+        PROCESS,
+        {"ProcessCreated": 1, "OpenProcess": 3, "ProcessTerminated": 2}.get(row.action, 1),
+        status=SUCCESS,
+        process=kept(
+            pid=(pid := take_number(fields, "ProcessId", most=_PID)),
+            uid=_uid(fields, "ProcessUniqueId", pid),
+            name=(file or {}).get("name"),
+            path=(file or {}).get("path"),
+            cmd_line=take_text(fields, "ProcessCommandLine"),
+            user=user,
+            hashes=(file or {}).get("hashes"),
+        ),
+    )
+
+
+def _network(row: _Row) -> Event:
+    fields = row.fields
+    inward = row.action.startswith("Inbound")
+    here = kept(ip=take_ip(fields, "LocalIP"), port=take_number(fields, "LocalPort", most=65535))
+    url = take_text(fields, "RemoteUrl")
+    host = url.partition("://")[2].partition("/")[0] if url and "://" in url else url
+    there = kept(
+        ip=take_ip(fields, "RemoteIP"),
+        port=take_number(fields, "RemotePort", most=65535),
+        hostname=host if host and len(host) < 254 and "/" not in host else None,
+    )
+    if url and url != there.get("hostname"):
+        fields["RemoteUrl"] = url
+    failed = "Failed" in row.action or "Blocked" in row.action
+    activity = 4 if "Failed" in row.action else 5 if failed else 1 if "Success" in row.action else 6
+    source, target = (there, here) if inward else (here, there)
+    return row.event(
+        NETWORK,
+        {"ListeningConnectionCreated": 7}.get(row.action, activity),
+        status=FAILURE if failed else SUCCESS,
+        source=endpoint(**source),
+        target=endpoint(**target),
+        connection_info=connection(take_text(fields, "Protocol"), source.get("ip")),
+    )
+
+
+def _on_file(row: _Row) -> Event:
+    fields = row.fields
+    doing = {"FileCreated": 1, "FileModified": 3, "FileDeleted": 4, "FileRenamed": 5}
+    return row.event(
+        FILE, doing.get(row.action, OTHER), status=SUCCESS, file=_file(fields) or _NAMELESS
+    )
+
+
+_NAMELESS: Fields = {"name": "unknown", "type_id": 0}
+
+
+def _registry(row: _Row) -> Event:
+    fields = row.fields
+    path, name = take_text(fields, "RegistryKey"), take_text(fields, "RegistryValueName")
+    if "Value" in row.action or name:
+        value = kept(
+            path=path or "unknown",
+            name=name or "(Default)",
+            data=take_text(fields, "RegistryValueData"),
+            type=take_text(fields, "RegistryValueType"),
+        )
+        values = {"RegistryValueSet": 2, "RegistryValueDeleted": 4}
+        return row.event(REG_VALUE, values.get(row.action, OTHER), status=SUCCESS, reg_value=value)
+    keys = {"RegistryKeyCreated": 1, "RegistryKeyDeleted": 4, "RegistryKeyRenamed": 5}
+    return row.event(
+        REG_KEY,
+        keys.get(row.action, OTHER),
+        status=SUCCESS,
+        reg_key={"path": path or "unknown"},
+    )
+
+
+def _logon(row: _Row) -> Event:
+    fields = row.fields
+    written = look(fields, "LogonType")
+    failed = row.action == "LogonFailed"
+    source = kept(
+        ip=take_ip(fields, "RemoteIP"),
+        port=take_number(fields, "RemotePort", most=65535),
+        hostname=take_text(fields, "RemoteDeviceName"),
+    )
+    host = row.columns["device"]
+    uid = take_name(fields, "LogonId")
+    return row.event(
+        AUTHENTICATION,
+        {"LogonAttempted": 6}.get(row.action, 1),
+        status=FAILURE if failed else SUCCESS if row.action == "LogonSuccess" else UNKNOWN,
+        status_detail=take_text(fields, "FailureReason"),
+        user=_user(fields, "Account"),
+        source=endpoint(**source),
+        target={"hostname": host["hostname"]} if host and host.get("hostname") else None,
+        logon_type_id=_LOGON_TYPES.get(str(written), 99 if written else None),
+        is_remote=bool(source) or None,
+        auth_protocol=take_text(fields, "Protocol"),
+        session={"uid": uid} if uid else None,
+        service=host.get("hostname") if host else None,
+    )
+
+
+def _image(row: _Row) -> Event:
+    file = _file(row.fields) or _NAMELESS
+    more = {"module": {"load_type_id": 0}}
+    return row.event(MODULE, 1, status=SUCCESS, module={"file": file}, more=more)
+
+
+def _alert(row: _Row) -> Event:
+    fields = row.fields
+    uid = take_text(fields, "AlertId") or "unknown"
+    title = take_text(fields, "Title") or row.table
+    return row.event(
+        FINDING,
+        1,
+        severity=severity(take_text(fields, "Severity")),
+        message=title,
+        finding_info=kept(
+            uid=uid,
+            title=title,
+            types=[kind] if (kind := take_text(fields, "Category")) else None,
+            created_time=row.record.stamp.time,
+        ),
+    )
+
+
+def _other(row: _Row) -> Event:
+    return row.event(BASE, 0)
+
+
+_READERS: Mapping[str, Callable[[_Row], Event]] = MappingProxyType(
+    {
+        "deviceprocessevents": _process,
+        "devicenetworkevents": _network,
+        "devicefileevents": _on_file,
+        "deviceregistryevents": _registry,
+        "devicelogonevents": _logon,
+        "deviceimageloadevents": _image,
+        "alertinfo": _alert,
+        "alertevidence": _alert,
+    }
+)
+_BY_ACTION = (
+    ("Process", "deviceprocessevents"),
+    ("Connection", "devicenetworkevents"),
+    ("Network", "devicenetworkevents"),
+    ("Registry", "deviceregistryevents"),
+    ("Logon", "devicelogonevents"),
+    ("ImageLoaded", "deviceimageloadevents"),
+    ("File", "devicefileevents"),
+)
+
+
+def _read(fields: Fields, context: Context) -> Event:
+    written = take_text(fields, "category") or take_text(fields, "Type") or ""
+    properties = look(fields, "properties")
+    if type(properties) is dict:
+        take(fields, "properties")
+        # What the stream says besides is about the stream, not the event.
+        fields = properties | ({"envelope": fields} if fields else {})
+    table = written.rpartition("-")[2]
+    action = take_text(fields, "ActionType") or ""
+    if not table:
+        table = next((name for word, name in _BY_ACTION if action.startswith(word)), "")
+        table = table or next((name for word, name in _BY_ACTION if word in action), "")
+        table = table or ("alertinfo" if look(fields, "AlertId") is not None else "")
+    if not table and not action:
+        raise Unreadable("neither a table nor an 'ActionType' in the row")
+    stamp = take_time(fields, context, ("Timestamp",), ("TimeGenerated",), ("envelope", "time"))
+    host = take_text(fields, "DeviceName")
+    uid = take_text(fields, "DeviceId")
+    columns: dict[str, Any] = {
+        "about": kept(
+            event_code=action or None, log_name=table or None, uid=take_name(fields, "ReportId")
+        ),
+        "message": f"{host or 'unknown'}: {action or table}",
+        "device": kept(hostname=host, uid=uid, type_id=0),
+    }
+    row = _Row(CloudRecord(_PRODUCT, fields, stamp), table, action, columns)
+    return _READERS.get(table.lower(), _other)(row)
+
+
+@dataclass(frozen=True)
+class DefenderEndpoint(EnvelopedSource):
+    """Rows of Defender's tables."""
+
+    name: str = "defender_endpoint"
+    time_keys: ClassVar[tuple[str, ...]] = ("Timestamp", "TimeGenerated", "time")
+
+    def is_own(self, fields: Fields) -> bool:
+        if type(look(fields, "properties")) is dict:
+            return look(fields, "category") is not None
+        return any(name in fields for name in ("ActionType", "AlertId", "DeviceId"))
+
+    def read(self, fields: Fields, context: Context) -> Event:
+        return _read(fields, context)
+
+
+SOURCES = (DefenderEndpoint(),)

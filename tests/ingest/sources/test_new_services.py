@@ -1,0 +1,301 @@
+"""Records of services in the forms that their documents show: one of each kind, and odd ones."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+
+from ingest.parsing.source import lookup
+from tests.ingest.cloud_samples import check, lost, spoilt
+from tests.ingest.logs import NOW, good, rows
+
+
+class Sample(NamedTuple):
+    """A record, and what it becomes: class, activity, outcome, source, destination, user."""
+
+    source: str
+    raw: str
+    expected: tuple[Any, ...]
+    more: dict[str, Any] = {}  # noqa: RUF012  # never changed
+
+
+def js(**fields: Any) -> str:
+    return json.dumps(fields)
+
+
+IP, USER = "203.0.113.9", "ann@example.com"
+ACTING = {
+    "InitiatingProcessFileName": "cmd.exe",
+    "InitiatingProcessId": 7,
+    "InitiatingProcessCommandLine": "cmd /c x",
+    "InitiatingProcessAccountName": "ann",
+    "InitiatingProcessAccountDomain": "corp",
+    "InitiatingProcessFolderPath": "C:\\Windows\\System32\\cmd.exe",
+    "InitiatingProcessParentId": 3,
+    "InitiatingProcessParentFileName": "explorer.exe",
+    "DeviceName": "pc1.corp.example",
+    "DeviceId": "d1",
+    "ReportId": 5,
+    "Timestamp": "2026-03-02T09:00:00.1234567Z",
+}
+
+
+def hunting(table: str, **fields: Any) -> str:
+    return js(
+        time="2026-03-02T09:00:05Z",
+        tenantId="t1",
+        operationName="Publish",
+        category=f"AdvancedHunting-{table}",
+        properties=ACTING | fields,
+    )
+
+
+ACTIVITY: dict[str, Any] = {
+    "kind": "admin#reports#activity",
+    "id": {
+        "time": "2026-03-02T09:00:00.123Z",
+        "uniqueQualifier": "-5813",
+        "applicationName": "login",
+        "customerId": "C01",
+    },
+    "actor": {"email": USER, "profileId": "1095"},
+    "ipAddress": IP,
+    "events": [
+        {
+            "type": "login",
+            "name": "login_failure",
+            "parameters": [
+                {"name": "login_type", "value": "google_password"},
+                {"name": "login_failure_type", "value": "login_failure_invalid_password"},
+            ],
+        }
+    ],
+}
+WAF = {
+    "timestamp": 1772442000123,
+    "formatVersion": 1,
+    "webaclId": "arn:aws:wafv2:eu-west-1:111122223333:regional/webacl/a/b",
+    "terminatingRuleId": "SQLi",
+    "terminatingRuleType": "REGULAR",
+    "action": "BLOCK",
+    "httpSourceName": "ALB",
+    "httpRequest": {
+        "clientIp": IP,
+        "country": "DE",
+        "headers": [
+            {"name": "Host", "value": "h.example"},
+            {"name": "User-Agent", "value": "curl/8"},
+        ],
+        "uri": "/a",
+        "args": "b=c",
+        "httpVersion": "HTTP/1.1",
+        "httpMethod": "GET",
+        "requestId": "r1",
+    },
+}
+DNS_FIREWALL = {
+    "version": "1.100000",
+    "account_id": "111122223333",
+    "region": "us-east-1",
+    "vpc_id": "vpc-1",
+    "query_timestamp": "2026-03-02T09:00:00Z",
+    "query_name": "evil.example.",
+    "query_type": "A",
+    "query_class": "IN",
+    "rcode": "NXDOMAIN",
+    "answers": [],
+    "srcaddr": "10.0.0.5",
+    "srcport": "51234",
+    "transport": "UDP",
+    "srcids": {"instance": "i-1"},
+    "firewall_rule_action": "BLOCK",
+    "firewall_rule_group_id": "rslvr-frg-1",
+}
+OWNER = "79a59df900b949e55d96a1e698fbacedfd6e09d98eacf8f8d5218e7cd47ef2be"
+SAMPLES = [
+    # -- Defender for Endpoint
+    Sample(
+        "defender_endpoint",
+        hunting(
+            "DeviceProcessEvents",
+            ActionType="ProcessCreated",
+            FileName="powershell.exe",
+            FolderPath="C:\\Windows\\powershell.exe",
+            ProcessId=9,
+            ProcessCommandLine="powershell -enc x",
+            AccountName="ann",
+            AccountDomain="corp",
+            SHA256="a" * 64,
+        ),
+        (1007, 1, 1, None, None, "ann"),
+        {"process.cmd_line": "powershell -enc x", "actor.process.parent.name": "explorer.exe"},
+    ),
+    Sample(
+        "defender_endpoint",
+        hunting(
+            "DeviceNetworkEvents",
+            ActionType="ConnectionSuccess",
+            LocalIP="10.0.0.5",
+            LocalPort=51234,
+            RemoteIP=IP,
+            RemotePort=443,
+            RemoteUrl="https://evil.example/x",
+            Protocol="Tcp",
+        ),
+        (4001, 1, 1, "10.0.0.5", IP, "ann"),
+        {"dst_endpoint.hostname": "evil.example", "connection_info.protocol_num": 6},
+    ),
+    Sample(
+        "defender_endpoint",
+        js(**ACTING, Type="DeviceLogonEvents", ActionType="LogonFailed", AccountName="root",
+           RemoteIP=IP, LogonType="RemoteInteractive", FailureReason="InvalidUserNameOrPassword"),
+        (3002, 1, 2, IP, None, "root"),
+        {"logon_type_id": 10, "status_detail": "InvalidUserNameOrPassword"},
+    ),
+    Sample(
+        "defender_endpoint",
+        hunting("DeviceRegistryEvents", ActionType="RegistryValueSet", RegistryKey="HKLM\\Run",
+                RegistryValueName="x", RegistryValueData="evil.exe", RegistryValueType="String"),
+        (201002, 2, 1, None, None, "ann"),
+        {"reg_value.data": "evil.exe"},
+    ),
+    Sample(
+        "defender_endpoint",
+        hunting("DeviceFileEvents", ActionType="FileCreated", FileName="x.exe", SHA1="b" * 40,
+                FolderPath="C:\\Temp\\x.exe"),
+        (1001, 1, 1, None, None, "ann"),
+        {"file.path": "C:\\Temp\\x.exe"},
+    ),
+    Sample(
+        "defender_endpoint",
+        hunting("DeviceImageLoadEvents", ActionType="ImageLoaded", FileName="x.dll",
+                FolderPath="C:\\Temp"),
+        (1005, 1, 1, None, None, "ann"),
+        {"module.file.path": "C:\\Temp\\x.dll"},
+    ),
+    # -- Google Workspace
+    Sample("google_workspace", js(**ACTIVITY), (3002, 1, 2, IP, None, USER)),
+    Sample("google_workspace", js(items=[ACTIVITY]), (3002, 1, 2, IP, None, USER)),
+    Sample(
+        "google_workspace",
+        js(**ACTIVITY | {
+            "id": ACTIVITY["id"] | {"applicationName": "drive"},
+            "events": [{"type": "access", "name": "download", "parameters": [
+                {"name": "doc_title", "value": "plan"}, {"name": "doc_id", "value": "1x"},
+                {"name": "billable", "boolValue": True}]}]}),
+        (6006, 2, 1, IP, None, USER),
+        {"file.name": "plan"},
+    ),
+    Sample(
+        "google_workspace",
+        js(**ACTIVITY | {
+            "id": ACTIVITY["id"] | {"applicationName": "admin"},
+            "events": [{"type": "USER_SETTINGS", "name": "CREATE_USER", "parameters": [
+                {"name": "USER_EMAIL", "value": "new@example.com"}]}]}),
+        (6003, 1, 1, IP, None, USER),
+    ),
+    # -- AWS
+    Sample("aws_waf", js(**WAF), (4002, 3, 2, IP, None, None),
+           {"http_request.url.query_string": "b=c", "http_request.user_agent": "curl/8"}),
+    Sample("route53_resolver", js(**DNS_FIREWALL), (4003, 2, 2, "10.0.0.5", None, None),
+           {"query.hostname": "evil.example", "action_id": 2, "rcode": "NXDOMAIN"}),
+    Sample(
+        "aws_elb",
+        "https 2026-03-02T09:00:00.186641Z app/my-lb/50dc6c495c0c9188 203.0.113.9:2817 "
+        "10.0.0.1:80 0.086 0.048 0.037 200 200 0 57 \"GET https://h.example:443/a?b=c HTTP/1.1\" "
+        '"curl/7.46.0" ECDHE-RSA-AES128-GCM-SHA256 TLSv1.2 arn:aws:elasticloadbalancing:x '
+        '"Root=1-58337281-1d84f3d73c47ec4e58577259" "h.example" "arn:aws:acm:x" 1 '
+        '2026-03-02T09:00:00.000000Z "forward" "-" "-" "10.0.0.1:80" "200" "-" "-"',
+        (4002, 3, 1, IP, "10.0.0.1", None),
+        {"http_request.url.path": "/a", "http_response.code": 200, "duration": 171},
+    ),
+    Sample(
+        "aws_elb",
+        "2026-03-02T09:00:00.945958Z my-lb 203.0.113.9:2817 - -1 -1 -1 503 0 0 0 "
+        '"GET http://h.example:80/ HTTP/1.1" "-" - -',
+        (4002, 3, 2, IP, None, None),
+    ),
+    Sample(
+        "aws_s3_access",
+        f"{OWNER} bucket1 [02/Mar/2026:09:00:00 +0000] 203.0.113.9 {OWNER} 3E57427F3EXAMPLE "
+        'REST.GET.OBJECT key.txt "GET /bucket1/key.txt?versioning HTTP/1.1" 403 AccessDenied 113 '
+        '- 7 - "-" "S3Console/0.4" - s9lzHYrFp76ZVxRcpX9+5cjAnEH2ROuNkd2BHfIa6UkFVdtjf5mKR3/eTPFvs'
+        "iP/XV/VLi31234= SigV4 ECDHE-RSA-AES128-GCM-SHA256 AuthHeader "
+        "bucket1.s3.us-west-1.amazonaws.com TLSV1.2 - -",
+        (4002, 3, 2, IP, None, OWNER),
+        {"http_response.code": 403, "status_detail": "AccessDenied"},
+    ),
+    Sample(
+        "aws_cloudfront",
+        "2026-03-02\t09:00:00\tFRA2\t2390282\t203.0.113.9\tGET\td1.cloudfront.net\t/view/a.html\t"
+        "200\twww.example.com\tMozilla/5.0%20(X11)\tb=c\t-\tHit\tMRVMF7KydIvxMWfJIglgwHQwZsbG2IhR"
+        "J07sn9AkKUFSHS9EXAMPLE==\td1.example.net\thttps\t-\t0.001",
+        (4002, 3, 1, IP, None, None),
+        {"http_request.user_agent": "Mozilla/5.0 (X11)", "http_request.url.query_string": "b=c"},
+    ),
+]  # fmt: skip
+
+
+def at(row: dict[str, Any], path: str) -> Any:
+    value: Any = row
+    for name in path.split("."):
+        value = (value or {}).get(name)
+    return value
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=[f"{s.source}-{i}" for i, s in enumerate(SAMPLES)])
+def test_a_record_of_each_kind(sample: Sample) -> None:
+    row = good(sample.source, sample.raw)
+    names = ("class_uid", "activity_id", "status_id", "src_ip", "dst_ip", "user_name")
+    assert tuple(row.get(name) for name in names) == sample.expected
+    assert {path: at(row, path) for path in sample.more} == sample.more
+    assert row["time"].isoformat()[:19] == "2026-03-02T09:00:00"
+    assert row["time_quality"] == "exact"
+    check([row])
+    if sample.raw.startswith("{"):
+        # Names of parameters become keys; a table's name loses its first word, a name its dot.
+        gone = {
+            word
+            for word in lost(sample.raw.encode(), [row])
+            if word not in (row["unmapped"] or "") and word.lower() not in ("udp", "tcp")
+        }
+        assert {word for word in gone if "AdvancedHunting" not in word} <= {
+            *("evil.example.", "doc_id", "doc_title", "USER_EMAIL", "login_type"),
+            "login_failure_type",
+        }
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=[f"{s.source}-{i}" for i, s in enumerate(SAMPLES)])
+def test_odd_values_and_cut_lines_stop_no_parser(sample: Sample) -> None:
+    chance = Random(11)
+    if sample.raw.startswith("{"):
+        whole = json.loads(sample.raw)
+        raws = [json.dumps(spoilt(whole, chance)).encode() for _ in range(40)]
+    else:
+        raws = [sample.raw[: chance.randrange(len(sample.raw))].encode() for _ in range(40)]
+    found = rows(sample.source, *raws)
+    assert [one for one in found if "failed:" in str(one.get("dead_letter_reason"))] == []
+    check([one for one in found if one.get("dead_letter_reason") is None])
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=[f"{s.source}-{i}" for i, s in enumerate(SAMPLES)])
+def test_a_restamped_record_is_the_same_at_another_time(sample: Sample) -> None:
+    source = lookup(sample.source)
+    if sample.source == "google_workspace":
+        return  # its time stands inside of `id`
+    raw = source.restamp(sample.raw.encode(), NOW, NOW.tzinfo)  # type: ignore[arg-type]
+    row, before = good(sample.source, raw.decode()), good(sample.source, sample.raw)
+    assert row["class_uid"] == before["class_uid"]
+    if "Timestamp" not in sample.raw:
+        assert row["time"].replace(microsecond=0) == NOW
+
+
+def test_a_client_forges_nothing_in_lines_of_aws() -> None:
+    text = 'x" 200 200 6.6.6.6:1 "'.replace('"', '\\"')
+    line = next(s for s in SAMPLES if s.source == "aws_elb").raw.replace("curl/7.46.0", text)
+    row = good("aws_elb", line)
+    assert (row["src_ip"], row["dst_ip"]) == (IP, "10.0.0.1")
+    assert row["http_request"]["user_agent"] == 'x" 200 200 6.6.6.6:1 "'
