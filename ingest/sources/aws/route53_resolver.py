@@ -34,12 +34,12 @@ _ALLOWED = {"ALLOW": True, "ALERT": True, "BLOCK": False}
 
 def _answers(fields: Fields) -> list[Fields] | None:
     answers = []
-    for one in listed(fields, "answers"):
-        data = look(one, "Rdata")
+    for element in listed(fields, "answers"):
+        data = look(element, "Rdata")
         if type(data) is str:
-            take(one, "Rdata")
-            answers.append(kept(rdata=data, type=take_text(one, "Type")))
-            take(one, "Class")
+            take(element, "Rdata")
+            answers.append(kept(rdata=data, type=take_text(element, "Type")))
+            take(element, "Class")
     return answers or None
 
 

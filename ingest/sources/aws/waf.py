@@ -32,8 +32,8 @@ _ALLOWED = {"ALLOW": True, "BLOCK": False, "CAPTCHA": False, "CHALLENGE": False}
 def _headers(request: Fields) -> dict[str, str]:
     """Headers by name in lower case; of one that was sent twice the first."""
     headers: dict[str, str] = {}
-    for one in listed(request, "headers"):
-        name, value = look(one, "name"), look(one, "value")
+    for element in listed(request, "headers"):
+        name, value = look(element, "name"), look(element, "value")
         if type(name) is str and type(value) is str:
             headers.setdefault(name.lower(), value)
     return headers

@@ -73,11 +73,11 @@ _FILES = {
 def _parameters(event: Fields) -> Fields:
     """The parameters of an event by name; each holds its value under a key of its type."""
     values: Fields = {}
-    for one in listed(event, "parameters"):
-        name = take_text(one, "name")
-        held = [value for value in one.values() if value is not None]
+    for element in listed(event, "parameters"):
+        name = take_text(element, "name")
+        held = [value for value in element.values() if value is not None]
         if name is not None:
-            values[name] = held[0] if len(held) == 1 else dict(one)
+            values[name] = held[0] if len(held) == 1 else dict(element)
     take(event, "parameters")
     return values
 

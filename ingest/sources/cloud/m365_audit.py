@@ -80,16 +80,16 @@ def _resources(fields: Fields) -> list[Fields]:
     resources: list[Fields] = []
     for name in ("ObjectId", "SiteUrl", "MailboxOwnerUPN"):
         value = take_text(fields, name)
-        if value and value not in (one["uid"] for one in resources):
+        if value and value not in (element["uid"] for element in resources):
             resources.append({"uid": value, "name": value.rpartition("/")[2] or value})
     return resources
 
 
 def _property(fields: Fields, name: str) -> str | None:
     """A value of `ExtendedProperties`, a list of names and values."""
-    for one in listed(fields, "ExtendedProperties"):
-        if look(one, "Name") == name and type(look(one, "Value")) is str:
-            return str(look(one, "Value"))
+    for element in listed(fields, "ExtendedProperties"):
+        if look(element, "Name") == name and type(look(element, "Value")) is str:
+            return str(look(element, "Value"))
     return None
 
 

@@ -162,10 +162,13 @@ class CloudRecord:
                 ("query.hostname", A_HOST, (columns.get("query") or {}).get("hostname")),
                 ("file.path", A_PATH, (columns.get("file") or {}).get("path")),
                 *(
-                    ("file.hashes", A_HASH, one["value"])
-                    for one in (columns.get("file") or {}).get("hashes") or ()
+                    ("file.hashes", A_HASH, element["value"])
+                    for element in (columns.get("file") or {}).get("hashes") or ()
                 ),
-                *(("resources[].uid", A_RESOURCE, one.get("uid")) for one in resources or ()),
+                *(
+                    ("resources[].uid", A_RESOURCE, element.get("uid"))
+                    for element in resources or ()
+                ),
             ),
             unmapped=remains(self.fields),
             **columns,

@@ -78,9 +78,9 @@ def _file(fields: Fields, prefix: str = "") -> Fields | None:
     name = take_text(fields, f"{prefix}FileName")
     path = _path(take_text(fields, f"{prefix}FolderPath"), name)
     hashes = [
-        one
+        element
         for key in ("SHA256", "SHA1", "MD5")
-        for one in file_hash(take_text(fields, f"{prefix}{key}")) or ()
+        for element in file_hash(take_text(fields, f"{prefix}{key}")) or ()
     ]
     size = take_number(fields, f"{prefix}FileSize", most=2**63 - 1)
     leaves = kept(name=name or (path or "").rpartition("\\")[2] or None, path=path, size=size)
