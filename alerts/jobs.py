@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from alerts.compiler.enrichment_predicates import INVENTORIES
+from alerts.correlation.correlator import SETTLE
 from alerts.delivery.publisher import Publisher
 from alerts.domain.finding import finding_schema
 from alerts.lifecycle.holder_confidence import DHCP_SERVERS_DECISION as SERVERS
@@ -35,11 +38,11 @@ from alerts.tables import ALERT, ALERT_ACTION, FINDING, HEARTBEAT
 from enrich.assets.index_store import index_file, latest_index
 from enrich.attribution.attributed_events import event_row, is_event
 from enrich.attribution.attributed_events import waiting_events as waiting_events
-from enrich.attribution.stream_join import attribute, split
+from enrich.attribution.stream_join import SLACK_SECONDS, attribute, split
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
-from infra.config.settings import ScopeSettings
+from infra.config.settings import ScopeSettings, Settings
 from infra.delta.parquet_writer import collected
-from infra.errors import Retryable
+from infra.errors import HeadgateError, Retryable
 from infra.process.log import News
 from infra.streaming.job import Batch, Job
 from infra.streaming.lake import Lake
@@ -72,9 +75,21 @@ def detect(lake: Lake, store: PackStore) -> Step:
         pack = run.decide("pack", store.current)
         spool = str(lake.spool / "rule_cost")
         find = partial(detection, str(store.folder), pack, spool)
-        return Stage(FINDING, find, partial(queries, pack=pack))
+        return Stage(FINDING, find, partial(queries, pack=pack), due_after(lake.settings))
 
     return step
+
+
+def due_after(settings: Settings) -> tuple[float, ...]:
+    """In how many seconds after a finding time must have moved on, if no alert is to be late.
+
+    Once for who has no lease, once for correlations that wait until their window has closed, and
+    once for an alert that counts. Ticks that come seldom would be late by half a minute.
+    """
+    jobs = settings.jobs
+    waits = jobs.wait_seconds + jobs.watermark_seconds + SLACK_SECONDS
+    settled = SETTLE / 1_000_000
+    return (waits, waits + settled, waits + settings.alerts.count_every_seconds)
 
 
 def detection(store_folder: str, pack: str, spool: str) -> Find:
@@ -121,21 +136,20 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
     """
     settings = lake.settings
     store = rule_store(settings)
-    publisher, news = Publisher(settings), News()
+    outgoing = Outgoing(settings)
     servers = Listening(settings)
     # One query for all: a table between two queries would cost each alert another trigger and
     # commit.
     outputs = fold_alerts(alert_input(lake), settings, str(store.folder))
 
     def batch(rows: DataFrame, run: Batch) -> None:
-        # Before anything is written: what the table held before this run must be known first.
-        publisher.begin()
+        outgoing.begin()
         run.decide(SERVERS, servers.current)
         # A batch that was cut off may have committed some of its tables; these must not get it
         # twice.
         wanted = [table for table in OUTPUTS.values() if not lake.has(table, run)]
         # Rows that are there already have the numbers that they have.
-        run.decide(HEARD, lambda: publisher.heard_by() if ALERT in wanted else None)
+        run.decide(HEARD, lambda: outgoing.heard_by() if ALERT in wanted else None)
         # Decided, for an import between two tries would put other owners on the same alert.
         known = index_file(lake, run.decide(INVENTORIES, lambda: latest_index(lake)))
         # A retry must give the feed the same cursor.
@@ -148,29 +162,63 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
             # A commit without rows would wake every reader of the table for nothing.
             if files:
                 lake.commit(table, run, files)
+        if run.rows.get(FINDING.name):
+            run.due_after = due_after(settings)
         note_refused(lake, [file.stats for file in collected_result if file.table == REFUSED])
         # Last: what goes out is in the table already.
-        publish(publisher, run, news)
+        outgoing.publish(run)
 
     trigger = None if once else settings.jobs.alert_trigger_seconds
-    return lake.each_batch("alert", outputs, batch, trigger_seconds=trigger)
+    return lake.each_batch("alert", outputs, batch, trigger_seconds=trigger, begun=outgoing.first)
 
 
-def publish(publisher: Publisher, run: Batch, news: News) -> None:
-    """Publish what is committed; a broker that is away now is tried again at the next batch.
+class Outgoing:
+    """Publishes what is committed: at the start of the job what lies ready, then after each batch.
 
-    The alerts lie in the table and the publisher's place with the broker, so
-    waiting loses nothing, while failing the batch would hold up all later ones.
-    What lasts is seen by the job's target (`headgate status`, `/readyz`).
+    A broker that is away now is tried again at the next batch. The alerts lie in the table and the
+    publisher's place with the broker, so waiting loses nothing, while failing the batch would hold
+    up all later ones. What lasts is seen by the job's target (`headgate status`, `/readyz`).
     """
-    try:
-        publisher.publish()
-    except Retryable as error:
-        # The batch counts as done, and the status shows what waits.
-        run.held_back = str(error)
-        news.tell(f"job alert: {error}; they stay in gold.alert and go out with the next batch")
-    else:
-        news.over()
+
+    def __init__(self, settings: Settings) -> None:
+        self._publisher, self._news = Publisher(settings), News()
+        self._lock = threading.Lock()
+
+    def first(self) -> None:
+        """Send what an earlier run left, beside the query that begins: its first batch takes long.
+
+        What is wrong here, the first batch says.
+        """
+
+        def send() -> None:
+            with suppress(HeadgateError), self._lock:
+                self._publisher.publish()
+
+        threading.Thread(target=send, name="alerts", daemon=True).start()
+
+    def begin(self) -> None:
+        """Before anything is written: what the table held before this run must be known first."""
+        with self._lock:
+            self._publisher.begin()
+
+    def heard_by(self) -> str | None:
+        """Name of the file with what consumers had before a restore; None where none was."""
+        with self._lock:
+            return self._publisher.heard_by()
+
+    def publish(self, run: Batch) -> None:
+        """Send what the table holds; where that cannot be done now, the batch says so."""
+        try:
+            with self._lock:
+                self._publisher.publish()
+        except Retryable as error:
+            # The batch counts as done, and the status shows what waits.
+            run.held_back = str(error)
+            self._news.tell(
+                f"job alert: {error}; they stay in gold.alert and go out with the next batch"
+            )
+        else:
+            self._news.over()
 
 
 def note_refused(lake: Lake, requests: Iterable[str]) -> None:

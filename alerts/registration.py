@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from infra.config.settings import Settings
 from infra.delta.schema import Declared, register_tables
+from infra.runtime.alarm import Tell, register_alarm
 from infra.runtime.command_registry import Build, Command, register_commands
 from infra.runtime.job_registry import JobSpec, Later, Starter, register_jobs
 from infra.runtime.outbox_registry import register_outboxes
@@ -63,6 +64,7 @@ def register() -> None:
     register_outboxes(
         alert_action="gold.alert_action", case_act="ops.case_act", rule_cost="ops.rule_cost"
     )
+    register_alarm(_platform_alerts)
     register_schedule(
         ScheduledCommand(
             "blind", ("rules", "coverage", "--tell"), lambda settings: settings.jobs.quality_minutes
@@ -72,6 +74,12 @@ def register() -> None:
             "webhooks", ("webhooks", "deliver"), lambda settings: 0.1 if settings.webhooks else 0
         ),
     )
+
+
+def _platform_alerts(settings: Settings) -> Tell:
+    from alerts.delivery.platform_alert import PlatformAlerts
+
+    return PlatformAlerts(settings)
 
 
 def _no_folders(settings: Settings) -> str | None:

@@ -128,7 +128,7 @@ class Publisher:
         except KafkaException as error:
             # A producer whose transaction failed may be fenced; the next call makes a new one.
             self._client = None
-            raise _named(error.args[0], self._settings) from None
+            raise named_error(error.args[0], self._settings) from None
         if self._place != self._kept:
             self._keep(self._place)  # versions that told nothing
         return sent
@@ -153,18 +153,11 @@ class Publisher:
                 self._note_heard(there)
             self._set(client, there)
         except KafkaException as error:
-            raise _named(error.args[0], self._settings) from None
+            raise named_error(error.args[0], self._settings) from None
 
     def _fence(self) -> Producer:
         """From here on no predecessor can move its place."""
-        options: dict[str, str | int | bool] = {
-            "transactional.id": f"headgate-{self._settings.alerts.tenant}-alerts",
-            "transaction.timeout.ms": TRANSACTION_SECONDS * 1000,
-        }
-        client = producer(self._settings.kafka, **options)
-        # Raises the epoch at the broker: a predecessor that still lives fails at its next commit.
-        client.init_transactions(TRANSACTION_SECONDS)
-        return client
+        return fenced_producer(self._settings, "alerts")
 
     def _open(self) -> Producer:
         """Fence the predecessor first, then read its place: nobody can move it any more."""
@@ -336,15 +329,13 @@ class Publisher:
             # The alert's id as key keeps its revisions in one partition, so in order.
             key=revision.alert_id.encode(),
             value=msgspec.json.encode(body),
-            headers=[
-                ("ce_specversion", b"1.0"),
-                ("ce_id", f"{revision.alert_id}:{revision.revision}".encode()),
-                ("ce_type", f"{CE_TYPE}.{revision.activity}".encode()),
-                ("ce_source", f"/headgate/{self._settings.alerts.tenant}".encode()),
-                ("ce_time", now.encode()),
-                ("ce_sequence", sequence_of(revision.sequence).encode()),
-                ("content-type", b"application/json"),
-            ],
+            headers=revision_headers(
+                self._settings.alerts.tenant,
+                (revision.alert_id, revision.revision),
+                revision.activity,
+                now,
+                revision.sequence,
+            ),
         )
         client.produce(
             self._settings.kafka.state_topic,
@@ -357,6 +348,34 @@ class Publisher:
     def _mark(self, client: Producer, where: PublishOffset) -> None:
         topic = self._settings.kafka.progress_topic
         client.produce(topic, key=self._key, value=where.text().encode())
+
+
+def fenced_producer(settings: Settings, purpose: str) -> Producer:
+    """A producer of transactions; an earlier one for the same purpose can commit none any more."""
+    options: dict[str, str | int | bool] = {
+        "transactional.id": f"headgate-{settings.alerts.tenant}-{purpose}",
+        "transaction.timeout.ms": TRANSACTION_SECONDS * 1000,
+    }
+    client = producer(settings.kafka, **options)
+    # Raises the epoch at the broker: a predecessor that still lives fails at its next commit.
+    client.init_transactions(TRANSACTION_SECONDS)
+    return client
+
+
+def revision_headers(
+    tenant: str, revision: tuple[str, int], activity: str, now: str, sequence: int | None
+) -> list[tuple[str, str | bytes | None]]:
+    """The headers of a revision on the topic: CloudEvents 1.0 Kafka binding, binary mode."""
+    alert_id, number = revision
+    return [
+        ("ce_specversion", b"1.0"),
+        ("ce_id", f"{alert_id}:{number}".encode()),
+        ("ce_type", f"{CE_TYPE}.{activity}".encode()),
+        ("ce_source", f"/headgate/{tenant}".encode()),
+        ("ce_time", now.encode()),
+        ("ce_sequence", sequence_of(sequence).encode()),
+        ("content-type", b"application/json"),
+    ]
 
 
 def published(settings: Settings) -> int:
@@ -428,7 +447,8 @@ def read_all(
         consumer.close()
 
 
-def _named(error: KafkaError, settings: Settings) -> Exception:
+def named_error(error: KafkaError, settings: Settings) -> Exception:
+    """What kept alerts from being published, as an error of ours."""
     if error.code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED):
         return Fatal("another publisher of this tenant has taken over; stop one of the two drivers")
     if denied(error):

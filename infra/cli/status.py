@@ -27,6 +27,7 @@ _COLUMNS = {
     "target": "seconds within which it must",
     "unread": "Kafka messages or Delta commits not taken yet",
     "oldest_unread_commit_seconds": "age of the oldest of them (commits)",
+    "nothing_waits_seconds": "seconds since it was last seen that nothing waits for it",
     "arrival_time_lag_seconds": "seconds between now and what it takes as complete",
     "event_time_lag_seconds": "seconds between now and the event-time watermark of its query",
     "state_rows": "rows of state",
@@ -86,6 +87,9 @@ def _row(one: JobVerdict, now: float) -> dict[str, Any]:
         # What a driver that is gone said last is not shown as if it were so still.
         "unread": unread if current else None,
         "oldest_unread_commit_seconds": oldest if current else None,
+        "nothing_waits_seconds": None
+        if status.asked_at is None or not current
+        else round(now - status.asked_at, 1),
         "arrival_time_lag_seconds": None if lag is None else round(lag, 1),
         "event_time_lag_seconds": None if event_lag is None else round(event_lag, 1),
         "state_rows": status.state_rows,

@@ -141,6 +141,9 @@ class KafkaSettings(_Section):
     topic_prefix: str = Field("logs.", description="topics with raw logs: prefix and source")
     tick_topic: str = Field("logs.tick", description="fed every tick_seconds; moves time when idle")
     tick_seconds: float = Field(1.0, gt=0, description="how often; shorter: quicker 'no lease'")
+    idle_tick_seconds: float = Field(
+        30.0, gt=0, description="how often while nothing comes and nothing waits for time to pass"
+    )
     alerts_topic: str = Field("alerts", description="where alerts go; its partitions are fixed")
     alerts_partitions: int = Field(3, gt=0, description="partitions of the alerts topic")
     progress_topic: str = Field(
@@ -347,6 +350,11 @@ class TargetSettings(_Section):
     alert: float = Field(60, gt=0, description="job alert")
     repair: float = Field(180, gt=0, description="job repair, which rests 30 s between batches")
     others: float = Field(300, gt=0, description="any job not named here")
+    alarm_seconds: float = Field(
+        600,
+        gt=0,
+        description="a job that misses its target for so long has an alert of its own on the topic",
+    )
 
     def of(self, job: str) -> float:
         """The target of a job, in seconds."""

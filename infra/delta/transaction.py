@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from pyspark.sql import SparkSession
 
 from infra.delta.parquet_writer import DataFile
+from infra.process.bell import COMMITTED
 from infra.spark.internals import DeltaTransaction, files_at
 
 
@@ -167,4 +168,6 @@ def commit_files(
         if transaction.txn_version(name) >= version:
             raise AlreadyCommitted(name)
         actions.insert(0, json.dumps({"txn": {"appId": name, "version": version}}))
-    return transaction.commit(actions, user_metadata, overwrite=False)
+    version = transaction.commit(actions, user_metadata, overwrite=False)
+    COMMITTED.ring()
+    return version

@@ -87,8 +87,9 @@ def _alert(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
     for topic in (kafka.alerts_topic, kafka.state_topic):  # and says how long these keep messages
         yield Grant("topic", topic, "DescribeConfigs")
     yield Grant("group", READER, "Read")
-    own = f"headgate-{settings.alerts.tenant}-alerts"
-    yield from (Grant("transactional-id", own, right) for right in ("Write", "Describe"))
+    for purpose in ("alerts", "health"):
+        own = f"headgate-{settings.alerts.tenant}-{purpose}"
+        yield from (Grant("transactional-id", own, right) for right in ("Write", "Describe"))
 
 
 def _consumer(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:

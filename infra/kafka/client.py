@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 import subprocess
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +24,6 @@ from infra.errors import Fatal, Retryable
 from infra.kafka.auth import denied, java_security, lacking, librdkafka, unreachable
 from infra.kafka.embedded_auth import Guard
 from infra.process import java_jars, jdk
-from infra.process.log import News
 from infra.process.subprocesses import die_with_parent
 from infra.storage.atomic_files import write_whole
 
@@ -179,43 +177,6 @@ def _patiently(ask: Callable[[], Any], seconds: float = 15.0) -> Any:
             if time.monotonic() > end:
                 raise Retryable(f"the broker does not answer: {error.args[0].str()}") from None
             time.sleep(0.2)
-
-
-class Ticker:
-    """Feeds the tick topic, so that time moves and batches run when all else is silent."""
-
-    def __init__(self, kafka: KafkaSettings) -> None:
-        self._kafka = kafka
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="ticker", daemon=True)
-
-    def start(self) -> Ticker:
-        """Begin; a broker that is away is waited for."""
-        self._thread.start()
-        return self
-
-    def stop(self) -> None:
-        """End within a tick."""
-        self._stop.set()
-        self._thread.join(self._kafka.tick_seconds + 5)
-
-    def _run(self) -> None:
-        client, news = self._producer(), News()
-        while not self._stop.wait(self._kafka.tick_seconds):
-            try:
-                client.produce(self._kafka.tick_topic, value=b"tick")
-                client.poll(0)
-                news.over()
-            except (KafkaException, BufferError) as error:
-                # A right that is missing, or a topic that is made anew, for a while. Without
-                # ticks no time is ever complete, so this must outlive it.
-                news.tell(f"ticks: {self._kafka.tick_topic} takes none ({error}); trying on")
-                client = self._producer()
-        client.flush(2)
-
-    def _producer(self) -> Producer:
-        """Old ticks say nothing new: what could not be delivered within seconds is dropped."""
-        return producer(self._kafka, **{"delivery.timeout.ms": 5000, "linger.ms": 0})
 
 
 class Broker:

@@ -26,10 +26,11 @@ from infra.config.settings import Settings
 from infra.delta.retention import require_sources
 from infra.delta.schema import Table, table
 from infra.errors import Fatal, Retryable, Usage
-from infra.kafka.client import Ticker, ensure_topics, require_broker
+from infra.kafka.client import ensure_topics, require_broker
 from infra.process.clock import clock
 from infra.process.log import News, about, say, use
 from infra.runtime import job_status as status
+from infra.runtime.alarm import Alarm
 from infra.runtime.ingest_rate import GOVERNED, Governor
 from infra.runtime.job_registry import JOBS, wanted_jobs
 from infra.runtime.lag import LagReader
@@ -38,6 +39,8 @@ from infra.runtime.outbox_flusher import OutboxFlusher
 from infra.runtime.outbox_registry import outboxes
 from infra.runtime.restart_policy import FailureRecord, GiveUp, Retry, own_error, reason
 from infra.runtime.scheduled_tasks import Every, scheduled_commands
+from infra.runtime.ticker import Arrivals, Ticker
+from infra.runtime.waker import Waker
 from infra.spark.gc_overhead import Heap
 from infra.spark.internals import collection_seconds
 from infra.spark.session import (
@@ -54,6 +57,9 @@ from infra.streaming.job import Job, beside
 from infra.streaming.lake import Lake
 
 _Say = Callable[[str], None]
+
+WHOLE = frozenset({"ingest", "sessions", "alert"})
+"""A driver that runs these sees all that alerts wait for."""
 
 
 @dataclass
@@ -97,6 +103,8 @@ class Driver:
         require_sources(self.settings)
         use(self.settings.log_format)
         if not self.once and self._all_given_up():
+            if "alert" in self.names:
+                self._alarm().look()  # what starts drivers again and again has no other occasion
             return 1
         if (admitted := self._admitted()) is None:
             return 0
@@ -149,19 +157,18 @@ class Driver:
         self.tell("spark: up")
         lake = Lake(spark, self.settings).ensure()
         self.tell(f"tables: ready in {self.settings.lake_root}")
-        # Ticks feed only the job that reads them, and with `once` there is no next batch to move.
-        ticking = "ingest" in self.names and not self.once
-        ticker = Ticker(self.settings.kafka).start() if ticking else None
+        ticker, waker = self._clockwork()
         folder = OutboxFlusher(lake, self._outboxes()).start()
         scheduled = [every.start() for every in self._scheduled()]
         watched = [Watched(name) for name in self.names]
+        alarm = self._alarm().start() if "alert" in self.names and not self.once else None
         waiting = LagReader(self.settings).start()
         watch = Watch(self.settings, spark, waiting)
         status.end_unwanted(self.settings, {*wanted_jobs(self.settings), *self.names})
         try:
             if self.once:
                 return self._through(lake, watched)
-            return Round(self, lake, watched, watch, Governor(self.settings)).run()
+            return Round(self, lake, watched, watch, Governor(self.settings), waker).run()
         except (OSError, Py4JError):
             # It shows here before the process has ended.
             if (gone := jvm_ended(self.settings, within=5.0)) is not None:
@@ -169,8 +176,12 @@ class Driver:
             raise
         finally:
             waiting.stop()
+            if alarm:
+                alarm.stop()
             for every in scheduled:
                 every.stop()
+            if waker:
+                waker.stop()
             if ticker:
                 ticker.stop()
             alive = jvm_ended(self.settings) is None
@@ -184,6 +195,24 @@ class Driver:
                 # Before Spark: what it folds last is a commit.
                 folder.stop()
                 spark.stop()
+
+    def _alarm(self) -> Alarm:
+        return Alarm(self.settings, lambda: wanted_jobs(self.settings), self.tell)
+
+    def _clockwork(self) -> tuple[Ticker | None, Waker | None]:
+        """What moves time on and wakes the jobs, begun; none of it with `once`.
+
+        Ticks feed only the job that reads them. Where the jobs are in drivers of their own, nobody
+        sees all that waits: there ticks come steadily, and each query looks for itself.
+        """
+        if self.once or "ingest" not in self.names:
+            return None, None
+        kafka = self.settings.kafka
+        if not set(self.names) >= WHOLE:
+            return Ticker(kafka).start(), None
+        waker = Waker()
+        waker.ticker = Ticker(kafka, Arrivals(kafka), waker.due).start()
+        return waker.ticker, waker.start()
 
     def _outboxes(self) -> dict[str, Table]:
         return {folder: table(name) for folder, name in outboxes().items()}
@@ -243,6 +272,10 @@ def _out_of_the_way(one: Watched | None) -> bool:
     return one.job is not None and one.job.pulse.done is not None
 
 
+LOOK_SECONDS = 0.5
+IDLE_LOOK_SECONDS = 2.0
+"""How often the queries are looked at; the second where none began a batch since the last look."""
+
 SUSPENSE_SECONDS = 600.0
 """So long a job waits for one that may have ended drivers: that may pause for other reasons."""
 
@@ -258,8 +291,10 @@ class Round:
     watched: list[Watched]
     watch: Watch
     governor: Governor
+    waker: Waker | None = None
     news: dict[str, News] = field(init=False)
     """What keeps a job from being watched or heard, by job."""
+    _batches: list[int | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Nothing was told yet."""
@@ -269,7 +304,7 @@ class Round:
         """Until told to stop, or all jobs were given up; 1 when one was."""
         self._begin_all()
         heap = Heap(partial(collection_seconds, self.lake.spark))
-        while not self.driver.pause(0.5):
+        while not self.driver.pause(self._pause()):
             self._look_at_jvm(heap)
             self._look_at_clock()
             self._join_in()
@@ -282,6 +317,17 @@ class Round:
                 watched.stopping.join(60)
         self.governor.stop()
         return 1 if any(watched.given_up for watched in self.watched) else 0
+
+    def _pause(self) -> float:
+        """Seconds to the next look: asking the queries of eight jobs costs more than they rest."""
+        pulses = [watched.job.pulse if watched.job else None for watched in self.watched]
+        batches = [pulse.batch if pulse else None for pulse in pulses]
+        moved, self._batches = batches != self._batches, batches
+        waits = any(
+            watched.stopping or (watched.job is None and not watched.given_up)
+            for watched in self.watched
+        )
+        return LOOK_SECONDS if moved or waits else IDLE_LOOK_SECONDS
 
     def _begin_all(self) -> None:
         """Start all jobs; those that may have ended drivers before come one after the other."""
@@ -395,6 +441,8 @@ class Round:
         self.driver.tell(f"job {one.name}: {why}")
         # So long a batch may take while it catches up; one that is cut off is done again.
         patience = self.driver.settings.jobs.behind_batch_seconds + 20.0
+        if self.waker is not None:
+            self.waker.leave(job)
         # In a thread of its own: other jobs are watched while this one ends its batch.
         one.stopping = threading.Thread(target=job.stop, args=(patience,), daemon=True)
         one.stopping.start()
@@ -427,6 +475,8 @@ class Round:
             pace = f" ({self.governor.said})" if one.name == GOVERNED else ""
             self.driver.tell(f"job {one.name}: running{pace}")
             one.ran = True
+            if self.waker is not None:
+                self.waker.take(one.job)
         except Taken as error:
             if one.ran:  # a batch of ours has yet to leave, or a command looked whether it runs
                 self._failed(one, f"{Retryable.__module__}.{Retryable.__name__}: {error}")
@@ -443,6 +493,8 @@ class Round:
             # Between two batches Spark's own planning or commit failed, and no batch is to blame.
             batch = one.job.pulse.batch if one.job.pulse.under_way else None
             self.watch.gather(one.job)
+            if self.waker is not None:
+                self.waker.leave(one.job)
             one.job.stop()
             one.job = None
         ran = time.monotonic() - one.started

@@ -72,6 +72,8 @@ class JobStatus:
     unread_commits: int | None = None
     behind_seconds: float | None = None
     """Age of the oldest commit it has not taken."""
+    asked_at: float | None = None
+    """When it was last seen that nothing waits for it; None where something does."""
     complete_to: float | None = None
     """Up to when (arrival time) the job takes its input as complete."""
     event_at: float | None = None
@@ -115,7 +117,16 @@ class JobVerdict:
     missed: str | None
 
 
-_TIMES = ("at", "started_at", "batch_at", "progressed_at", "complete_to", "event_at", "held_since")
+_TIMES = (
+    "at",
+    "started_at",
+    "batch_at",
+    "progressed_at",
+    "asked_at",
+    "complete_to",
+    "event_at",
+    "held_since",
+)
 
 
 def _folder(settings: Settings) -> Path:

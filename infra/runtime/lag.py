@@ -41,6 +41,8 @@ class Waits:
     """Of Delta tables; None where the job reads none, or nobody knows."""
     oldest: float | None = None
     """When the first of these commits was made, seconds since 1970; None: there is none."""
+    asked_at: float = 0.0
+    """Since 1970: what came before that and was not taken is counted."""
     looked: float = 0.0
     """When this was found, in seconds that only count on."""
 
@@ -89,6 +91,7 @@ class LagReader:
 
     def look(self, job: str) -> Waits:
         """Look now. Raises what the broker or a file gives reason to."""
+        asked_at = time.time()
         spark = self._settings.checkpoint_root / job / "spark"
         done = max(numbers(spark / "commits"), default=None)
         file = None if done is None else spark / "offsets" / str(done)
@@ -98,6 +101,7 @@ class LagReader:
             messages=messages,
             commits=sum(count for count, _ in left) if left else None,
             oldest=min((position for _, position in left if position is not None), default=None),
+            asked_at=asked_at,
             looked=time.monotonic(),
         )
 

@@ -112,6 +112,11 @@ class Watch:
         if result.commits is not None:
             # Commits are dated by the system's clock.
             status.behind_seconds = max(0.0, time.time() - result.oldest) if result.oldest else 0.0
+        waits = result.messages if result.messages is not None else result.commits
+        status.asked_at = result.asked_at if waits == 0 else None
+        # Ticks come seldom while nothing does; that all messages are in is known all the same.
+        if result.messages == 0:
+            status.complete_to = max(status.complete_to or 0.0, result.asked_at)
 
     def gather(self, job: Job) -> None:
         """Take what Spark tells of the batches of a job that have ended since the last time.

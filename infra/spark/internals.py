@@ -8,6 +8,7 @@ name where the class, method or field is no longer there or does something else.
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 DELTA = "org.apache.spark.sql.delta"
+_DAY_MS = 24 * 3600 * 1000
 
 
 def java(spark: SparkSession, name: str) -> Any:
@@ -91,15 +93,17 @@ def pool_share(spark: SparkSession, pool: str) -> tuple[str, int]:
 
 
 class QueryControl:
-    """The two things of a running query that are set from outside.
+    """The three things of a running query that are set from outside.
 
-    Source: `MicroBatchExecution.uniqueSources`, asked for each batch, and the interval of
-    `ProcessingTimeExecutor`.
+    Source: `MicroBatchExecution.uniqueSources`, asked for each batch, and the interval and the
+    clock of `ProcessingTimeExecutor`, by which it waits for the next look at its inputs.
     """
 
     def __init__(self, spark: SparkSession, query: StreamingQuery) -> None:
+        self._spark = spark
         self._limit = java(spark, "org.apache.spark.sql.connector.read.streaming.ReadLimit")
         self._execution: Any = query._jsq.streamingQuery()
+        self._clock: Any = None
 
     def limit_files(self, files: Sequence[int]) -> None:
         """The most files of each source, in their order, that a batch takes from now on."""
@@ -112,11 +116,32 @@ class QueryControl:
 
     def space_batches(self, seconds: float) -> None:
         """How far apart batches begin from the next one on; 0: one follows the other."""
-        trigger = self._execution.triggerExecutor()
-        interval = trigger.getClass().getDeclaredField("intervalMs")
-        # A private field: Spark has no method that changes the interval of a running query.
-        interval.setAccessible(True)
-        interval.setLong(trigger, int(seconds * 1000))
+        self._field("intervalMs").setLong(self._execution.triggerExecutor(), int(seconds * 1000))
+
+    def rest_until_woken(self) -> bool:
+        """From its next wait on, look at the inputs when `wake` says so, and not by the time.
+
+        False: its thread has yet to begin, ask again.
+        """
+        if self._execution.triggerExecutor() is None:
+            return False
+        # Spark's own clock for tests, which stands until it is moved; a wait on it can be
+        # interrupted, as that of a query which is stopped must be.
+        clock = java(self._spark, "org.apache.spark.util.ManualClock")(int(time.time() * 1000))
+        self._field("clock").set(self._execution.triggerExecutor(), clock)
+        self._clock = clock
+        return True
+
+    def wake(self) -> None:
+        """Have it look at its inputs now; in the middle of a batch, once more behind it."""
+        # Beyond any interval. The clock times nothing but these waits.
+        self._clock.advance(_DAY_MS)
+
+    def _field(self, name: str) -> Any:
+        # A private field: Spark has no method that changes it for a running query.
+        field = self._execution.triggerExecutor().getClass().getDeclaredField(name)
+        field.setAccessible(True)
+        return field
 
 
 def streamed_paths(rows: DataFrame) -> list[str | None]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -28,6 +28,7 @@ from infra.checkpoint.offset_log import digest_of, numbers
 from infra.errors import Fatal, Retryable
 from infra.process.clock import clock
 from infra.process.log import batch_in_hand, note_batch
+from infra.spark.internals import QueryControl, streamed_paths
 from infra.storage.checksums import Damaged, emptied, logged, parsed, sound
 from infra.storage.file_lock import ExclusiveLock, LockRefused, SharedLock
 from infra.streaming.outbox import put_row
@@ -63,6 +64,8 @@ class Batch:
     held_back: str = ""  # why what is in the tables could not be handed on
     noted: dict[str, Any] = field(default_factory=dict)
     """What its commits carry besides the marker's own fields."""
+    due_after: tuple[float, ...] = ()
+    """In how many seconds what it leaves waiting needs time to have moved on (ticks)."""
 
     @property
     def marker(self) -> dict[str, Any]:
@@ -127,10 +130,19 @@ class Job:
         gate: _Gate,
         pulse: Pulse,
         intake: Intake | None = None,
+        control: QueryControl | None = None,
+        reads: Sequence[str | None] = (),
+        pause: float = 0.0,
     ) -> None:
         self.name = name
         self.query = query
         self.pulse = pulse
+        self.control = control
+        """What of its query is set from outside; none for one that ends by itself."""
+        self.reads = reads
+        """Paths of the tables it reads, in the order of its offsets; None for Kafka."""
+        self.pause = pause
+        """Least seconds between the beginnings of two batches while it keeps up; 0: none."""
         self._intake = intake
         self._lock = lock
         self._gate = gate
@@ -294,6 +306,7 @@ def start(
         gate = _Gate()
         pulse = Pulse()
         runner = _Runner(name, folder, spool, work, gate, pulse, intake)
+        asked = trigger_seconds
         if intake is not None:
             trigger_seconds = intake.start(trigger_seconds)
         writer = (
@@ -313,7 +326,10 @@ def start(
         query = timed.start()
         if intake is not None:
             intake.attach(rows.sparkSession, query, pulse)
-        return Job(name, query, lock, gate, pulse, intake)
+        if asked is None:
+            return Job(name, query, lock, gate, pulse, intake)
+        control = QueryControl(rows.sparkSession, query)
+        return Job(name, query, lock, gate, pulse, intake, control, streamed_paths(rows), asked)
     except BaseException:
         lock.release()
         raise
@@ -378,6 +394,8 @@ class _Runner:
         pulse.rows, pulse.written = run.counts.get("read"), dict(run.rows)
         pulse.bytes = run.counts.get("bytes", 0)
         pulse.finished = run.decisions.get("finished") or pulse.finished
+        if run.due_after:
+            pulse.expect(run.due_after)
         pulse.ended(run.batch_id, now, run.held_back)
         note_batch(
             f"job {run.job}: batch {run.batch_id} is in",

@@ -144,6 +144,11 @@ class OffsetReader:
         end = self._ends(partitions, _SPEC.latest())
         return {place: BrokerRange(first[place], end[place]) for place in first if place in end}
 
+    def ends(self, wanted: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
+        """The next message of each partition; one that is gone is missing in the answer."""
+        partitions = [TopicPartition(topic, part) for topic, part in sorted(set(wanted))]
+        return self._ends(partitions, _SPEC.latest())
+
     def epochs(self, wanted: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
         """How often each partition got a leader: another number where its broker began anew."""
         partitions = [TopicPartition(*place) for place in sorted(set(wanted))]

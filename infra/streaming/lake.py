@@ -8,7 +8,7 @@ marker of ours; see decision 0001.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -119,9 +119,11 @@ class Lake(DeltaTables):
         *,
         trigger_seconds: float | None,
         output_mode: Literal["append", "update"] = "append",
+        begun: Callable[[], object] = lambda: None,
     ) -> Job:
         """Run `work` on each micro-batch of `rows` as job `job` (see `infra.streaming.job.start`).
 
+        `begun` is called when the job is ours and its checkpoint sound, before its first batch.
         Raises `Fatal` when a table lacks a batch that the checkpoint has as written, or the
         checkpoint is of a job that reads other tables.
         """
@@ -129,6 +131,11 @@ class Lake(DeltaTables):
         self._require_written(job)
         # Before the query is made: Spark lists the last batch of a checkpoint again as it starts.
         self._bring_back(job)
+
+        def before() -> None:
+            adopt(job, rows, self.settings.checkpoint_root / job)
+            begun()
+
         return start(
             job,
             rows,
@@ -137,7 +144,7 @@ class Lake(DeltaTables):
             spool=self.spool / "ledger",
             trigger_seconds=trigger_seconds,
             attempts=self.settings.jobs.max_batch_failures,
-            before=partial(adopt, job, rows, self.settings.checkpoint_root / job),
+            before=before,
             output_mode=output_mode,
             intake=self._intakes.pop(job, None),
         )

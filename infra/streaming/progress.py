@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -50,6 +50,21 @@ class Pulse:
     """Why what its batches wrote could not be handed on, as alerts to their topic."""
     held_since: float | None = None
     """Since when, epoch seconds."""
+    due: set[int] = field(default_factory=set)
+    """When time must have moved on for what its batches left waiting, in steady seconds."""
+
+    def expect(self, seconds: Iterable[float]) -> None:
+        """Something is due in so many seconds from now."""
+        now = time.monotonic()
+        # A new set: another thread goes through the old one.
+        self.due = self.due | {round(now + each) for each in seconds}
+
+    def is_due(self, now: float, span: float) -> bool:
+        """Whether something is due, or was in the last `span` seconds; forgets what is over."""
+        over = {each for each in self.due if each < now - span}
+        if over:
+            self.due = self.due - over
+        return any(each <= now for each in self.due)
 
     def ended(self, batch: int, now: float, held_back: str = "") -> None:
         """A batch is in; `held_back`: why what is in the tables could not be handed on."""

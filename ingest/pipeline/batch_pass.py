@@ -53,6 +53,8 @@ class Stage:
     """Called where it runs, once a task."""
     more: Callable[[Batch], Sequence[DataFile]] | None = None
     """Called in the driver once the events are committed: further files of the table."""
+    due_after: tuple[float, ...] = ()
+    """Where there are rows: in how many seconds what waits on them needs time to have moved on."""
 
 
 @dataclass(frozen=True)

@@ -145,6 +145,14 @@ def through(
         own = [file for file in files if file.table == table.name]
         further = more[table.name](run) if table.name in more else ()
         lake.commit(table, run, [*own, *further])
+    # Besides the heartbeat, for which nobody waits.
+    beats = 0 if reach.finished is None else 1
+    run.due_after += tuple(
+        seconds
+        for stage in stages
+        if run.rows.get(stage.table.name, 0) > beats
+        for seconds in stage.due_after
+    )
     # Only now: keys of a batch that came to no commit must not hide its events.
     again.keep()
     run.counts["bytes"] = raw_bytes(lake, files)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -17,11 +18,12 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import ConfigResource, ResourceType
 
+from alerts import jobs
 from alerts.delivery.action_request import request_action
 from alerts.delivery.feed import FEED_SQL
 from alerts.delivery.publisher import Publisher
 from alerts.domain.entity import entity_of, holder_of
-from alerts.jobs import alert, publish, risk_target
+from alerts.jobs import Outgoing, alert, risk_target
 from alerts.lifecycle.risk_score import ENTITIES, INCIDENT, RISK
 from alerts.tables import ALERT, ALERT_ACTION, FINDING
 from enrich.assets.index_store import latest_index
@@ -31,7 +33,6 @@ from infra.config.settings import Settings, load
 from infra.delta.duckdb_views import connect
 from infra.errors import Retryable
 from infra.kafka.client import Broker, admin, ensure_topics
-from infra.process.log import News
 from infra.runtime.outbox_flusher import flush_outbox
 from infra.streaming.job import Batch, Job
 from infra.streaming.lake import Lake
@@ -60,15 +61,50 @@ class Away(Publisher):
         raise Retryable("alerts could not be published now: no right to write")
 
 
-def test_a_batch_goes_on_while_its_alerts_stay_and_says_why(tmp_path: Path, capsys: Any) -> None:
+def outgoing(monkeypatch: pytest.MonkeyPatch, publisher: Publisher) -> Outgoing:
+    """What job `alert` publishes with, by way of that publisher."""
+    monkeypatch.setattr(jobs, "Publisher", lambda _: publisher)
+    return Outgoing(load())
+
+
+def test_a_batch_goes_on_while_its_alerts_stay_and_says_why(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     at = datetime.now(UTC)
     run = Batch("alert", "q", 7, "d", tmp_path, False, at, "")
-    away, news = Away(load(home=tmp_path)), News()
+    away = outgoing(monkeypatch, Away(load(home=tmp_path)))
     for _ in range(3):
-        publish(away, run, news)
+        away.publish(run)
     assert run.held_back == "alerts could not be published now: no right to write"
     said = capsys.readouterr().err
     assert said.count(f"{run.held_back}; they stay in gold.alert") == 1, "not with each batch"
+
+
+class Slow(Publisher):
+    """One that takes its time, and tells what it does."""
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+
+    def begin(self) -> None:
+        self.did.append("begin")
+
+    def publish(self) -> int:
+        self.did.append("publishes")
+        time.sleep(0.2)
+        self.did.append("published")
+        return 0
+
+
+def test_what_lies_ready_at_a_start_goes_out_beside_the_first_batch_and_not_within_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow = Slow()
+    ours = outgoing(monkeypatch, slow)
+    ours.first()
+    until(lambda: bool(slow.did))
+    ours.begin()
+    assert slow.did == ["publishes", "published", "begin"]
 
 
 def test_a_finding_goes_to_the_risk_of_the_entity_that_it_is_about(spark: Any) -> None:
@@ -264,3 +300,19 @@ def test_the_state_of_each_alert_on_the_topic_is_kept_under_its_id(
         assert state["lifecycle"] == "new"
         assert state["rule_id"] == body["rule"]["id"]
         assert state["published_at"] == body["published_at"]
+
+
+@pytest.mark.full
+def test_an_alert_that_was_ready_goes_out_though_no_batch_comes(
+    lake: Lake, told: list[tuple[str, dict[str, Any]]]
+) -> None:
+    newest = lake.read(ALERT).where("suppressed_by IS NULL").limit(1).collect()[0]
+    row = newest.asDict(recursive=True)
+    body = json.loads(row["body"]) | {"alert_id": "0" * 32, "revision": 1}
+    lake.add(ALERT, [row | {"alert_id": "0" * 32, "revision": 1, "body": json.dumps(body)}], "x")
+    job = alert(lake)
+    try:
+        topic = lake.settings.kafka.alerts_topic
+        until(lambda: b"0" * 32 in {m.key() for m in messages(lake.settings, topic)})
+    finally:
+        job.stop()

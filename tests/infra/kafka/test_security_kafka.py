@@ -31,7 +31,6 @@ from infra.kafka.acls import Grant, apply, grants
 from infra.kafka.client import (
     COMPACTION_LAG_MS,
     Broker,
-    Ticker,
     client_options,
     ensure_topics,
     free_port,
@@ -40,6 +39,7 @@ from infra.kafka.client import (
 )
 from infra.kafka.embedded_auth import Guard
 from infra.process.subprocesses import PlatformProcess
+from infra.runtime.ticker import Ticker
 from infra.streaming.kafka_offsets import OffsetReader as Offsets
 from reporting.erasure.topics import topics_kept
 from tests.faults.outbox import Outbox

@@ -22,7 +22,7 @@ from infra.config.settings import Settings, load
 from infra.delta.log_reader import newest_first
 from infra.delta.schema import Column, Table
 from infra.errors import Fatal, Retryable
-from infra.kafka.client import Broker, Ticker, admin, producer, topic_of
+from infra.kafka.client import Broker, admin, producer, topic_of
 from infra.maintenance import maintenance
 from infra.process.clock import ForwardClock
 from infra.process.log import log_line_json
@@ -36,6 +36,7 @@ from infra.runtime.lag import LagReader
 from infra.runtime.monitor import Watch
 from infra.runtime.restart_policy import PAUSES
 from infra.runtime.scheduled_tasks import Every
+from infra.runtime.ticker import Ticker
 from infra.storage.file_lock import ExclusiveLock, Taken
 from infra.streaming.job import Batch, Job, Lock
 from infra.streaming.lake import Lake

@@ -91,6 +91,30 @@ def test_query_control_limits_files_and_spaces_batches(
     assert sizes[0] == 5
 
 
+def test_query_control_wakes_a_query_that_rests(
+    spark: SparkSession, numbers: str, tmp_path: Path
+) -> None:
+    rows = spark.readStream.format("delta").option("maxFilesPerTrigger", 1).load(numbers)
+    sizes: list[int] = []
+    query = (
+        rows.writeStream.foreachBatch(lambda batch, _: sizes.append(batch.count()))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(processingTime="1 hour")
+        .start()
+    )
+    control = internals.QueryControl(spark, query)
+    until(control.rest_until_woken)
+    try:
+        until(lambda: len(sizes) == 1)
+        # It may still be in the batch: a call then is not lost.
+        control.wake()
+        until(lambda: len(sizes) == 2)
+    finally:
+        # Its wait ends when it is stopped, or this would last as long as Spark has patience.
+        query.stop()
+    assert not query.isActive
+
+
 def test_streamed_paths(spark: SparkSession, numbers: str) -> None:
     table = spark.readStream.format("delta").load(numbers)
     clock = spark.readStream.format("rate").load().select(F.col("value").alias("id"))

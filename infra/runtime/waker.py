@@ -1,0 +1,159 @@
+"""Wakes the jobs of a driver when there is something to read, in place of looks again and again.
+
+By itself a query looks at all its inputs with each trigger; eight that found nothing were most of
+what an idle platform cost, and a commit waited half a trigger on average for who reads it. Here one
+thread knows what there is: the next file of a table's log is asked for by name, which costs
+microseconds, and the broker is asked by the ticker. A query is woken when one of its inputs has
+changed, when it had a batch since it was last woken (the next may close a window, or take what the
+last left), and now and then in any case.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from infra.delta.log_archive import LOG
+from infra.delta.log_reader import newest_version
+from infra.process.bell import COMMITTED, Bell
+from infra.process.log import News
+from infra.runtime.ticker import Ticker
+from infra.spark.internals import QueryControl
+from infra.storage.paths import location
+from infra.streaming.job import Job
+from infra.streaming.progress import newest_from
+
+LOOK_SECONDS = 0.2
+"""How often tables are looked at that another process may have written to."""
+
+LONGEST_SECONDS = 60.0
+"""The longest a query rests: what nobody thought of comes then."""
+
+DUE_SECONDS = 12.0
+"""So long time is moved quickly from when something is due: each step of a watermark takes a batch
+of two jobs, and the second counts only once the first is in."""
+
+START_SECONDS = 90.0
+"""So long it is after a start, since nobody knows what waits."""
+
+
+@dataclass
+class _Resting:
+    """A job's query, and how things were when it was last woken."""
+
+    job: Job
+    control: QueryControl
+    rests: bool = False
+    """Whether it waits for us, and no longer for Spark's clock."""
+    inputs: object = None
+    done: int | None = None
+    woken: float = 0.0
+
+
+@dataclass
+class Waker:
+    """Wakes jobs that were given to it, from a thread of its own."""
+
+    ticker: Ticker | None = None
+    bell: Bell = field(default_factory=lambda: COMMITTED)
+    _resting: dict[str, _Resting] = field(default_factory=dict)
+    _versions: dict[str, int] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _stopped: bool = False
+    _thread: threading.Thread | None = None
+    _news: News = field(default_factory=News)
+    _began: float = field(default_factory=time.monotonic)
+
+    def start(self) -> Waker:
+        """Begin."""
+        self._thread = threading.Thread(target=self._run, name="waker", daemon=True)
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """End; queries that rest are to be stopped, nobody wakes them any more."""
+        self._stopped = True
+        self.bell.ring()
+        if self._thread is not None:
+            self._thread.join(5)
+
+    def take(self, job: Job) -> None:
+        """From now on wake this job, in the place of an earlier one of its name.
+
+        Jobs that never wait, or read what cannot be looked at cheaply, keep Spark's trigger.
+        """
+        if job.control is None or not job.pause or not self._known(job.reads):
+            return
+        with self._lock:
+            self._resting[job.name] = _Resting(job, job.control)
+
+    def leave(self, job: Job) -> None:
+        """Wake it no more: it ends."""
+        with self._lock:
+            if (known := self._resting.get(job.name)) is not None and known.job is job:
+                del self._resting[job.name]
+
+    def due(self) -> bool:
+        """Whether time must move on now, for something that one of the jobs has waiting."""
+        now = time.monotonic()
+        with self._lock:
+            pulses = [resting.job.pulse for resting in self._resting.values()]
+        starts = now - self._began < START_SECONDS
+        return starts or any(pulse.is_due(now, DUE_SECONDS) for pulse in pulses)
+
+    def _known(self, reads: Sequence[str | None]) -> bool:
+        tables = [path for path in reads if path is not None]
+        kafka = len(tables) < len(reads)
+        return (self.ticker is not None or not kafka) and all(
+            isinstance(location(path), Path) for path in tables
+        )
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self.bell.wait(LOOK_SECONDS)
+            with self._lock:
+                resting = list(self._resting.values())
+            self._look_at_tables({path for each in resting for path in each.job.reads if path})
+            for each in resting:
+                try:
+                    self._see_to(each)
+                    self._news.over()
+                except Exception as error:  # a query that has just ended has no clock any more
+                    self._news.tell(f"job {each.job.name}: not woken: {error}")
+
+    def _look_at_tables(self, paths: set[str]) -> None:
+        for path in paths:
+            folder = location(path)
+            try:
+                known = self._versions.get(path)
+                if known is None or not isinstance(folder, Path):
+                    self._versions[path] = newest_version(folder)
+                else:
+                    self._versions[path] = newest_from(folder / LOG, known)
+            except OSError:  # the query says what is wrong; it looks as often as it may
+                self._versions.pop(path, None)
+
+    def _see_to(self, each: _Resting) -> None:
+        pulse, now = each.job.pulse, time.monotonic()
+        each.rests = each.rests or each.control.rest_until_woken()
+        if not each.rests:
+            return
+        # What comes in the middle of a batch is seen behind it.
+        if pulse.under_way or now - each.woken < each.job.pause:
+            return
+        inputs = [self._input(path) for path in each.job.reads]
+        more = inputs != each.inputs or pulse.done != each.done
+        if not more and now - each.woken < LONGEST_SECONDS:
+            return
+        # Noted before it looks: what comes while it does is then news.
+        each.inputs, each.done, each.woken = inputs, pulse.done, now
+        each.control.wake()
+
+    def _input(self, path: str | None) -> object:
+        if path is None:
+            return self.ticker.state if self.ticker is not None else object()
+        # Nothing is equal to a new object: who cannot know has to look.
+        return self._versions.get(path, object())

@@ -1,0 +1,88 @@
+"""A job that cannot work has an alert on the topic, which job `alert` had no hand in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from pyspark.sql import SparkSession
+
+from alerts.delivery.platform_alert import PlatformAlerts
+from alerts.delivery.publisher import read_all
+from infra.config.settings import Settings, load
+from infra.kafka.client import Broker, ensure_topics
+from infra.runtime.alarm import Alarm, Stuck
+from infra.runtime.driver import Driver, Round, Watched
+from infra.runtime.ingest_rate import Governor
+from infra.runtime.lag import LagReader
+from infra.runtime.monitor import Watch
+from infra.streaming.lake import Lake
+
+SCHEMA = json.loads(Path("alerts/alert.schema.json").read_text("utf-8"))
+
+
+@pytest.fixture
+def settings(tmp_path: Path, broker: Broker) -> Settings:
+    prefix = f"{tmp_path.name}."
+    kafka = {
+        "bootstrap": broker.address,
+        "alerts_topic": f"{prefix}alerts",
+        "progress_topic": f"{prefix}progress",
+        "state_topic": f"{prefix}state",
+    }
+    made = load(home=tmp_path / "home", kafka=kafka, alerts={"tenant": tmp_path.name})
+    ensure_topics(made, jobs=("alert",))
+    return made
+
+
+def heard(settings: Settings) -> list[dict[str, Any]]:
+    """What a consumer has by now, each sound by the contract."""
+    values = [message.value() for message in read_all(settings, settings.kafka.alerts_topic)]
+    bodies = [json.loads(value) for value in values if value is not None]
+    for body in bodies:
+        jsonschema.validate(body, SCHEMA)
+    return bodies
+
+
+def test_each_is_told_once_through_restarts_and_closed_when_it_works_again(
+    settings: Settings,
+) -> None:
+    stuck = [Stuck("alert", 1_790_000_000.0, "stopped for good: its checkpoint is damaged")]
+    tell: Callable[[list[Stuck]], None] = PlatformAlerts(settings)
+    for again in (tell, tell, PlatformAlerts(settings)):
+        again(stuck)
+    (body,) = heard(settings)
+    assert body["entity"] == {"type": "job", "value": "alert"}
+    assert body["severity"] == "Critical"
+    assert "its checkpoint is damaged" in body["summary"]
+    last = PlatformAlerts(settings)
+    for _ in range(2):
+        last([])
+    first, closed = heard(settings)
+    assert (closed["alert_id"], closed["revision"]) == (first["alert_id"], 2)
+    assert (closed["activity"], closed["state"]) == ("close", "closed")
+    assert closed["comment"] == "job alert makes progress again"
+    # What happens later is another alert.
+    last([Stuck("alert", 1_790_000_900.0, "no progress")])
+    assert heard(settings)[2]["alert_id"] != first["alert_id"]
+
+
+def test_a_checkpoint_that_is_broken_keeps_job_alert_from_starting_and_is_told(
+    settings: Settings, spark: SparkSession
+) -> None:
+    lake = Lake(spark, settings).ensure()
+    offsets = settings.checkpoint_root / "alert" / "spark" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "0").write_text("v1\n{")  # a disk lost the rest, and the metadata beside it
+    driver = Driver(settings, ("alert",), tell=lambda _: None)
+    watch = Watch(settings, spark, LagReader(settings))
+    one = Watched("alert")
+    assert Round(driver, lake, [one], watch, Governor(settings)).run() == 1
+    Alarm(settings, lambda: ("alert",), lambda _: None).look()
+    (body,) = heard(settings)
+    assert body["fields"]["job"] == "alert"
+    assert f"{offsets.parent / 'metadata'} is missing or damaged" in body["summary"]

@@ -1,0 +1,230 @@
+"""Jobs are woken by what comes, and time moves on while something is due; no Spark, no broker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from infra.config.settings import load
+from infra.process.bell import Bell
+from infra.runtime import waker as waker_module
+from infra.runtime.ticker import Arrivals, Ticker
+from infra.runtime.waker import Waker
+from infra.streaming.job import Job
+from infra.streaming.progress import Pulse
+from tests.wait import until
+
+
+@dataclass
+class Control:
+    """A query's control that only counts."""
+
+    woken: int = 0
+    begun: bool = True
+
+    def rest_until_woken(self) -> bool:
+        return self.begun
+
+    def wake(self) -> None:
+        self.woken += 1
+
+
+@dataclass
+class Table:
+    """The log of a table, by its names alone."""
+
+    folder: Path
+    version: int = -1
+    bell: Bell = field(default_factory=Bell)
+
+    def commit(self) -> None:
+        (self.folder / "_delta_log").mkdir(parents=True, exist_ok=True)
+        self.version += 1
+        (self.folder / "_delta_log" / f"{self.version:020d}.json").write_text("{}")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    made = Table(tmp_path / "silver" / "event")
+    made.commit()
+    return made
+
+
+def resting(*reads: str | None, pause: float = 0.01) -> tuple[Job, Control]:
+    control = Control()
+    job = SimpleNamespace(name="j", reads=reads, pause=pause, pulse=Pulse(), control=control)
+    return cast(Job, job), control
+
+
+@pytest.fixture
+def waking(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Waker]:
+    monkeypatch.setattr(waker_module, "LOOK_SECONDS", 0.01)
+
+    def begin(ticker: Any = None) -> Waker:
+        return Waker(ticker, Bell()).start()
+
+    return begin
+
+
+def settled(control: Control) -> int:
+    """How often it was woken, once that no longer grows."""
+    before = -1
+    while before != control.woken:
+        before = control.woken
+        time.sleep(0.1)
+    return before
+
+
+def test_a_commit_wakes_who_reads_the_table_and_nothing_else_does(
+    table: Table, waking: Callable[..., Waker]
+) -> None:
+    job, control = resting(str(table.folder))
+    waker = waking()
+    try:
+        waker.take(job)
+        first = settled(control)
+        assert first == 1, "once at the beginning: what is there is unknown"
+        table.commit()
+        until(lambda: control.woken == 2)
+        assert settled(control) == 2
+    finally:
+        waker.stop()
+
+
+def test_a_query_that_had_a_batch_looks_again(table: Table, waking: Callable[..., Waker]) -> None:
+    job, control = resting(str(table.folder))
+    waker = waking()
+    try:
+        waker.take(job)
+        settled(control)
+        job.pulse.batch = 7
+        table.commit()
+        time.sleep(0.1)
+        assert control.woken == 1, "nobody is woken in the middle of a batch"
+        job.pulse.ended(7, 0.0)
+        until(lambda: control.woken == 2)
+        # That batch may have left a window to close, which needs no input.
+        job.pulse.batch = 8
+        job.pulse.ended(8, 0.0)
+        until(lambda: control.woken == 3)
+        assert settled(control) == 3
+    finally:
+        waker.stop()
+
+
+def test_a_query_is_woken_no_more_often_than_its_trigger_allows(
+    table: Table, waking: Callable[..., Waker]
+) -> None:
+    job, control = resting(str(table.folder), pause=30.0)
+    waker = waking()
+    try:
+        waker.take(job)
+        until(lambda: control.woken == 1)
+        table.commit()
+        time.sleep(0.2)
+        assert control.woken == 1
+    finally:
+        waker.stop()
+
+
+def test_a_query_that_has_yet_to_begin_or_was_left_is_not_woken(
+    table: Table, waking: Callable[..., Waker]
+) -> None:
+    job, control = resting(str(table.folder))
+    control.begun = False
+    waker = waking()
+    try:
+        waker.take(job)
+        assert settled(control) == 0
+        control.begun = True
+        until(lambda: control.woken == 1)
+        waker.leave(job)
+        table.commit()
+        assert settled(control) == 1
+    finally:
+        waker.stop()
+
+
+def test_a_job_whose_inputs_cannot_be_looked_at_keeps_its_trigger(
+    waking: Callable[..., Waker],
+) -> None:
+    waker = waking()
+    try:
+        for job, control in (resting(None), resting("s3://lake/silver/event"), resting(pause=0)):
+            waker.take(job)
+            assert settled(control) == 0
+    finally:
+        waker.stop()
+
+
+class Broker(Arrivals):
+    """What a broker would say of one partition."""
+
+    def __init__(self) -> None:
+        self.end: int | None = 0
+
+    def ends(self) -> dict[tuple[str, int], int] | None:
+        return None if self.end is None else {("logs.sshd", 0): self.end}
+
+
+class Counting(Ticker):
+    """Ticks that go nowhere."""
+
+    def _tick(self) -> None:
+        self._ticks += 1
+
+
+@pytest.fixture
+def kafka() -> Any:
+    return load(kafka={"tick_seconds": 0.02, "idle_tick_seconds": 3600}).kafka
+
+
+def test_ticks_come_while_something_is_due_or_messages_came(kafka: Any) -> None:
+    broker, due = Broker(), [False]
+    ticker = Counting(kafka, broker, lambda: due[0]).start()
+    try:
+        until(lambda: ticker._ticks >= 1)  # whatever there is at the start, is new
+        time.sleep(0.2)
+        assert ticker._ticks == 1, "nothing came, nothing is due"
+        quiet = ticker.state
+        broker.end = 5
+        until(lambda: ticker._ticks == 2)
+        until(lambda: ticker.state != quiet)
+        due[0] = True
+        until(lambda: ticker._ticks > 5)
+        due[0] = False
+        time.sleep(0.1)
+        before = ticker._ticks
+        time.sleep(0.2)
+        assert ticker._ticks == before
+        assert ticker.state == ticker.state
+        assert ticker.asked_at is not None
+    finally:
+        ticker.stop()
+
+
+def test_a_broker_that_does_not_answer_makes_nobody_rest(kafka: Any) -> None:
+    broker = Broker()
+    broker.end = None
+    ticker = Counting(kafka, broker, lambda: False).start()
+    try:
+        until(lambda: ticker._ticks > 3)
+        assert ticker.state != ticker.state, "who cannot know has to look"
+    finally:
+        ticker.stop()
+
+
+def test_what_is_due_is_due_for_a_while_and_then_forgotten() -> None:
+    pulse = Pulse()
+    pulse.expect((10.0, 100.0))
+    now = time.monotonic()
+    assert [pulse.is_due(now + wait, 12.0) for wait in (5, 11, 15, 50, 101, 130)] == [
+        *(False, True, True, False, True, False),
+    ]
+    assert pulse.due == set()
