@@ -14,6 +14,7 @@ ALL = (
     "rules",
     "indicators",
     "event_to_alert",
+    "reference",
     "idle",
     "standing",
     "publish",

@@ -27,7 +27,7 @@ _Known = dict[tuple[int, float], tuple[str, float]]
 def run(quick: bool = False) -> Report:
     """An hour of silence (quick: two minutes) after a start, then single attacks."""
     report = Report("idle", "make bench ONLY=idle")
-    silent, settle, attacks = (120, 60, 1) if quick else (3600, 180, 10)
+    silent, settle, attacks = (120, 120, 1) if quick else (3600, 180, 10)
     with whole(SOURCES) as running:
         now = time.time()
         running.send(grant(*_device(number), now) for number in range(DEVICES))

@@ -45,6 +45,10 @@ class Heard:
     delays: list[tuple[float, float]] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
 
+    def since(self, began: float) -> int:
+        """How many came of what was sent since then."""
+        return sum(at >= began for at, _ in self.delays)
+
 
 def run(quick: bool = False) -> Report:
     """Both modes, one after the other, each with topics of its own."""
@@ -81,19 +85,19 @@ def _measure(
 ) -> None:
     tag = name.replace(" ", "-")
     source, target = f"{INPUT}.{tag}", f"{OUTPUT}.{tag}"
-    _topics(kafka, source, target)
+    made_topics(kafka, source, target)
     query = _query(spark, kafka, home / tag, source, target, trigger)
     heard = Heard()
-    listener = threading.Thread(target=_listen, args=(kafka, target, heard))
+    listener = threading.Thread(target=listen, args=(kafka, target, heard))
     listener.start()
     try:
-        _send(kafka, source, rate, WARM_SECONDS)
+        send(kafka, source, rate, WARM_SECONDS)
         began = time.time()
         before = cpu_by_process()
-        sent = _send(kafka, source, rate, seconds)
+        sent = send(kafka, source, rate, seconds)
         used = cpu_since(before)
         end = time.monotonic() + 60
-        while _since(heard, began) < sent and time.monotonic() < end:
+        while heard.since(began) < sent and time.monotonic() < end:
             time.sleep(0.2)
         if query.exception() is not None:
             raise AssertionError(f"{name}: {query.exception()}")
@@ -110,7 +114,8 @@ def _measure(
     report.add(f"{name}, CPU of Spark", [used / seconds], "cores")
 
 
-def _topics(kafka: KafkaSettings, *names: str) -> None:
+def made_topics(kafka: KafkaSettings, *names: str) -> None:
+    """Topics of one partition that carry the time of arrival."""
     client = admin(kafka)
     stamped = {"message.timestamp.type": "LogAppendTime"}
     wanted = [NewTopic(name, num_partitions=1, config=stamped) for name in names]
@@ -148,7 +153,7 @@ def _query(
     )
 
 
-def _send(kafka: KafkaSettings, topic: str, rate: int, seconds: int) -> int:
+def send(kafka: KafkaSettings, topic: str, rate: int, seconds: int) -> int:
     """Lines at an even pace; how many of them match."""
     client = producer(kafka, **{"linger.ms": 0})
     start, number, matching = time.monotonic(), 0, 0
@@ -166,7 +171,8 @@ def _send(kafka: KafkaSettings, topic: str, rate: int, seconds: int) -> int:
     return matching
 
 
-def _listen(kafka: KafkaSettings, topic: str, heard: Heard) -> None:
+def listen(kafka: KafkaSettings, topic: str, heard: Heard) -> None:
+    """Note the delay of each line on a topic, until told to stop."""
     options = client_options(kafka) | {"group.id": "bench", "enable.auto.commit": False}
     consumer = Consumer(options)
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
@@ -177,7 +183,3 @@ def _listen(kafka: KafkaSettings, topic: str, heard: Heard) -> None:
         (sent_at,) = struct.unpack(">d", (message.value() or b"")[:8])
         heard.delays.append((sent_at, message.timestamp()[1] / 1000 - sent_at))
     consumer.close()
-
-
-def _since(heard: Heard, began: float) -> int:
-    return sum(at >= began for at, _ in heard.delays)

@@ -20,6 +20,7 @@ from infra.delta.log_archive import LOG
 from infra.delta.log_reader import newest_version
 from infra.process.bell import COMMITTED, Bell
 from infra.process.log import News
+from infra.runtime.job_registry import JOBS
 from infra.runtime.ticker import Ticker
 from infra.spark.internals import QueryControl
 from infra.storage.paths import location
@@ -40,17 +41,28 @@ START_SECONDS = 90.0
 """So long it is after a start, since nobody knows what waits."""
 
 
+QUIET_SECONDS = 600.0
+"""So long nothing came when jobs of history rest longer: heartbeats alone tell them little."""
+
+QUIET_PAUSE_SECONDS = 240.0
+"""What they rest then; within their targets."""
+
+
 @dataclass
 class _Resting:
     """A job's query, and how things were when it was last woken."""
 
     job: Job
     control: QueryControl
+    history: bool
+    """Whether what it writes is read as history."""
     rests: bool = False
     """Whether it waits for us, and no longer for Spark's clock."""
     inputs: object = None
     done: int | None = None
     woken: float = 0.0
+    counted: int | None = None
+    """The batch whose rows were last looked at."""
 
 
 @dataclass
@@ -66,6 +78,8 @@ class Waker:
     _thread: threading.Thread | None = None
     _news: News = field(default_factory=News)
     _began: float = field(default_factory=time.monotonic)
+    _arrived: float = field(default_factory=time.monotonic)
+    """When a batch last had rows that it counts as arrived."""
 
     def start(self) -> Waker:
         """Begin."""
@@ -88,7 +102,8 @@ class Waker:
         if job.control is None or not job.pause or not self._known(job.reads):
             return
         with self._lock:
-            self._resting[job.name] = _Resting(job, job.control)
+            spec = JOBS.get(job.name)
+            self._resting[job.name] = _Resting(job, job.control, bool(spec and spec.history))
 
     def leave(self, job: Job) -> None:
         """Wake it no more: it ends."""
@@ -138,11 +153,14 @@ class Waker:
 
     def _see_to(self, each: _Resting) -> None:
         pulse, now = each.job.pulse, time.monotonic()
+        if pulse.done != each.counted:
+            each.counted = pulse.done
+            self._arrived = now if pulse.rows else self._arrived
         each.rests = each.rests or each.control.rest_until_woken()
         if not each.rests:
             return
         # What comes in the middle of a batch is seen behind it.
-        if pulse.under_way or now - each.woken < each.job.pause:
+        if pulse.under_way or now - each.woken < self._pause(each, now):
             return
         inputs = [self._input(path) for path in each.job.reads]
         more = inputs != each.inputs or pulse.done != each.done
@@ -151,6 +169,11 @@ class Waker:
         # Noted before it looks: what comes while it does is then news.
         each.inputs, each.done, each.woken = inputs, pulse.done, now
         each.control.wake()
+
+    def _pause(self, each: _Resting, now: float) -> float:
+        """Least seconds between two looks."""
+        quiet = each.history and now - self._arrived > QUIET_SECONDS
+        return max(each.job.pause, QUIET_PAUSE_SECONDS) if quiet else each.job.pause
 
     def _input(self, path: str | None) -> object:
         if path is None:

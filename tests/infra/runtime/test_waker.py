@@ -14,6 +14,7 @@ import pytest
 from infra.config.settings import load
 from infra.process.bell import Bell
 from infra.runtime import waker as waker_module
+from infra.runtime.job_registry import JOBS, JobSpec
 from infra.runtime.ticker import Arrivals, Ticker
 from infra.runtime.waker import Waker
 from infra.streaming.job import Job
@@ -228,3 +229,27 @@ def test_what_is_due_is_due_for_a_while_and_then_forgotten() -> None:
         *(False, True, True, False, True, False),
     ]
     assert pulse.due == set()
+
+
+def test_a_job_of_history_rests_long_where_nothing_but_heartbeats_came(
+    table: Table, waking: Callable[..., Waker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waker_module, "QUIET_SECONDS", 0.3)
+    past, alerting = resting(str(table.folder)), resting(str(table.folder))
+    past[0].name, alerting[0].name = "repair", "alert"
+    monkeypatch.setitem(JOBS, "repair", JobSpec("repair", 1, cast(Any, None), history=True))
+    waker = waking()
+    try:
+        for job, _ in (past, alerting):
+            waker.take(job)
+        until(lambda: past[1].woken == alerting[1].woken == 1)
+        time.sleep(0.4)
+        table.commit()
+        until(lambda: alerting[1].woken == 2)
+        assert settled(past[1]) == 1
+        # Rows came with a batch: what is history is wanted again.
+        alerting[0].pulse.rows, alerting[0].pulse.batch = 12, 1
+        alerting[0].pulse.ended(1, 0.0)
+        until(lambda: past[1].woken == 2)
+    finally:
+        waker.stop()
