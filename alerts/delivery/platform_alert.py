@@ -30,7 +30,7 @@ from infra.process.clock import clock
 from infra.runtime.alarm import Stuck
 from infra.runtime.job_registry import JOBS
 
-RULE = "headgate_job_without_progress"
+RULE = "headgate-job-stuck"
 TITLE = "A job of the platform makes no progress"
 
 
