@@ -75,7 +75,10 @@ def detect(lake: Lake, store: PackStore) -> Step:
         pack = run.decide("pack", store.current)
         spool = str(lake.spool / "rule_cost")
         find = partial(detection, str(store.folder), pack, spool)
-        return Stage(FINDING, find, partial(queries, pack=pack), due_after(lake.settings))
+        settings = lake.settings
+        events_wait = bool(settings.jobs.attributed_classes)
+        more = partial(queries, pack=pack)
+        return Stage(FINDING, find, more, due_after(settings), events_wait)
 
     return step
 

@@ -24,13 +24,16 @@ from alerts.delivery.publisher import (
 )
 from alerts.domain.alert import About, Alert, Revised
 from alerts.domain.finding import identity
-from alerts.lifecycle.alert_json import alert_row
+from alerts.lifecycle.alert_json import alert_row, stamp
 from infra.config.settings import Settings
 from infra.process.clock import clock
 from infra.runtime.alarm import Stuck
 from infra.runtime.job_registry import JOBS
 
 RULE = "headgate-job-stuck"
+NO_PACK = "0" * 32
+"""No rule pack found it; the contract wants one."""
+
 TITLE = "A job of the platform makes no progress"
 
 
@@ -107,8 +110,8 @@ class PlatformAlerts:
             rule_version="1",
             rule_title=TITLE,
             level="high" if history else "critical",
-            pack="",
-            kind="platform",
+            pack=NO_PACK,
+            kind="event",
             mode="live",
             source="headgate",
             role="",
@@ -123,8 +126,8 @@ class PlatformAlerts:
         alert = Alert(
             alert_id=known.alert_id,
             rule_id=RULE,
-            entity_type="job",
-            entity_value=job,
+            entity_type="rule",  # as of a rule that failed: the contract knows no jobs
+            entity_value=f"job {job}",
             entity_key=f"job|{job}",
             first=known.since,
             last=known.since,
@@ -158,9 +161,10 @@ class PlatformAlerts:
 
     def _message(self, revised: Revised) -> tuple[bytes, list[tuple[str, str | bytes | None]]]:
         tenant = self._settings.alerts.tenant
-        row = alert_row(revised, None, tenant, round(clock.time() * 1_000_000), {})
+        instant = round(clock.time() * 1_000_000)
+        row = alert_row(revised, None, tenant, instant, {})
         body: dict[str, Any] = msgspec.json.decode(row["body"])
-        body["published_at"] = now = clock.now().isoformat(timespec="milliseconds")
+        body["published_at"] = now = stamp(instant)
         alert = revised.alert
         # No batch made it, so it has no place in the feed.
         headers = revision_headers(

@@ -33,7 +33,7 @@ LOOK_SECONDS = 0.2
 LONGEST_SECONDS = 60.0
 """The longest a query rests: what nobody thought of comes then."""
 
-DUE_SECONDS = 12.0
+DUE_SECONDS = 20.0
 """So long time is moved quickly from when something is due: each step of a watermark takes a batch
 of two jobs, and the second counts only once the first is in."""
 

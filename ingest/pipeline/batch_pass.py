@@ -55,6 +55,8 @@ class Stage:
     """Called in the driver once the events are committed: further files of the table."""
     due_after: tuple[float, ...] = ()
     """Where there are rows: in how many seconds what waits on them needs time to have moved on."""
+    events_wait: bool = False
+    """Whether events themselves wait in the same way, as those that are to be attributed."""
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ def through(
     run.due_after += tuple(
         seconds
         for stage in stages
-        if run.rows.get(stage.table.name, 0) > beats
+        if run.rows.get(stage.table.name, 0) > beats or (stage.events_wait and run.counts["read"])
         for seconds in stage.due_after
     )
     # Only now: keys of a batch that came to no commit must not hide its events.

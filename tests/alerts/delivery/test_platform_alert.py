@@ -56,7 +56,7 @@ def test_each_is_told_once_through_restarts_and_closed_when_it_works_again(
     for again in (tell, tell, PlatformAlerts(settings)):
         again(stuck)
     (body,) = heard(settings)
-    assert body["entity"] == {"type": "job", "value": "alert"}
+    assert body["entity"] == {"type": "rule", "value": "job alert"}
     assert body["severity"] == "Critical"
     assert "its checkpoint is damaged" in body["summary"]
     last = PlatformAlerts(settings)
