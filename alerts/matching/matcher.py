@@ -30,16 +30,15 @@ from alerts.rulepack.predicate import (
     All,
     Either,
     Node,
-    RowTest,
     Test,
     holds,
     listed_in,
     paths_of,
     present,
-    row_test,
     tests_of,
     text_of,
 )
+from alerts.rulepack.row_test import Remembered, RowTest, row_test
 from alerts.rulepack.rule_pack import PackStore, Rule, RulePack
 from infra.errors import Fatal
 from ingest.tables import HEARTBEAT
@@ -111,7 +110,8 @@ class Matcher:
         self.modes = pa.array(sorted(modes), pa.string())
         self._paths = sorted({path for rule in pack.rules for path in _paths(rule)})
         slots = {path: slot for slot, path in enumerate(self._paths)}
-        self._rules = [_ready(rule, slots) for rule in pack.rules]
+        remembered = Remembered()
+        self._rules = [_ready(rule, slots, remembered) for rule in pack.rules]
         self._nodes = [None if r.test is None else r.rule.predicate for r in self._rules]
         self._routes: dict[tuple[int | None, str], Flags] = {}
         self._sample_rows = sample_rows
@@ -131,8 +131,14 @@ class Matcher:
         picked_rows, places = np.unique(rows, return_inverse=True)
         picked = Picked(batch, picked_rows, self._paths)
         hits, failures = self._confirm(rules, places, picked)
-        _findings = [self._finding(picked, place, self._rules[rule]) for place, rule in hits]
-        _findings += [self._failure(picked, *failure) for failure in failures]
+        if not hits and not failures:
+            return pa.RecordBatch.from_pylist([], schema=finding_schema())
+        # What a finding shows is read of the rows that were hit alone, fewer than were tried.
+        hit_places = sorted({*(hit[0] for hit in hits), *(failure[0] for failure in failures)})
+        shown = Picked(batch, picked_rows[hit_places], self._paths)
+        nth = {place: number for number, place in enumerate(hit_places)}
+        _findings = [self._finding(shown, nth[place], self._rules[rule]) for place, rule in hits]
+        _findings += [self._failure(shown, nth[failed[0]], *failed[1:]) for failed in failures]
         return pa.RecordBatch.from_pylist(_findings, schema=finding_schema())
 
     def costs(self) -> dict[str, Cost]:
@@ -193,7 +199,8 @@ class Matcher:
         allowed = routed.rules[routed.groups[rows], rules]
         rules, rows = rules[allowed], rows[allowed]
         self._since[0] += len(routed.rows)
-        self._since[1] += len(rules)
+        # A rule without a gate has every row; no other plan would change that.
+        self._since[1] += int(np.count_nonzero(plan.gates[rules]))
         # By rule: `_confirm` then times and isolates each rule in one run over its rows.
         order = np.lexsort((rows, rules))
         return rules[order], rows[order]
@@ -309,11 +316,11 @@ def _paths(rule: Rule) -> set[str]:
         return set()
 
 
-def _ready(rule: Rule, slots: Mapping[str, int]) -> _Ready:
+def _ready(rule: Rule, slots: Mapping[str, int], remembered: Remembered) -> _Ready:
     shown = tuple(dict.fromkeys([*_positive(rule.predicate), *rule.carry]))
     try:
         lists = tuple(test for test in tests_of(rule.predicate) if test.op == "listed")
-        return _Ready(rule, row_test(rule.predicate, slots), "", shown, lists)
+        return _Ready(rule, row_test(rule.predicate, slots, remembered), "", shown, lists)
     except (ValueError, KeyError) as error:
         # Kept as broken and not refused: one rule must not keep a whole pack from running.
         return _Ready(rule, None, str(error), shown)

@@ -8,11 +8,11 @@ silver.event, or derived from some (`alerts/rulepack/derived_fields.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import re2
@@ -24,8 +24,6 @@ from alerts.rulepack.indicator_match import Listed, indicator_columns
 
 _Value: TypeAlias = str | int | float | bool | None
 Leaf: TypeAlias = Callable[[Any], bool]
-RowTest: TypeAlias = "Callable[[Slots, int], bool]"
-_Reader: TypeAlias = "Callable[[Slots, int], Any]"
 Literals: TypeAlias = tuple[tuple[str, str], ...]
 
 ANY_RUN, ANY_ONE = "*", "?"
@@ -57,12 +55,6 @@ OPS = (
     "ref_endswith",
     "listed",
 )
-
-
-class Slots(Protocol):
-    """Columns by number, each a list with one value a row."""
-
-    def __getitem__(self, slot: int, /) -> Sequence[Any]: ...
 
 
 class Test(msgspec.Struct, frozen=True, tag="test", omit_defaults=True):
@@ -283,7 +275,7 @@ def present(value: Any) -> list[Any]:
     return [value]
 
 
-def _refers(op: str, value: Any, other: Any, cased: bool) -> bool:
+def refers(op: str, value: Any, other: Any, cased: bool) -> bool:
     compare = _TEXT["eq" if op == "ref" else op.removeprefix("ref_")]
     shape: Callable[[str], str] = (lambda t: t) if cased else fold
     return any(
@@ -324,55 +316,8 @@ def holds(node: Node, event: Mapping[str, Any]) -> bool:
     if node.op == "exists":
         return bool(present(value)) is bool(node.value)
     if node.op.startswith("ref"):
-        return _refers(node.op, value, at(event, str(node.value)), node.cased)
+        return refers(node.op, value, at(event, str(node.value)), node.cased)
     return any(leaf(node)(v) for v in present(value))
-
-
-def row_test(node: Node, slots: Mapping[str, int]) -> RowTest:
-    """The tree as a function of (columns, row number); `slots` says which column has a path."""
-    if isinstance(node, All | Either):
-        # Closures, built once for each rule: walking the tree for each row would cost more than the
-        # tests.
-        parts = [row_test(part, slots) for part in node.of]
-        if isinstance(node, All):
-            return lambda columns, i: all(part(columns, i) for part in parts)
-        return lambda columns, i: any(part(columns, i) for part in parts)
-    if isinstance(node, Not):
-        inner = row_test(node.of, slots)
-        return lambda columns, i: not inner(columns, i)
-    read = _reader(node.field, slots)
-    if node.op == "listed":
-        meets, when = listed_in(node), slots["time"]
-        return lambda columns, i: meets(read(columns, i), columns[when][i])
-    if node.op == "exists":
-        wanted = bool(node.value)
-        return lambda columns, i: bool(present(read(columns, i))) is wanted
-    if node.op.startswith("ref"):
-        op, cased, other = node.op, node.cased, _reader(str(node.value), slots)
-        return lambda columns, i: _refers(op, read(columns, i), other(columns, i), cased)
-    return _value_test(leaf(node), read)
-
-
-def _reader(field: str, slots: Mapping[str, int]) -> _Reader:
-    """The value of a field, column or derived, in one row."""
-    made = derived(field)
-    if made is None:
-        slot = slots[field]
-        return lambda columns, i: columns[slot][i]
-    make, places = made.make, [slots[path] for path in made.inputs]
-    return lambda columns, i: make([columns[place][i] for place in places])
-
-
-def _value_test(test: Leaf, read: _Reader) -> RowTest:
-    def run(columns: Slots, i: int) -> bool:
-        value = read(columns, i)
-        if value is None:
-            return False
-        if isinstance(value, list):
-            return any(test(v) for v in value if v is not None)
-        return test(value)
-
-    return run
 
 
 def tests_of(node: Node) -> Iterator[Test]:

@@ -17,8 +17,20 @@ from alerts.compiler.compiler import BUNDLED, compile_rules
 from alerts.domain.finding import RULE_FAILED, finding_schema, identity, single_line
 from alerts.matching.matcher import LIVE_MODES, Matcher, brute_force, columns_read, event_batch
 from alerts.rulebook.rule_tests import complete
-from alerts.rulepack.predicate import ANY_ONE, ANY_RUN, All, Either, Node, Not, Test, literals_of
+from alerts.rulepack.predicate import (
+    ANY_ONE,
+    ANY_RUN,
+    All,
+    Either,
+    Node,
+    Not,
+    Test,
+    holds,
+    literals_of,
+)
+from alerts.rulepack.row_test import Remembered, row_test
 from alerts.rulepack.rule_pack import PackStore, Rule, RulePack
+from bench.recorded_mix import recorded_batches, recorded_pack
 from infra.errors import Fatal
 from ingest.tables import EVENT
 from tests.examples import examples
@@ -279,3 +291,22 @@ def test_a_snippet_is_one_printable_line(text: str) -> None:
 @given(st.lists(st.text(max_size=3), max_size=3), st.lists(st.text(max_size=3), max_size=3))
 def test_identities_of_different_parts_differ(one: list[str], other: list[str]) -> None:
     assert (identity(*one) == identity(*other)) is (one == other)
+
+
+def test_recorded_events_give_the_same_pairs_as_plain_evaluation() -> None:
+    pack = recorded_pack(60)
+    matcher = Matcher(pack)
+    for batch in recorded_batches(400, 100):
+        pairs = {(f["rule_id"], f["event_uid"]) for f in matcher.match(batch).to_pylist()}
+        assert pairs == brute_force(pack, batch.to_pylist())
+
+
+def test_what_is_remembered_of_values_stays_bounded_and_right() -> None:
+    node = All((Test("message", "contains", "a"), Not(Test("message", "endswith", "b"))))
+    remembered = Remembered(most=3)
+    test = row_test(All((node, Test("user.name", "exists", True))), {"message": 0, "user.name": 1},
+                    remembered)  # fmt: skip
+    for text in ("a", "ab", "b", "xa", "A", "aB", None, ["b", "a"], 7, "a" * 5000) * 3:
+        event = {"message": text, "user": {"name": "x"}}
+        assert test([[text], ["x"]], 0) is holds(node, event), text
+        assert remembered.count <= 3
