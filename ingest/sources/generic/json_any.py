@@ -24,6 +24,7 @@ from ingest.parsing.ocsf import (
     A_MAC,
     A_USER,
     AN_IP,
+    AUTHENTICATION,
     BASE,
     CRITICAL,
     FAILURE,
@@ -44,6 +45,8 @@ from ingest.parsing.source import Context, Event, Unreadable, sources
 from ingest.parsing.strict_json import decode_object
 from ingest.parsing.syslog import SEVERITIES, Line
 from ingest.parsing.timestamps import Stamp, stamp_epoch
+from ingest.sources.generic.json_class import guessed
+from ingest.sources.generic.otlp import records_of
 
 _PRODUCT: Mapping[str, str] = {"name": "JSON", "vendor_name": "Unknown"}
 _TIME = (
@@ -220,6 +223,7 @@ def _read(fields: dict[str, Any], context: Context, framing: Framing = _ALONE) -
     outcome, _ = named.find(OUTCOME, _outcome)
     code, _ = named.find(EVENT_CODE, field_lookup.word)
     uid, _ = named.find(EVENT_UID, field_lookup.word)
+    guess = guessed(named, source, target, user, outcome, code)
     observed = (
         ("src_endpoint.ip", AN_IP, (source or {}).get("ip")),
         ("src_endpoint.mac", A_MAC, (source or {}).get("mac")),
@@ -227,24 +231,31 @@ def _read(fields: dict[str, Any], context: Context, framing: Framing = _ALONE) -
         ("dst_endpoint.ip", AN_IP, (target or {}).get("ip")),
         ("user.name", A_USER, (user or {}).get("name")),
     )
+    columns: dict[str, Any] = {"user": user, "status_id": outcome}
+    if process:
+        columns["actor"] = {"process": process}
+    if guess:
+        acting = (columns.get("actor") or {}) | (guess.columns.get("actor") or {})
+        columns |= guess.columns | ({"actor": acting} if acting else {})
+        # Other classes have the user as the one who acts.
+        if guess.class_uid != AUTHENTICATION:
+            columns["user"] = None
     return event(
-        BASE,
-        0,
+        guess.class_uid if guess else BASE,
+        guess.activity_id if guess else 0,
         stamp,
         severity_id=INFORMATIONAL if number is None else number,
-        status_id=outcome,
         message=message,
         metadata=metadata(
             _PRODUCT, stamp, log_provider=program, event_code=code, uid=uid if uid != code else None
         ),
         src_endpoint=source,
         dst_endpoint=target,
-        user=user,
-        actor={"process": process} if process else None,
         device=device(host),
         observables=observables(*observed),
         unmapped=unmapped(dict(framing.rest) | fields),
         more={"metadata": {"log_level": level}} if level else None,
+        **columns,
     )
 
 
@@ -414,7 +425,8 @@ class Json(JsonSource):
     def events(self, fields: dict[str, Any], context: Context) -> list[Event]:
         if not fields:
             raise Unreadable("no 'time' or any other field in the object")
-        packed = self._packed(fields)
+        # What OpenTelemetry's collector sends holds records of several machines.
+        packed = records_of(fields) or self._packed(fields)
         if packed is not None:
             return [each for element in packed for each in self.events(element, context)]
         line = wrapped(fields, context)

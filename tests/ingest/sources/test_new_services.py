@@ -236,6 +236,85 @@ SAMPLES = [
         (4002, 3, 1, IP, None, None),
         {"http_request.user_agent": "Mozilla/5.0 (X11)", "http_request.url.query_string": "b=c"},
     ),
+    # -- Cloudflare: Logpush with times in RFC 3339, in nanoseconds, in seconds; the audit by API
+    Sample(
+        "cloudflare",
+        js(ClientIP=IP, ClientRequestHost="h.example", ClientRequestMethod="GET",
+           ClientRequestURI="/a?b=c", EdgeEndTimestamp=1772442000100000000, EdgeResponseBytes=69,
+           EdgeResponseStatus=403, EdgeStartTimestamp=1772442000000000000, RayID="3a6050bcbe121a87",
+           ClientRequestUserAgent="curl/8", ClientSrcPort=51234, ClientCountry="de",
+           SecurityAction="block", SecurityRuleDescription="SQLi"),
+        (4002, 3, 2, IP, None, None),
+        {"http_request.url.path": "/a", "http_response.code": 403, "action_id": 2},
+    ),
+    Sample(
+        "cloudflare",
+        js(Action="managed_challenge", ClientIP=IP, ClientRequestHost="h.example",
+           ClientRequestMethod="POST", ClientRequestPath="/login", ClientRequestQuery="?x=1",
+           Datetime="2026-03-02T09:00:00Z", RuleID="r1", Source="firewallCustom",
+           Description="bad bots", RayID="r2"),
+        (4002, 6, 2, IP, None, None),
+        {"http_request.url.query_string": "x=1", "firewall_rule.desc": "bad bots"},
+    ),
+    Sample(
+        "cloudflare",
+        js(Datetime="2026-03-02T09:00:00Z", QueryName="evil.example", QueryTypeName="A", RCode=5,
+           ResolverDecision="blockedByCategory", SrcIP="10.0.0.5", Email=USER, DeviceName="pc1"),
+        (4003, 2, 2, "10.0.0.5", None, USER),
+        {"query.hostname": "evil.example", "action_id": 2},
+    ),
+    Sample(
+        "cloudflare",
+        js(Datetime=1772442000, SourceIP="10.0.0.5", SourcePort=1, DestinationIP=IP,
+           DestinationPort=443, Action="allow", SNI="h.example", Transport="tcp", Email=USER),
+        (4001, 6, 1, "10.0.0.5", IP, USER),
+    ),
+    Sample(
+        "cloudflare",
+        js(CreatedAt="2026-03-02T09:00:00Z", Allowed=False, AppDomain="a.example", Email=USER,
+           IPAddress=IP, Action="login", Country="us"),
+        (3002, 1, 2, IP, None, USER),
+    ),
+    Sample(
+        "cloudflare",
+        js(id="a1", when="2026-03-02T09:00:00Z", action={"type": "delete_rule", "result": True},
+           actor={"email": USER, "id": "u1", "ip": IP, "type": "user"},
+           resource={"id": "z1", "type": "firewall"}),
+        (6003, 4, 1, IP, None, USER),
+    ),
+    # -- Check Point R80 and R81: Log Exporter's syslog and generic forms
+    Sample(
+        "checkpoint",
+        "<134>1 2026-03-02T09:00:01Z gw1 CheckPoint 30513 - "
+        '[action:"Accept"; flags:"18692"; ifdir:"inbound"; ifname:"bond1"; loguid:"{0x5e6b01de}"; '
+        'origin:"10.0.0.1"; time:"1772442000"; version:"1"; dst:"203.0.113.9"; inzone:"Internal"; '
+        'product:"VPN-1 & FireWall-1"; proto:"17"; rule_uid:"{2548FE8F}"; s_port:"60131"; '
+        'service:"53"; service_id:"domain-udp"; src:"10.0.0.5"; ]',
+        (4001, 1, 1, "10.0.0.5", IP, None),
+        {"connection_info.protocol_num": 17, "dst_endpoint.port": 53, "device.ip": "10.0.0.1"},
+    ),
+    Sample(
+        "checkpoint",
+        "<134>1 2026-03-02T09:00:01Z gw1 CheckPoint 30513 - "
+        '[action:"Drop"; loguid:"{1}"; origin:"10.0.0.1"; time:"1772442000"; src:"10.0.0.5"; '
+        'dst:"203.0.113.9"; service:"445"; proto:"6"; src_user_name:"CORP\\\\ann"; rule_name:"x"]',
+        (4001, 5, 2, "10.0.0.5", IP, "ann"),
+    ),
+    Sample(
+        "checkpoint",
+        "time=1772442000|hostname=gw1|severity=High|product=SmartDefense|action=Prevent|"
+        "src=203.0.113.9|dst=10.0.0.5|s_port=1|service=80|proto=6|protection_name=SQLi|"
+        "loguid={0x1}",
+        (2004, 1, None, IP, "10.0.0.5", None),
+        {"finding_info.title": "SQLi", "severity_id": 4},
+    ),
+    Sample(
+        "checkpoint",
+        "<134>1 2026-03-02T09:00:01Z mgmt CheckPoint 1 - "
+        '[action:"Failed Log In"; origin:"10.0.0.1"; time:"1772442000"; client_ip:"203.0.113.9"; '
+        'administrator:"ann"; product:"SmartConsole"; reason:"Wrong password"]',
+        (3002, 1, 2, IP, None, "ann"),
+    ),
 ]  # fmt: skip
 
 
@@ -260,7 +339,9 @@ def test_a_record_of_each_kind(sample: Sample) -> None:
         gone = {
             word
             for word in lost(sample.raw.encode(), [row])
-            if word not in (row["unmapped"] or "") and word.lower() not in ("udp", "tcp")
+            if word not in (row["unmapped"] or "")
+            and word.lower() not in ("udp", "tcp")
+            and not word.isdecimal()
         }
         assert {word for word in gone if "AdvancedHunting" not in word} <= {
             *("evil.example.", "doc_id", "doc_title", "USER_EMAIL", "login_type"),
@@ -299,3 +380,16 @@ def test_a_client_forges_nothing_in_lines_of_aws() -> None:
     row = good("aws_elb", line)
     assert (row["src_ip"], row["dst_ip"]) == (IP, "10.0.0.1")
     assert row["http_request"]["user_agent"] == 'x" 200 200 6.6.6.6:1 "'
+
+
+def test_a_name_forges_nothing_in_check_points_fields() -> None:
+    name = 'x"; src:"6.6.6.6"; action:"Accept"; y:"'
+    head = '<134>1 2026-03-02T09:00:01Z gw1 CheckPoint 1 - [action:"Drop"; time:"1772442000"; '
+    rest = 'src:"10.0.0.5"; dst:"203.0.113.9"]'
+    escaped = name.replace('"', '\\"')
+    row = good("checkpoint", f'{head}user:"{escaped}"; {rest}')
+    assert (row["src_ip"], row["status_id"], row["user_name"]) == ("10.0.0.5", 2, name)
+    # An exporter that does not escape leaves it open which is its own: neither counts.
+    row = good("checkpoint", f'{head}user:"{name}"; {rest}')
+    assert row.get("src_ip") is None
+    assert json.loads(row["unmapped"])["ambiguous"] is True

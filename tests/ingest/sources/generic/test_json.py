@@ -91,7 +91,7 @@ def test_a_date_and_a_clock_are_one_time() -> None:
 )
 def test_ends_and_user_are_found_in_many_spellings(fields: dict[str, Any]) -> None:
     found = event(fields | {"time": 1795230000})
-    assert found["class_uid"] == 0
+    assert found["class_uid"] == 4001
     assert found["src_endpoint"] == {"ip": "10.0.0.5", "port": 7}
     assert found["dst_endpoint"] == {"ip": "::1", "port": 443}
     assert found["user_name"] == "ann"
@@ -219,3 +219,81 @@ def test_a_large_object_is_read_in_time() -> None:
     many = {f"k{at}": {"ip": "10.0.0.5", "user": at} for at in range(50_000)}
     found = event(many | {"time": 1795230000})
     assert found["class_uid"] == 0
+
+
+OTLP = {
+    "resourceLogs": [
+        {
+            "resource": {
+                "attributes": [
+                    {"key": "service.name", "value": {"stringValue": "shop"}},
+                    {"key": "host.name", "value": {"stringValue": "b1"}},
+                ]
+            },
+            "scopeLogs": [
+                {
+                    "scope": {"name": "x"},
+                    "logRecords": [
+                        {
+                            "timeUnixNano": "1795230000000000000",
+                            "severityNumber": 17,
+                            "severityText": "ERROR",
+                            "body": {"stringValue": "refused"},
+                            "attributes": [
+                                {"key": "client.address", "value": {"stringValue": "10.0.0.5"}},
+                                {"key": "http.request.method", "value": {"stringValue": "GET"}},
+                                {"key": "url.path", "value": {"stringValue": "/a"}},
+                                {"key": "http.response.status_code", "value": {"intValue": "403"}},
+                            ],
+                        },
+                        {"timeUnixNano": "0", "observedTimeUnixNano": "1795230000000000000"},
+                    ],
+                }
+            ],
+        }
+    ]
+}
+
+
+def test_records_of_opentelemetry_are_found_with_what_their_resource_says() -> None:
+    first, second = rows("json", json.dumps(OTLP).encode())
+    assert (first["class_uid"], first["activity_id"], first["status_id"]) == (4002, 3, 2)
+    assert (first["src_ip"], first["host_name"], first["message"]) == ("10.0.0.5", "b1", "refused")
+    assert first["http_response"]["code"] == 403
+    assert first["time"] == second["time"] == TEN
+    assert second["class_uid"] == 0
+    assert faults(first) == faults(second) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (
+            {
+                "event": {"category": ["authentication"], "outcome": "failure", "type": ["start"]},
+                "user": {"name": "ann"},
+                "source": {"ip": "10.0.0.5"},
+            },
+            (3002, 1, 2),
+        ),
+        ({"action": "logout", "result": "success", "user": "ann"}, (3002, 2, 1)),
+        ({"src": "10.0.0.5", "dst": "10.0.0.9", "dpt": 443, "suser": "ann"}, (4001, 6, None)),
+        (
+            {"source.ip": "10.0.0.5", "dns.question.name": "a.example", "dns.question.type": "A"},
+            (4003, 1, None),
+        ),
+        (
+            {"method": "POST", "url": "https://h.example/a?b=c", "status": 200, "ip": "10.0.0.5"},
+            (4002, 6, 1),
+        ),
+        # one sign alone is no proof
+        ({"message": "login failed for ann from 10.0.0.5", "user": "ann"}, (0, 0, None)),
+        ({"action": "login", "user": "ann"}, (0, 0, None)),
+        ({"src": "10.0.0.5", "dst": "10.0.0.9"}, (0, 0, None)),
+        ({"method": "card", "url": "/a", "ip": "10.0.0.5"}, (0, 0, None)),
+    ],
+)
+def test_a_class_is_guessed_only_where_it_is_sure(fields: Any, expected: tuple[Any, ...]) -> None:
+    found = event(fields | {"time": "2026-11-21T03:00:00Z"})
+    names = ("class_uid", "activity_id", "status_id")
+    assert tuple(found.get(name) for name in names) == expected

@@ -1,0 +1,1 @@
+"""Check Point's firewalls."""

@@ -1,0 +1,128 @@
+"""Which class an object of no known product is of: only where it says so beyond doubt.
+
+Names are those of ECS (https://www.elastic.co/docs/reference/ecs), of OpenTelemetry
+(https://opentelemetry.io/docs/specs/semconv/) and of CEF, as `field_lookup` spells them. Words of a
+message decide nothing, and one sign alone neither: a login needs a user and its outcome, a request
+its method and its target, a connection both of its ends.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from ingest.parsing import field_lookup
+from ingest.parsing.field_lookup import Named
+from ingest.parsing.ocsf import (
+    AUTHENTICATION,
+    DNS,
+    FAILURE,
+    HTTP,
+    HTTP_METHODS,
+    NETWORK,
+    SUCCESS,
+    kept,
+)
+from ingest.sources.shared.http_exchange import url
+
+_METHOD = ("httprequestmethod", "httpmethod", "requestmethod", "method", "verb")
+_TARGET = (
+    *("urlfull", "urloriginal", "httpurl", "requesturl", "url", "httptarget", "requesturi"),
+    *("urlpath", "uri", "requestpath", "request", "path"),
+)
+_CODE = ("httpresponsestatuscode", "httpstatuscode", "statuscode", "responsestatus", "status")
+_AGENT = ("useragentoriginal", "httpuseragent", "useragent", "requestclientapplication")
+_NAME = ("dnsquestionname", "dnsquestion", "queryname", "qname", "dnsquery", "dnsrrname")
+_TYPE = ("dnsquestiontype", "querytype", "qtype", "dnsrrtype")
+_LOGIN = re.compile(
+    r"(?:user[._ -]?)?(?:log[._ -]?[io]n|logon|sign[._ -]?in|authentication|logged[._ -]in)"
+    r"(?:[._ -]?(?:success|succeeded|failed|failure|attempt))?",
+    re.IGNORECASE,
+)
+_LOGOUT = re.compile(
+    r"(?:user[._ -]?)?(?:log[._ -]?(?:out|off)|sign[._ -]?out|logged[._ -]out)", re.IGNORECASE
+)
+_LOGON, _LOGOFF, _QUERY, _TRAFFIC = 1, 2, 1, 6
+
+
+class ClassGuess(NamedTuple):
+    """A class, its activity, and the columns that only it has."""
+
+    class_uid: int
+    activity_id: int
+    columns: dict[str, Any]
+
+
+def _words(value: Any) -> frozenset[str] | None:
+    values = value if type(value) is list else [value]
+    words = frozenset(word.lower() for word in values if type(word) is str)
+    return words or None
+
+
+def _method(value: Any) -> str | None:
+    return value if type(value) is str and value.upper() in HTTP_METHODS else None
+
+
+def _target(value: Any) -> str | None:
+    return value if type(value) is str and re.match(r"/|https?://", value[:8]) else None
+
+
+def _code(value: Any) -> int | None:
+    number = field_lookup.whole(value)
+    return number if number is not None and 100 <= number <= 599 else None
+
+
+def _domain(value: Any) -> str | None:
+    good = type(value) is str and re.fullmatch(r"[\w.-]{1,253}\.?", value) is not None
+    return value if good else None
+
+
+def guessed(
+    named: Named,
+    source: dict[str, Any] | None,
+    target: dict[str, Any] | None,
+    user: dict[str, Any] | None,
+    outcome: int | None,
+    code: str | None,
+) -> ClassGuess | None:
+    """The class of an object, with what of its fields belongs to that class taken out."""
+    categories = named.find(("eventcategory",), _words)[0] or frozenset()
+    kinds = named.find(("eventtype",), _words)[0] or frozenset()
+    action = named.find(("eventaction", "eventname", "action", "event"), field_lookup.text)[0] or ""
+    by = {"actor": {"user": user}} if user else {}
+    if user and user.get("name") and outcome in (SUCCESS, FAILURE):
+        word = code or ""
+        ended = any(_LOGOUT.fullmatch(text) for text in (word, action))
+        began = any(_LOGIN.fullmatch(text) for text in (word, action))
+        if "authentication" in categories or began or ended:
+            off = ended or "end" in kinds
+            service = {"name": "unknown"}
+            return ClassGuess(AUTHENTICATION, _LOGOFF if off else _LOGON, {"service": service})
+    if not (source or target):
+        return None
+    method, _ = named.find(_METHOD, _method)
+    path, _ = named.find(_TARGET, _target)
+    if method and path:
+        status = named.take(_CODE, _code)
+        named.take(_METHOD, _method)
+        named.take(_TARGET, _target)
+        host = (target or {}).get("hostname")
+        columns: dict[str, Any] = by | {
+            "http_request": kept(
+                http_method=method,
+                url=url(path, method.upper(), host),
+                user_agent=named.take(_AGENT),
+            ),
+            "http_response": {"code": status} if status else None,
+        }
+        if status and outcome is None:
+            columns["status_id"] = SUCCESS if status < 400 else FAILURE
+        return ClassGuess(HTTP, HTTP_METHODS[method.upper()], columns)
+    name, _ = named.find(_NAME, _domain)
+    if name and source:
+        named.take(_NAME, _domain)
+        query = kept(hostname=name.rstrip(".") or name, type=named.take(_TYPE))
+        return ClassGuess(DNS, _QUERY, by | {"query": query})
+    if source and target and source.get("ip") and target.get("ip") and target.get("port"):
+        return ClassGuess(NETWORK, _TRAFFIC, by)
+    return None
