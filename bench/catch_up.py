@@ -222,7 +222,7 @@ def _watch(
     began = time.monotonic()
     while time.monotonic() - began < seconds:
         status = read_status(settings).get("ingest")
-        late = status.lag(time.time()) if status else None
+        late = status.arrival_time_lag(time.time()) if status else None
         outcome.looks.append(
             Look(
                 seconds=round(at + time.monotonic() - began, 1),
