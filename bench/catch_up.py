@@ -134,7 +134,7 @@ def _plant(variant: str) -> Iterator[tuple[Settings, dict[str, str]]]:
             "HEADGATE_JOBS__ADAPTIVE": "false",
             "HEADGATE_JOBS__MAX_OFFSETS_PER_BATCH": cap,
         }
-    environment |= {"HEADGATE_JOBS__QUALITY_MINUTES": "0", "HEADGATE_UPKEEP__MINUTES": "0"}
+    environment |= {"HEADGATE_JOBS__QUALITY_MINUTES": "0", "HEADGATE_MAINTENANCE__MINUTES": "0"}
     try:
         settings = load(home=home / "home", kafka={"bootstrap": broker.address})
         ensure_topics(settings, (SOURCE,))
@@ -222,7 +222,7 @@ def _watch(
     began = time.monotonic()
     while time.monotonic() - began < seconds:
         status = read_status(settings).get("ingest")
-        late = status.lag(time.time()) if status else None
+        late = status.arrival_time_lag(time.time()) if status else None
         outcome.looks.append(
             Look(
                 seconds=round(at + time.monotonic() - began, 1),

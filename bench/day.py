@@ -35,7 +35,7 @@ SEED = 20261122
 FLAT = 1.2
 """What a figure of the last third may be of that of the middle third; the first one warms up."""
 ENVIRONMENT = {
-    "HEADGATE_UPKEEP__MINUTES": "5",
+    "HEADGATE_MAINTENANCE__MINUTES": "5",
     "HEADGATE_JOBS__QUALITY_MINUTES": "15",
 }
 

@@ -31,7 +31,7 @@ ENVIRONMENT = {
     # The form for many devices; the same for few, so that only their number differs.
     "HEADGATE_JOBS__SESSION_STATE": "cells",
     "HEADGATE_JOBS__QUALITY_MINUTES": "0",
-    "HEADGATE_UPKEEP__MINUTES": "0",
+    "HEADGATE_MAINTENANCE__MINUTES": "0",
 }
 AIM_SECONDS, AIM_SLOPE = 30.0, 0.1
 PER_SECOND = 20

@@ -109,7 +109,7 @@ class Whole:
     def keeps_up(self) -> bool:
         """Whether detection and job alert have taken all but the newest seconds."""
         now, found = time.time(), job_status.read_status(self.settings)
-        lags = [found[job].lag(now) if job in found else None for job in JOBS]
+        lags = [found[job].arrival_time_lag(now) if job in found else None for job in JOBS]
         return all(lag is not None and lag < NORMAL_SECONDS for lag in lags)
 
     def ask(self, sql: str, needs: tuple[str, ...]) -> list[tuple[Any, ...]]:

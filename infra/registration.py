@@ -58,7 +58,7 @@ def register() -> None:
     register_schedule(
         # It runs against the clock's doubt, and says the same but once.
         ScheduledCommand(
-            "upkeep", ("compact",), lambda settings: settings.upkeep.minutes, clock.doubt, inf
+            "upkeep", ("compact",), lambda settings: settings.maintenance.minutes, clock.doubt, inf
         )
     )
 

@@ -60,6 +60,7 @@ def build(subparsers: Any) -> None:
     where.add_argument(
         "--up-to", type=int, metavar="VERSION", help="what is there up to it does; -1: nothing"
     )
+    add_output_option(placed)
     placed.set_defaults(run=_published)
 
 
@@ -135,7 +136,7 @@ def _published(args: argparse.Namespace, settings: Settings) -> int:
         raise Usage(f"{table}: there is no such table yet")
     require_broker(settings.kafka)
     if not args.now and args.up_to is None:
-        return _show_places(settings, Publisher(settings), newest)
+        return _show_places(settings, Publisher(settings), newest, args.output)
     version = newest if args.now else args.up_to
     if not first <= version <= newest:
         raise Usage(f"--up-to {version}: must be from {first} to {newest}, as its log goes")
@@ -155,7 +156,7 @@ def _published(args: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _show_places(settings: Settings, publisher: Publisher, newest: int) -> int:
+def _show_places(settings: Settings, publisher: Publisher, newest: int, form: str) -> int:
     from alerts.delivery.publish_offset import publish_offset_file
 
     names = (
@@ -165,5 +166,5 @@ def _show_places(settings: Settings, publisher: Publisher, newest: int) -> int:
     )
     show_places = (newest, *(place and place.version for place in publisher.places()))
     rows = zip(names, show_places, strict=True)
-    print_rows([{"what": name, "version": version} for name, version in rows], "table")
+    print_rows([{"what": name, "version": version} for name, version in rows], form)
     return 0

@@ -158,8 +158,8 @@ class Jobs:
         moved = job.progressed_at
         since = {
             "since_progress_seconds": None if moved is None else now - moved,
-            "arrival_time_lag_seconds": job.lag(now),
-            "event_time_lag_seconds": job.event_lag(now),
+            "arrival_time_lag_seconds": job.arrival_time_lag(now),
+            "event_time_lag_seconds": job.event_time_lag(now),
         }
         # The other values are of a batch of then; shown on, they would look like those of now.
         if not job.current(now):  # these grow on when its driver is gone

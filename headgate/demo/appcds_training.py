@@ -36,7 +36,7 @@ LINES = (
 )  # fmt: skip
 """What the jobs work on while their classes are gathered."""
 
-ENVIRONMENT = {"HEADGATE_UPKEEP__MINUTES": "0", "HEADGATE_JOBS__QUALITY_MINUTES": "0"}
+ENVIRONMENT = {"HEADGATE_MAINTENANCE__MINUTES": "0", "HEADGATE_JOBS__QUALITY_MINUTES": "0"}
 _LAST = "alert"
 """The job that begins last of those which alerts wait for."""
 LONGEST_SECONDS = 600.0

@@ -8,6 +8,7 @@ from typing import Any
 
 from infra.config.settings import Settings
 from infra.errors import Fatal, Usage
+from infra.process.table_output import add_output_option, print_rows
 from infra.streaming.audit_chain import ChainHead, first_fault, head_file, links_of
 
 _LINKS = """
@@ -28,8 +29,10 @@ def build(commands: Any) -> None:
         help="a digest that 'audit head' printed before and that was kept elsewhere: it must still "
         "be in the chain",
     )
+    add_output_option(checked)
     checked.set_defaults(run=_verify)
     head = verbs.add_parser("head", help="print the newest link, to be kept elsewhere")
+    add_output_option(head)
     head.set_defaults(run=_head)
 
 
@@ -49,6 +52,9 @@ def _verify(arguments: argparse.Namespace, settings: Settings) -> int:
             "that link has expired (retention.ops_days)"
         )
     before = len(rows) - len(links)
+    if arguments.output != "table":
+        print_rows([{"links": len(links), "unlinked": before}], arguments.output)
+        return 0
     unlinked = f"; {before} rows are from before there was a chain" if before else ""
     print(f"{len(links)} links hold{unlinked}")
     return 0
@@ -58,7 +64,11 @@ def _head(arguments: argparse.Namespace, settings: Settings) -> int:
     head: ChainHead | None = head_file(settings.home).read()
     if head is None:
         raise Usage("there is no chain yet; the driver begins it with the first act")
-    print(f"{head.digest}  link {head.seq} of chain {head.chain}")
+    if arguments.output == "table":
+        print(f"{head.digest}  link {head.seq} of chain {head.chain}")
+    else:
+        row = {"chain": head.chain, "seq": head.seq, "digest": head.digest}
+        print_rows([row], arguments.output)
     # On stderr: a script that keeps stdout gets the link alone.
     print("keep it where who can write the lake cannot: 'audit verify --digest'", file=sys.stderr)
     return 0

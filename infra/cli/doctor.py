@@ -32,6 +32,7 @@ def build(commands: Subparsers[argparse.ArgumentParser]) -> None:
         action="store_true",
         help="only fetch them, and gather Spark's classes: it starts sooner",
     )
+    add_output_option(doctor)
     doctor.set_defaults(run=_doctor)
     up = commands.add_parser("up", help="run all jobs in one driver")
     up.set_defaults(run=_up)
@@ -137,14 +138,19 @@ def _doctor(arguments: argparse.Namespace, settings: Settings) -> int:
             _gather(again=arguments.fix)
     if arguments.jars or arguments.classes:
         return 0
-    ill = 0
-    for finding in examine(settings):
+    # The demo starts its own broker; the others are only slower, or an extra.
+    spared = ("kafka", "classes", "pdf")
+    findings = list(examine(settings))
+    ill = [each for each in findings if each.remedy and each.what not in spared]
+    if arguments.output != "table":
+        rows = [{"what": f.what, "state": f.found, "remedy": f.remedy} for f in findings]
+        print_rows(rows, arguments.output)
+        return 1 if ill else 0
+    for finding in findings:
         mark = "ok " if finding.remedy is None else "-- "
         print(f"{mark} {finding.what:<9} {finding.found}")
         if finding.remedy:
             print(f"              {finding.remedy}")
-            # The demo starts its own broker; the others are only slower, or an extra.
-            ill += finding.what not in ("kafka", "classes", "pdf")
     return 1 if ill else 0
 
 

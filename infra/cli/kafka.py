@@ -50,6 +50,7 @@ def build(commands: Any) -> None:
     )
     topics.set_defaults(run=_topics)
     shown = commands.add_parser("settings", help="what is set, secrets as *****")
+    add_output_option(shown, default="json")
     shown.set_defaults(run=_settings)
 
 
@@ -114,5 +115,14 @@ def _topics(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _settings(arguments: argparse.Namespace, settings: Settings) -> int:
-    print_document(hidden(settings.model_dump()), indent=1)
+    values = hidden(settings.model_dump())
+    if arguments.output == "json":
+        print_document(values, indent=1)
+        return 0
+    rows = [
+        {"setting": f"{section}.{name}" if name else section, "value": value}
+        for section, inside in values.items()
+        for name, value in (inside.items() if isinstance(inside, dict) else [("", inside)])
+    ]
+    print_rows(rows, arguments.output)
     return 0

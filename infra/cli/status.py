@@ -75,7 +75,7 @@ def _row(one: JobVerdict, now: float) -> dict[str, Any]:
     current = status.current(now)
     unread = status.unread_messages if status.unread_messages is not None else status.unread_commits
     oldest = None if status.behind_seconds is None else round(status.behind_seconds, 1)
-    lag, event_lag = status.lag(now), status.event_lag(now)
+    lag, event_lag = status.arrival_time_lag(now), status.event_time_lag(now)
     return {
         "job": one.job,
         "state": status.state if one.status else "unknown",

@@ -21,6 +21,9 @@ RENAMED_SETTINGS = {
 }
 """New last word by former name; `*` stands for a name of somebody's choice."""
 
+RENAMED_SECTIONS = {"upkeep": "maintenance"}
+"""New name of a section by its former one."""
+
 _said: set[str] = set()
 
 
@@ -44,10 +47,23 @@ class RenamingEnvironment(EnvSettingsSource):
 
     def __call__(self) -> dict[str, Any]:
         """What they set, by the names of today."""
-        return with_new_names(super().__call__())
+        values = super().__call__()
+        for former in RENAMED_SECTIONS:
+            # pydantic looks only for sections that the settings have.
+            prefix = f"{self.env_prefix}{former}{self.env_nested_delimiter}".lower()
+            inside = {
+                name.removeprefix(prefix): value
+                for name, value in self.env_vars.items()
+                if name.startswith(prefix)
+            }
+            if inside:
+                values[former] = inside
+        return with_new_names(values)
 
 
 def _new_name(path: tuple[str, ...]) -> str | None:
+    if len(path) == 1:
+        return RENAMED_SECTIONS.get(path[0])
     for pattern, new in RENAMED_SETTINGS.items():
         words = pattern.split(".")
         if len(words) == len(path) and all(

@@ -362,7 +362,7 @@ class TargetSettings(_Section):
         return getattr_result
 
 
-class UpkeepSettings(_Section):
+class MaintenanceSettings(_Section):
     """Keeping tables small and quick beside the jobs."""
 
     minutes: float = Field(60, ge=0, description="how often it runs beside the jobs; 0: never")
@@ -383,7 +383,7 @@ class UpkeepSettings(_Section):
 
 
 class RetentionSettings(_Section):
-    """How long data is kept, by arrival; what is older is taken out by upkeep."""
+    """How long data is kept, by arrival; what is older is taken out by maintenance."""
 
     bronze_days: float = Field(0, ge=0, description="raw records; 0: for ever")
     silver_days: float = Field(

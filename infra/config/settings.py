@@ -26,12 +26,12 @@ from infra.config.sections import (
     InventorySettings,
     JobSettings,
     KafkaSettings,
+    MaintenanceSettings,
     RetentionSettings,
     ScopeSettings,
     SourceSettings,
     SparkSettings,
     TargetSettings,
-    UpkeepSettings,
     WebhookSettings,
 )
 from infra.errors import Usage
@@ -45,6 +45,7 @@ __all__ = [
     "InventorySettings",
     "JobSettings",
     "KafkaSettings",
+    "MaintenanceSettings",
     "ReportSettings",
     "RetentionSettings",
     "ScopeSettings",
@@ -52,7 +53,6 @@ __all__ = [
     "SourceSettings",
     "SparkSettings",
     "TargetSettings",
-    "UpkeepSettings",
     "WebhookSettings",
     "load",
 ]
@@ -106,7 +106,7 @@ class Settings(BaseSettings):
     spark: SparkSettings = SparkSettings()
     jobs: JobSettings = JobSettings()
     targets: TargetSettings = TargetSettings()
-    upkeep: UpkeepSettings = UpkeepSettings()
+    maintenance: MaintenanceSettings = MaintenanceSettings()
     retention: RetentionSettings = RetentionSettings()
     alerts: AlertSettings = AlertSettings()
     api: ApiSettings = ApiSettings()

@@ -34,7 +34,7 @@ _PART = re.compile(r"(\d+) +(second|minute|hour|day|week)s?")
 
 def wanted_interval(settings: Settings, table: Table) -> timedelta:
     """How long a table's log has to remember what left it."""
-    promised = timedelta(hours=math.ceil(settings.upkeep.keep_hours))
+    promised = timedelta(hours=math.ceil(settings.maintenance.keep_hours))
     return max(_WEEK, table.kept, min(promised, table.rewritten or promised))
 
 

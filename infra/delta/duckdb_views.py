@@ -130,6 +130,8 @@ def open_engine(*, memory: str, threads: int) -> duckdb.DuckDBPyConnection:
     connection.execute(f"SET threads = {int(threads)}")
     connection.execute("SET temp_directory = ''")
     connection.execute("SET TimeZone = 'UTC'")
+    # DuckDB writes its bar to stdout, among the rows that a program reads there.
+    connection.execute("SET enable_progress_bar = false")
     return connection
 
 

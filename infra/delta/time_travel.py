@@ -1,7 +1,7 @@
 """Tables as they were: which version a table had at an instant, and whether it can still be read.
 
 A version is there as long as the log tells its files and none of them was deleted. What upkeep
-promises of that is `upkeep.keep_hours`; here it is looked at, not reckoned.
+promises of that is `maintenance.keep_hours`; here it is looked at, not reckoned.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def require_files(
         raise Usage(
             f"{name}: as it was at {_said(at)} (version {version}) it can no longer be read: "
             f"{gone} of its {len(listed)} files were deleted since. Upkeep keeps what left a "
-            "table for upkeep.keep_hours; ask for a later instant"
+            "table for maintenance.keep_hours; ask for a later instant"
         )
 
 
@@ -197,7 +197,7 @@ def lend(table: Location, version: int) -> None:
     """Put back into the log of a table what tells one version, for those who read that.
 
     That is at most some thousand commits and the checkpoint before them, however long ago; what
-    came next stays in the archive. Jobs and upkeep take it out again after `upkeep.log_minutes`
+    came next stays in the archive. Jobs take it out again after `maintenance.log_minutes`
     (`infra.streaming.log_retention`). The caller is alone with the table.
     """
     log, archive = table / LOG, table / ARCHIVE

@@ -104,7 +104,7 @@ def merge_small_files(lake: Lake, table: Table, say: Say = lambda line: None) ->
         for file in active_files(lake.spark, lake.path(table))
         if not file.has_deletions  # the file alone does not tell which rows are true
     }
-    target = lake.settings.upkeep.file_mb * 2**20
+    target = lake.settings.maintenance.file_mb * 2**20
     pieces = [
         CompactionPiece(name, weight(file, target), _millis(file.newest(_RECEIVED)))
         for name, file in active.items()
@@ -279,7 +279,7 @@ def retention_interval(settings: Settings, table: Table, folder: Location) -> ti
 
 
 def _needed(settings: Settings, table: Table, jobs: Sequence[Behind]) -> timedelta:
-    needed = timedelta(hours=settings.upkeep.keep_hours)
+    needed = timedelta(hours=settings.maintenance.keep_hours)
     needed = min(needed, table.rewritten or needed)
     # After `rewritten`: what a table must keep outranks what it may drop early.
     needed = max(needed, table.kept)
@@ -298,7 +298,7 @@ def _vacuumed(
     until = (
         f"of these jobs has caught up: {late}"
         if late
-        else "job was started once with upkeep.keep_hours as it is now"
+        else "job was started once with maintenance.keep_hours as it is now"
     )
     say(
         f"{table.name}: what left it in the last {kept.days} days is still needed, and its log "

@@ -85,7 +85,8 @@ def holding(
     for job in jobs:
         # With settings of its own (`headgate run JOB`) it may run all the same.
         why = None if job.job in message and at_work(message[job.job], now) else off.get(job.job)
-        patience = settings.upkeep.log_minutes * 60 if why else settings.upkeep.keep_hours * 3600
+        kept = settings.maintenance
+        patience = kept.log_minutes * 60 if why else kept.keep_hours * 3600
         if now - job.since > patience:
             yield RetentionHold(name, job.job, job.since, why)
 

@@ -28,15 +28,15 @@ _FORMER = {"text": "table", "line": "table"}
 """Forms of a release before this one."""
 
 
-def add_output_option(parser: argparse.ArgumentParser, *more: str) -> None:
+def add_output_option(parser: argparse.ArgumentParser, *more: str, default: str = "table") -> None:
     """Add `--output` with the forms that every command has, and `more` that only this one has."""
     forms = (*OUTPUT_FORMS, *more)
     parser.add_argument(
         "--output",
         type=_form,
         choices=forms,
-        default="table",
-        help="how to print it (default: table)",
+        default=default,
+        help=f"how to print it (default: {default})",
     )
 
 

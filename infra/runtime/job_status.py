@@ -98,11 +98,11 @@ class JobStatus:
         """Whether a driver still tells it: one that is gone, or hangs, leaves what was so once."""
         return now - self.at <= SILENT_SECONDS
 
-    def lag(self, now: float) -> float | None:
+    def arrival_time_lag(self, now: float) -> float | None:
         """Seconds between now and what the job takes as complete."""
         return None if self.complete_to is None else max(0.0, now - self.complete_to)
 
-    def event_lag(self, now: float) -> float | None:
+    def event_time_lag(self, now: float) -> float | None:
         """Seconds between now and the watermark of its query; None where it has none."""
         return None if self.event_at is None else max(0.0, now - self.event_at)
 

@@ -52,7 +52,7 @@ def retire(settings: Settings, table: Location) -> int:
 
     The caller is alone with the table.
     """
-    identity, before = table_id(table), time.time() - settings.upkeep.log_minutes * 60
+    identity, before = table_id(table), time.time() - settings.maintenance.log_minutes * 60
     asked = [asked_by(folder) for folder in settings.checkpoint_root.glob("*")]
     floors = [versions[identity] for versions in asked if identity in versions]
     return archive_commits(table, min(floors, default=newest_version(table)), before)

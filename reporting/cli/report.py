@@ -10,7 +10,7 @@ from typing import Any
 
 from infra.config.settings import Settings
 from infra.errors import Usage
-from infra.process.table_output import print_lines
+from infra.process.table_output import add_output_option, print_lines, print_rows
 from reporting.interval import FORMS, parse_interval
 
 _ENDINGS = {".html": "html", ".pdf": "pdf", ".json": "json", ".zip": "csv"}
@@ -41,9 +41,9 @@ def build(subparsers: Any) -> None:
         "default: <home>/reports/<name>-<span>.*",
     )
     run.set_defaults(run=run_report)
-    kinds.add_parser("list", help="reports there are, and those kept").set_defaults(
-        run=list_reports
-    )
+    listed = kinds.add_parser("list", help="reports there are, and those kept")
+    add_output_option(listed)
+    listed.set_defaults(run=list_reports)
     due = kinds.add_parser("due", help="make and send what reports.scheduled wants and is due")
     due.set_defaults(run=run_due)
 
@@ -74,11 +74,14 @@ def list_reports(args: argparse.Namespace, settings: Settings) -> int:
     from reporting.document.archive import reports_folder
     from reporting.reports import reports
 
+    rows = []
     for name, report in reports().items():
         about = f" (--subject: {report.SUBJECT})" if hasattr(report, "SUBJECT") else ""
-        print(f"{name}  {report.DOC}{about}")
+        rows.append({"what": "report", "name": name, "about": f"{report.DOC}{about}"})
     kept: Sequence[Path] = sorted(reports_folder(settings).glob("*"))
-    print_lines([f"  {file}" for file in kept if not file.name.startswith(".")])
+    files = [str(file) for file in kept if not file.name.startswith(".")]
+    rows += [{"what": "file", "name": file, "about": ""} for file in files]
+    print_rows(rows, args.output)
     return 0
 
 

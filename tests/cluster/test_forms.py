@@ -156,7 +156,7 @@ def test_settings_of_a_cluster_load_and_let_workers_reach_driver_and_broker(
     assert bool(told) == (kafka.user is not None)
     assert settings.spark.master.startswith({"standalone": "spark://", "yarn": "yarn"}[cluster])
     assert {"spark.driver.host", "spark.driver.bindAddress"} <= set(settings.spark.conf)
-    assert settings.upkeep.minutes == settings.jobs.quality_minutes == 0
+    assert settings.maintenance.minutes == settings.jobs.quality_minutes == 0
     assert settings.jobs.ledger_minutes == 0
 
 
@@ -247,8 +247,8 @@ def test_the_page_starts_every_timer_there_is() -> None:
 
 
 def test_what_the_driver_of_all_jobs_starts_by_these_settings_each_form_does_itself() -> None:
-    """`quality_minutes`, `ledger_minutes` and `upkeep.minutes` are 0 in all of them, or it would be
-    done twice."""
+    """`quality_minutes`, `ledger_minutes` and `maintenance.minutes` are 0 in all of them, or it
+    would be done twice."""
     units = "".join(path.read_text("utf-8") for path in UNITS)
     table = (FORMS / "cron" / "headgate").read_text("utf-8")
     args = [c["args"] for _, pod in pods() for c in pod["spec"]["containers"]]

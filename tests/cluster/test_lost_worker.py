@@ -98,7 +98,7 @@ def driver(
         "HEADGATE_SPARK__SECRET_FILE": str(secret_file),
         "HEADGATE_JOBS__ADAPTIVE": "false",
         "HEADGATE_JOBS__QUALITY_MINUTES": "0",
-        "HEADGATE_UPKEEP__MINUTES": "0",
+        "HEADGATE_MAINTENANCE__MINUTES": "0",
     }
     return PlatformProcess(f"driver-{job}", ("run", job), settings, environment=environment)
 

@@ -40,7 +40,6 @@ NO_SETTINGS = {
     "alerts.state",
     "alerts.progress",
     "api.yaml",
-    "upkeep.yaml",
     "retention.ms",
     "spark.jars",
 }

@@ -84,7 +84,7 @@ def job_views(settings: Settings) -> list[JobView]:
                 missed=verdict.missed,
                 status=status,
                 unread=status.unread_messages if status else None,
-                lag_seconds=status.lag(now) if status else None,
+                lag_seconds=status.arrival_time_lag(now) if status else None,
                 age_seconds=now - status.progressed_at if status and status.progressed_at else None,
             )
         )

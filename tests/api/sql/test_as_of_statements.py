@@ -89,7 +89,7 @@ def test_what_upkeep_has_deleted_is_said_and_what_it_keeps_can_be_read(
     told: Lake, statements: Statements
 ) -> None:
     kept = maintenance.retention_interval(told.settings, EVENT, told.folder(EVENT))
-    assert kept == timedelta(hours=told.settings.upkeep.keep_hours)
+    assert kept == timedelta(hours=told.settings.maintenance.keep_hours)
     maintenance.vacuum(told, EVENT, kept)
     assert statements.run(COUNT, as_of=at(told, 2)).rows == [[3]]
     time.sleep(0.01)

@@ -57,3 +57,19 @@ def test_a_former_name_in_the_environment_works_too(
     monkeypatch.setenv("HEADGATE_JOBS__ALLOWED_LATENESS_SECONDS", "43")
     with pytest.raises(Usage, match="set one of them, not both"):
         load()
+
+
+def test_a_former_section_works_in_the_file_and_in_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setattr(renamed_settings, "_said", set())
+    file = tmp_path / "headgate.toml"
+    file.write_text("[upkeep]\nminutes = 17\nfile_mb = 8\n")
+    assert load(file).maintenance.minutes == 17
+    assert capsys.readouterr().err == "headgate: setting upkeep is called maintenance now\n"
+    monkeypatch.setenv("HEADGATE_UPKEEP__MINUTES", "18")
+    both = load(file).maintenance
+    assert (both.minutes, both.file_mb) == (18, 8)
+    monkeypatch.setenv("HEADGATE_MAINTENANCE__MINUTES", "19")
+    with pytest.raises(Usage, match="set one of them, not both"):
+        load(file)

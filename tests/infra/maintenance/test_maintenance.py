@@ -98,8 +98,8 @@ def test_a_stream_that_is_behind_gets_every_row_once_through_merging_and_vacuum(
 
     # Long ago as it is: former versions are promised for a second only.
     time.sleep(1.1)
-    short = lake.settings.upkeep.model_copy(update={"keep_hours": 1 / 3600})
-    lake.settings = lake.settings.model_copy(update={"upkeep": short})
+    short = lake.settings.maintenance.model_copy(update={"keep_hours": 1 / 3600})
+    lake.settings = lake.settings.model_copy(update={"maintenance": short})
     kept = maintenance.retention_interval(lake.settings, NUMBER, lake.folder(NUMBER))
     assert kept > timedelta(hours=1)
     assert maintenance.vacuum(lake, NUMBER, kept) == (0, 0)
@@ -255,7 +255,9 @@ def test_a_log_remembers_what_left_its_table_as_long_as_former_versions_are_prom
     squares(lake).wait()
     running = lake.each_batch("square-roots", lake.stream(NUMBER), ignored, trigger_seconds=0.5)
     try:
-        longer = load(home=lake.settings.home, lake=lake.settings.lake_root, upkeep=KEPT_LONGER)
+        longer = load(
+            home=lake.settings.home, lake=lake.settings.lake_root, maintenance=KEPT_LONGER
+        )
         Lake(lake.spark, longer).ensure(NUMBER, alert)
         assert forgotten_after(lake, NUMBER) == timedelta(days=20)
         assert forgotten_after(lake, alert) == timedelta(days=30)
@@ -290,7 +292,7 @@ def test_what_a_stream_may_need_beyond_what_the_log_remembers_stays(
     assert maintenance.merge_small_files(lake, NUMBER) == (8, 1)
     told: list[str] = []
     lake.settings = load(
-        home=lake.settings.home, lake=lake.settings.lake_root, upkeep={"keep_hours": 200}
+        home=lake.settings.home, lake=lake.settings.lake_root, maintenance={"keep_hours": 200}
     )
     done = maintenance.tend(lake, NUMBER, told.append)
     assert (done.deleted, done.kept_hours) == (0, 200)
