@@ -25,7 +25,7 @@ router = APIRouter(prefix="/api/v1", tags=["statements"])
 @router.post(
     "/statements",
     summary="Ask in Spark SQL",
-    responses=responses(413, 422, 503),
+    responses=responses(413, 422, 429, 503),
     dependencies=[Depends(wants("viewer"))],
 )
 async def _statement(
@@ -38,15 +38,22 @@ async def _statement(
     """
     # An event and not a task's cancel: the statement runs in a thread, which cannot be cancelled.
     cancelled = threading.Event()
-    asking = asyncio.ensure_future(run_in_threadpool(_answered, services, who, asked, cancelled))
-    gone = asyncio.ensure_future(_hung_up(request))
-    try:
-        # Whichever comes first: a caller that left must not hold one of the few workers.
-        await asyncio.wait({asking, gone}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        cancelled.set()  # also where this task itself is cancelled, as the API ends
-        gone.cancel()
-    run = await asking
+    limits = services.settings.api
+    quota = services.quotas.statement(
+        who.name, limits.statements_at_once, limits.statement_seconds_per_hour
+    )
+    with quota:
+        asking = asyncio.ensure_future(
+            run_in_threadpool(_answered, services, who, asked, cancelled)
+        )
+        gone = asyncio.ensure_future(_hung_up(request))
+        try:
+            # Whichever comes first: a caller that left must not hold one of the few workers.
+            await asyncio.wait({asking, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            cancelled.set()  # also where this task itself is cancelled, as the API ends
+            gone.cancel()
+        run = await asking
     return models.StatementAnswer(
         columns=[models.ResultColumn(**column) for column in run.columns],
         rows=run.rows,
