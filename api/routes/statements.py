@@ -15,6 +15,7 @@ from api.key_limits import readable_tables
 from api.observability.audit_log import under_way
 from api.problems import responses
 from api.routes.access import Here, Services, Who, wants
+from api.services.view_columns import view_columns
 from api.sql.runner import Answer, Refused
 from infra.delta.schema import catalog, views
 from infra.errors import HeadgateError
@@ -120,6 +121,15 @@ def _tables() -> models.Catalog:
         for table in catalog().values()
     ]
     listing += [
-        models.CatalogTable(name=view.name, kind="view", doc=view.doc) for view in views().values()
+        models.CatalogTable(
+            name=view.name,
+            kind="view",
+            doc=view.doc,
+            columns=[
+                models.TableColumn(name=name, type=kind, doc=doc, required=False)
+                for name, kind, doc in view_columns()[view.name]
+            ],
+        )
+        for view in views().values()
     ]
     return models.Catalog(tables=sorted(listing, key=lambda table: table.name))
