@@ -63,6 +63,7 @@ def run_api(args: argparse.Namespace, settings: Settings) -> int:
 
     from api.app import create_app
     from api.auth import token_file, token_of
+    from api.bounded_http import MAX_CONNECTIONS, BoundedHttp
 
     host = args.host or settings.api.host
     port = settings.api.port if args.port is None else args.port
@@ -82,6 +83,8 @@ def run_api(args: argparse.Namespace, settings: Settings) -> int:
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=_LAST_ANSWERS,
+        http=BoundedHttp,
+        limit_concurrency=MAX_CONNECTIONS,
     )
     server = uvicorn.Server(config)
     # A statement in a thread cannot be interrupted and would hold the process up.

@@ -431,7 +431,9 @@ class CatalogTable(_Model):
     doc: str
     event_time: str | None = Field(None, description="column to narrow by time")
     key: list[str] = Field(default_factory=list)
-    columns: list[TableColumn] = Field(default_factory=list, description="of a table")
+    columns: list[TableColumn] = Field(
+        default_factory=list, description="of a view: what tables say of the same name"
+    )
 
 
 class Catalog(_Model):

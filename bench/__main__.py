@@ -10,6 +10,7 @@ ALL = (
     "sink_cost",
     "files",
     "sources",
+    "hostile",
     "footprint",
     "rules",
     "indicators",

@@ -16,6 +16,7 @@ import headgate.packages  # noqa: F401  makes the commands known
 from headgate.command_aliases import renamed
 from infra.config.settings import Settings, load
 from infra.errors import HeadgateError, Usage
+from infra.process.text_output import printable
 from infra.runtime.command_registry import COMMANDS, TASKS
 
 BUG = 70
@@ -30,7 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(arguments)
     except HeadgateError as error:
-        print(f"headgate: {error}", file=sys.stderr)
+        # A message may repeat what a file from outside says, which must not steer the terminal.
+        lines = "\n".join(map(printable, str(error).split("\n")))
+        print(f"headgate: {lines}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         # What shells return for a command that Ctrl-C ended: 128 and the number of SIGINT.

@@ -17,7 +17,7 @@ from alerts.rulepack.predicate import tests_of
 from alerts.rulepack.rule_pack import PackStore, RulePack
 from infra.config.settings import Settings
 from infra.process.table_output import add_output_option, print_rows
-from infra.process.text_output import harmless
+from infra.process.text_output import printable
 
 MOST_BAD = 20
 """Entries that are named one by one; the others are counted."""
@@ -53,7 +53,7 @@ def load_list(args: argparse.Namespace, settings: Settings) -> int:
     done = store.load(args.name, args.file, args.format, args.kind)
     for bad in done.bad[:MOST_BAD]:
         print(
-            f"refused: {args.file}:{bad.number}: {harmless(bad.text)}: {harmless(bad.reason)}",
+            f"refused: {args.file}:{bad.number}: {printable(bad.text)}: {printable(bad.reason)}",
             file=sys.stderr,
         )
     if len(done.bad) > MOST_BAD:
@@ -61,7 +61,7 @@ def load_list(args: argparse.Namespace, settings: Settings) -> int:
     compiled = recompile(settings)
     for refused in compiled.refused:
         if args.name in refused.reason:
-            print(f"refused: {refused.rule}: {refused.reason}", file=sys.stderr)
+            print(printable(f"refused: {refused.rule}: {refused.reason}"), file=sys.stderr)
     rows = [_row(args.name, done.listing, compiled.pack)]
     before = done.before.entries if done.before else 0
     print_rows([row | {"before": before} for row in rows], args.output)

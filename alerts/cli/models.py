@@ -19,6 +19,7 @@ from alerts.rulepack.locations import store_folder
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.table_output import add_output_option, print_document, print_rows
+from infra.process.text_output import printable
 
 if TYPE_CHECKING:
     from infra.streaming.lake import Lake
@@ -110,7 +111,7 @@ def _state_of(source: ModelSource) -> str:
 def tell_refused(refused: Sequence[BadModel]) -> int:
     """Name refused rules on stderr; 1 when there are any."""
     for bad_model in refused:
-        print(f"refused: {bad_model.path}: {bad_model.reason}", file=sys.stderr)
+        print(printable(f"refused: {bad_model.path}: {bad_model.reason}"), file=sys.stderr)
     return 1 if refused else 0
 
 

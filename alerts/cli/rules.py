@@ -32,7 +32,7 @@ from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.os_user import acting_user
 from infra.process.table_output import add_output_option, print_rows
-from infra.process.text_output import harmless
+from infra.process.text_output import printable
 
 
 def build(subparsers: Any) -> None:
@@ -186,7 +186,7 @@ def import_rules(args: argparse.Namespace, settings: Settings) -> int:
         print(json.dumps(summary_json(report), indent=2))
     else:
         for line in summary_text(report):
-            print(harmless(line))
+            print(printable(line))
     if args.into is not None:
         print(
             f"{report.copied} files copied to {args.into}; they run once alerts.rules names it",
@@ -256,8 +256,7 @@ def _tell_in_force(pack: RulePack) -> int:
 
 def _tell_refused(compiled: Compiled) -> int:
     for refused in compiled.refused:
-        print(
-            f"refused: {refused.rule} ({refused.path}): {refused.reason}; {refused.remedy}",
-            file=sys.stderr,
-        )
+        # A rule is what strangers publish: its words must not steer the terminal.
+        line = f"refused: {refused.rule} ({refused.path}): {refused.reason}; {refused.remedy}"
+        print(printable(line), file=sys.stderr)
     return 1 if compiled.refused else 0

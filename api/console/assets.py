@@ -62,12 +62,12 @@ def asset_url(name: str) -> str:
 
 
 @router.get("/static/{name:path}")
-async def static(request: Request, name: str) -> Response:
+async def static(request: Request, name: str, v: str = "") -> Response:
     """A file of the console; no secret is in them, so nobody has to be signed in."""
     asset = assets().get(name)
     if asset is None:
         raise HTTPException(404, f"there is no /static/{name}")
-    current = request.query_params.get("v") == asset.version
+    current = v == asset.version
     headers = {
         "Cache-Control": _YEAR if current else "no-cache",
         "ETag": f'"{asset.version}"',

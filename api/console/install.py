@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from api.console import assets
 from api.console.page import Page, pages
 from api.console.session import Sessions
+from api.routes.parameters import refuse_unknown
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ def install_console(app: FastAPI) -> None:
     services = app.state.services
     console = Console(pages(), Sessions(services.settings, services.access))
     app.state.console = console
-    app.include_router(assets.router)
+    known = [Depends(refuse_unknown)]
+    app.include_router(assets.router, dependencies=known)
     for page in console.pages:
-        app.include_router(page.router)
+        app.include_router(page.router, dependencies=known)

@@ -86,7 +86,8 @@ def caller_of(
             headers={"WWW-Authenticate": 'Bearer realm="headgate"'},
         )
     # After the token: a stranger must not use up the requests of somebody whose name is known.
-    services.quotas.take(caller.name, caller.requests_per_minute)
+    usual = None if caller.role == "admin" else services.settings.api.requests_per_minute
+    services.quotas.take(caller.name, caller.requests_per_minute or usual)
     route = getattr(request.scope.get("route"), "path", "")
     if caller.limits is not None and route not in FOR_LIMITED:
         raise HTTPException(

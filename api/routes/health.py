@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import anyio
@@ -17,6 +18,9 @@ from infra.runtime.job_registry import wanted_jobs
 
 ROLE = None
 """Probes have no token."""
+
+_PATH = re.compile(r"(?:\w+:/+|/)[^\s/'\":;,()]+(?:/[^\s'\":;,()]*)?")
+"""A path or an address with one: whoever asks needs no token, and learns nothing of the machine."""
 
 router = APIRouter(tags=["health"])
 
@@ -47,14 +51,18 @@ def readyz(services: Here) -> models.Ready:
     Else 503 names each table or job and what is wrong with it, also a lake that is another one
     than when the API began.
     """
-    services.reader.require_ready()
+    try:
+        services.reader.require_ready()
+    except Retryable as error:
+        raise Retryable(_PATH.sub("the lake", str(error))) from None
     now = time.time()
     settings = services.settings
     verdicts = job_status.judge_jobs(
         settings, wanted_jobs(settings), job_status.read_status(settings), now
     )
     if late := [verdict for verdict in verdicts if verdict.missed]:
-        raise Retryable("; ".join(f"job {verdict.job}: {verdict.missed}" for verdict in late))
+        reasons = "; ".join(f"job {verdict.job}: {verdict.missed}" for verdict in late)
+        raise Retryable(_PATH.sub("(a path)", reasons))
     status = [verdict.status for verdict in verdicts if verdict.status is not None]
     batches = [verdict.batch_at for verdict in status if verdict.batch_at is not None]
     since_batch = round(now - max(batches), 3) if batches else None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 from fastapi import Request
 from fastapi.dependencies.models import Dependant
@@ -26,14 +26,25 @@ HINTS = {
 """What to say of names that people bring from elsewhere."""
 
 
+_OWN_QUERY: set[Callable[..., Any]] = set()
+
+_Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
+
+
+def reads_own_query(endpoint: _Endpoint) -> _Endpoint:
+    """For an endpoint that takes the query as a whole, and refuses itself what it does not know."""
+    _OWN_QUERY.add(endpoint)
+    return endpoint
+
+
 def refuse_unknown(request: Request) -> None:
     """A dependency that raises `Usage` where the query names what the route does not know.
 
     A parameter given twice is refused too, unless it is a list: the first would be ignored.
     """
-    dependant = getattr(request.scope.get("route"), "dependant", None)
-    # Mounted files and the console's pages have no declared parameters.
-    if not isinstance(dependant, Dependant):
+    route = request.scope.get("route")
+    dependant = getattr(route, "dependant", None)
+    if not isinstance(dependant, Dependant) or getattr(route, "endpoint", None) in _OWN_QUERY:
         return
     known = dict(_parameters(dependant))
     # `multi_items`, since the plain mapping shows only the last of a name.

@@ -15,6 +15,7 @@ from api.key_limits import readable_tables
 from api.observability.audit_log import under_way
 from api.problems import responses
 from api.routes.access import Here, Services, Who, wants
+from api.services.view_columns import view_columns
 from api.sql.runner import Answer, Refused
 from infra.delta.schema import catalog, views
 from infra.errors import HeadgateError
@@ -25,7 +26,7 @@ router = APIRouter(prefix="/api/v1", tags=["statements"])
 @router.post(
     "/statements",
     summary="Ask in Spark SQL",
-    responses=responses(413, 422, 503),
+    responses=responses(413, 422, 429, 503),
     dependencies=[Depends(wants("viewer"))],
 )
 async def _statement(
@@ -38,15 +39,22 @@ async def _statement(
     """
     # An event and not a task's cancel: the statement runs in a thread, which cannot be cancelled.
     cancelled = threading.Event()
-    asking = asyncio.ensure_future(run_in_threadpool(_answered, services, who, asked, cancelled))
-    gone = asyncio.ensure_future(_hung_up(request))
-    try:
-        # Whichever comes first: a caller that left must not hold one of the few workers.
-        await asyncio.wait({asking, gone}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        cancelled.set()  # also where this task itself is cancelled, as the API ends
-        gone.cancel()
-    run = await asking
+    limits = services.settings.api
+    quota = services.quotas.statement(
+        who.name, limits.statements_at_once, limits.statement_seconds_per_hour
+    )
+    with quota:
+        asking = asyncio.ensure_future(
+            run_in_threadpool(_answered, services, who, asked, cancelled)
+        )
+        gone = asyncio.ensure_future(_hung_up(request))
+        try:
+            # Whichever comes first: a caller that left must not hold one of the few workers.
+            await asyncio.wait({asking, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            cancelled.set()  # also where this task itself is cancelled, as the API ends
+            gone.cancel()
+        run = await asking
     return models.StatementAnswer(
         columns=[models.ResultColumn(**column) for column in run.columns],
         rows=run.rows,
@@ -113,6 +121,15 @@ def _tables() -> models.Catalog:
         for table in catalog().values()
     ]
     listing += [
-        models.CatalogTable(name=view.name, kind="view", doc=view.doc) for view in views().values()
+        models.CatalogTable(
+            name=view.name,
+            kind="view",
+            doc=view.doc,
+            columns=[
+                models.TableColumn(name=name, type=kind, doc=doc, required=False)
+                for name, kind, doc in view_columns()[view.name]
+            ],
+        )
+        for view in views().values()
     ]
     return models.Catalog(tables=sorted(listing, key=lambda table: table.name))

@@ -26,6 +26,8 @@ _SECONDS = 15.0
 
 FAR_SECONDS = 60.0
 """How often all tables of a bucket are looked at for probes: each is a request that costs money."""
+NEAR_SECONDS = 1.0
+"""The same of a folder: probes need no token, so many of them must cost no more than one."""
 
 ReaderRow = dict[str, Any]
 
@@ -78,15 +80,14 @@ class Reader:
     def require_ready(self) -> None:
         """Raises `Retryable` unless all tables and views can be read, and are those of before."""
         with self._lock:
-            self._require_lake()
             if time.monotonic() < self._ready_until:
                 return
+            self._require_lake()
             views = self._open()
             self._require(views, self._names)
             self._require_same(views)
-            # A folder is asked each time, which costs nothing.
-            if bucketed(self._root):
-                self._ready_until = time.monotonic() + FAR_SECONDS
+            seconds = FAR_SECONDS if bucketed(self._root) else NEAR_SECONDS
+            self._ready_until = time.monotonic() + seconds
 
     def _require(self, views: Views, names: Sequence[str]) -> None:
         try:
@@ -110,7 +111,7 @@ class Reader:
         ]
         if other:
             raise Retryable(
-                f"{self._root}: another lake was put in the place of the one this API began with "
+                "another lake was put in the place of the one this API began with "
                 f"(by the ids of {', '.join(sorted(other))}); put that one back, or start the API "
                 "again on this one"
             )

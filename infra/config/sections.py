@@ -523,6 +523,17 @@ class ApiSettings(_Section):
         16 * 1024 * 1024, gt=0, description="largest answer of a statement"
     )
     statement_memory: str = Field("1GB", description="memory of one statement")
+    requests_per_minute: int = Field(
+        1200,
+        gt=0,
+        description="requests a minute of who has no number of his own; admins have no bound",
+    )
+    statements_at_once: int = Field(
+        1, gt=0, description="statements of one key at a time; two of all keys together run"
+    )
+    statement_seconds_per_hour: float = Field(
+        1800.0, gt=0, description="seconds in an hour that the statements of one key may run"
+    )
 
     @model_validator(mode="after")
     def _tokens(self) -> ApiSettings:

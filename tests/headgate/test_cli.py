@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from headgate.cli import BUG, main, part
@@ -53,3 +55,20 @@ def test_a_mistyped_word_is_told_what_it_may_have_meant(
         code = ended.code
     assert code == 2
     assert hint in capsys.readouterr().err
+
+
+def test_what_an_error_repeats_of_a_file_does_not_steer_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "list.csv"
+    file.write_text("na\x1b]0;owned\x07me,b\n1,2\n")
+    assert main(["--home", str(tmp_path), "indicators", "load", "x", str(file)]) == 2
+    words = capsys.readouterr().err
+    assert "no column value" in words
+    assert "\x1b" not in words
+    file = tmp_path / "list.txt"
+    file.write_text("1.2.3.4\n5.6.7.8\n9.9.9.9\nno\x1b[2Jindicator\n")
+    assert main(["--home", str(tmp_path), "indicators", "load", "x", str(file)]) == 0
+    words = capsys.readouterr().err
+    assert "refused: " in words
+    assert "\x1b" not in words

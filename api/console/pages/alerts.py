@@ -21,6 +21,7 @@ from api.console.render import respond
 from api.console.request import Signed
 from api.console.time_words import earliest
 from api.routes.access import Here
+from api.routes.parameters import reads_own_query
 from api.services.console import alert_list
 from api.services.console.alert_list import FACETS, GroupBy, ListFilter
 from infra.errors import Usage
@@ -94,6 +95,7 @@ class AlertsAddress:
 
 
 @router.get("/alerts")
+@reads_own_query
 def alerts_page(request: Request, services: Here, session: Signed) -> Response:
     """The list, or, where the page renews itself, the part of it that can change."""
     asked = AlertsAddress.of(request.query_params)
@@ -132,6 +134,7 @@ def alerts_page(request: Request, services: Here, session: Signed) -> Response:
 
 
 @router.get("/alerts.csv")
+@reads_own_query
 def alerts_csv(request: Request, services: Here, session: Signed) -> Response:
     """The whole list as CSV: just what is filtered, all pages of it."""
     wanted = AlertsAddress.of(request.query_params).wanted(datetime.now(UTC))

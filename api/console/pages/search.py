@@ -22,6 +22,7 @@ from api.console.request import Signed
 from api.console.time_words import earliest
 from api.observability.audit_log import audit_request
 from api.routes.access import Here, Services
+from api.routes.parameters import reads_own_query
 from api.services.console import event_search
 from api.services.console.event_search import COLUMNS_OF_EVENTS, USUAL, EventFilter, EventQuestion
 from infra.errors import HeadgateError, Usage
@@ -80,6 +81,7 @@ class SearchAddress:
 
 
 @router.get("/search")
+@reads_own_query
 def search(request: Request, services: Here, session: Signed) -> Response:
     """The page: events that fit, or the answer to a statement."""
     asked = SearchAddress.of(request.query_params, datetime.now(UTC))
@@ -126,6 +128,7 @@ def search(request: Request, services: Here, session: Signed) -> Response:
 
 
 @router.get("/search/export.{form}")
+@reads_own_query
 def export(request: Request, services: Here, session: Signed, form: str) -> Response:
     """All events that fit, as CSV or as lines of JSON; nothing is cut."""
     asked = SearchAddress.of(request.query_params, datetime.now(UTC))

@@ -75,7 +75,10 @@ def test_a_statement_sees_a_column_and_a_table_that_were_added_since(old: Settin
         running.close()
 
 
-def test_an_api_whose_lake_was_taken_away_or_replaced_is_not_ready(lake: Lake) -> None:
+def test_an_api_whose_lake_was_taken_away_or_replaced_is_not_ready(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.services.reader.NEAR_SECONDS", 0.0)
     now = time.time()
     for name in wanted_jobs(lake.settings):
         write_status(

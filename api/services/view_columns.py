@@ -1,0 +1,40 @@
+"""The columns of views, which declare none: bound over empty tables, so no lake is needed."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import PurePosixPath
+
+import duckdb
+
+from api.sql.worker import spark_type
+from infra.delta.duckdb_views import Definition, definitions
+from infra.delta.schema import catalog
+
+
+@cache
+def view_columns() -> dict[str, list[tuple[str, str, str]]]:
+    """By view: name, Spark type and meaning of each column; no meaning where no table has it."""
+    docs: dict[str, str] = {}
+    for table in catalog().values():
+        for column in table.columns:
+            docs.setdefault(column.name, column.doc)
+    columns: dict[str, list[tuple[str, str, str]]] = {}
+    with duckdb.connect(":memory:") as engine:
+        for definition in definitions(PurePosixPath("/")):
+            engine.execute(f'CREATE SCHEMA IF NOT EXISTS "{definition.name.partition(".")[0]}"')
+            engine.execute(f"CREATE VIEW {definition.name} AS {_without_rows(definition)}")
+            if definition.folder is None:
+                described = engine.execute(f"DESCRIBE {definition.name}").fetchall()
+                columns[definition.name] = [
+                    (str(name), spark_type(str(kind)), docs.get(str(name), ""))
+                    for name, kind, *_ in described
+                ]
+    return columns
+
+
+def _without_rows(definition: Definition) -> str:
+    if definition.folder is None:
+        return definition.sql
+    nulls = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in definition.columns)
+    return f"SELECT {nulls} WHERE false"
