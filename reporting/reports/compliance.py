@@ -92,12 +92,12 @@ def erasures(settings: Settings, since: datetime, until: datetime) -> list[dict[
     """Certificates of erasures of [since, until), without naming the person."""
     rows = []
     for certificate in certificates(settings):
-        at = datetime.fromisoformat(certificate["at"])
-        if since <= at < until:
+        issued_at = datetime.fromisoformat(certificate["at"])
+        if since <= issued_at < until:
             tables = certificate["tables"].values()
             rows.append(
                 {
-                    "at": at,
+                    "at": issued_at,
                     "id": certificate["id"],
                     "kind": certificate["subject"]["kind"],
                     "reason": certificate["reason"],
