@@ -80,6 +80,13 @@ def open(
     return opened(home, config, spark)
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext headgate` in a notebook: gives it `%%headgate`."""
+    from headgate.notebook_magic import register_magic
+
+    register_magic(shell)
+
+
 def __getattr__(name: str) -> Any:
     """A promised name that is loaded when it is asked for."""
     if name == "charts":

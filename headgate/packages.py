@@ -35,6 +35,12 @@ def _notebook() -> Build:
     return build
 
 
+def _mcp() -> Build:
+    from headgate.mcp.command import build
+
+    return build
+
+
 def _training() -> Training:
     from headgate.demo.appcds_training import make_archive
 
@@ -49,6 +55,9 @@ register_commands(
     Command("demo", "everything on one machine, with a story in the logs", _demo, "begin"),
     Command("completion", "a shell's completion of these commands", _completion, "begin"),
 )
-register_commands(Command("notebook", "open the lessons in Jupyter", _notebook, "ask the data"))
+register_commands(
+    Command("notebook", "open the lessons in Jupyter", _notebook, "ask the data"),
+    Command("mcp", "tools for an assistant, read only", _mcp, "ask the data"),
+)
 register_training(_training)
 register_command_line("headgate.cli")

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
 from reporting.document import text
 from reporting.document.content import Chart, Column, Raw, Report, Table, Tile, Words
@@ -31,6 +32,7 @@ def to_html(report: Report) -> str:
 
     return page.render(
         report=report,
+        footer=_for_style(report.title),
         clock=clock,
         shown=shown,
         change=_change,
@@ -39,6 +41,11 @@ def to_html(report: Report) -> str:
         levels=LEVELS,
         csv_link=_csv_link,
     )
+
+
+def _for_style(title: str) -> Markup:
+    """A title for the text of a style sheet, which knows no entities: no mark that could end it."""
+    return Markup("".join(c for c in title if c.isalnum() or c in " :,&-"))
 
 
 def _change(tile: Tile) -> str:

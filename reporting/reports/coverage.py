@@ -22,19 +22,19 @@ DOC = "ATT&CK as the rules in force cover it, with a layer for the ATT&CK Naviga
 TABLES = ("silver.event", "gold.finding", "gold.findings", "gold.alert", "gold.alert_current")
 
 _MATRIX = jinja2.Environment(autoescape=True).from_string("""
-<div class="scroll"><table class="matrix"><thead><tr>
+<div class="scroll wide"><table class="matrix"><thead><tr>
 {% for tactic, _ in columns %}<th>{{ tactic }}</th>{% endfor %}
 </tr></thead><tbody><tr>
 {% for _, cells in columns %}<td>{% for cell in cells %}
-<div style="border:{{ borders[cell.state] }}; border-radius:3px; padding:2px 4px; margin:0 0 3px;
-  background:{{ fills[cell.state] }}; color:#0f172a" title="{{ cell.rules|join(', ') }}">
-<b>{{ cell.uid }}</b> {{ marks[cell.state] }}<br>{{ cell.rules|length }}
-{{ "rule" if cell.rules|length == 1 else "rules" }}{% if cell.alerts %}, {{ cell.alerts }}
-{{ "alert" if cell.alerts == 1 else "alerts" }}{% endif %}</div>
+<div style="border:{{ borders[cell.state] }}; border-radius:3px; padding:0 2px; margin:0 0 2px;
+  background:{{ fills[cell.state] }}; color:#0f172a; white-space:nowrap; overflow:hidden"
+  title="{{ cell.rules|join(', ') }}"><b>{{ cell.uid }}</b> {{ marks[cell.state] }}
+{{ cell.rules|length }}{% if cell.alerts %} ({{ cell.alerts }}){% endif %}</div>
 {% endfor %}</td>{% endfor %}
 </tr></tbody></table></div>
-<p class="soft">● fired in the interval (thick border); ○ watched, nothing seen; ✕ blind: no rule
-for it gets its data (dashed border). Techniques without a rule are not shown.</p>
+<p class="soft">Each technique with the number of its rules, and of its alerts in brackets.
+● fired in the interval (thick border); ○ watched, nothing seen; ✕ blind: no rule for it gets its
+data (dashed border). Techniques without a rule are not shown.</p>
 """)
 _LOOKS = {
     "borders": {"fired": "2px solid #0f172a", "watched": "1px solid #94a3b8",

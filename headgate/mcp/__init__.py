@@ -1,0 +1,4 @@
+"""Assistants ask through the REST API by the Model Context Protocol; they read and change nothing.
+
+Protocol: https://modelcontextprotocol.io/specification/2025-06-18 (JSON-RPC 2.0, a message a line).
+"""

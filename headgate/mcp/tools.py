@@ -1,0 +1,161 @@
+"""The tools: each is one question to the API, with its arguments checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from infra.errors import Usage
+
+_TIME = "instant with its zone, such as 2026-11-20T14:00:00Z"
+_MOST_TEXT = 20_000
+Arguments = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request to the API. `body` None: a GET."""
+
+    path: str
+    body: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One tool. `properties`: its arguments as JSON Schema; `required`: those that it needs."""
+
+    name: str
+    doc: str
+    properties: Mapping[str, Mapping[str, Any]]
+    required: tuple[str, ...]
+    call: Callable[[Arguments], Call]
+
+    def described(self) -> dict[str, Any]:
+        """As `tools/list` gives it."""
+        return {
+            "name": self.name,
+            "description": self.doc,
+            "inputSchema": {
+                "type": "object",
+                "properties": dict(self.properties),
+                "required": list(self.required),
+                "additionalProperties": False,
+            },
+            "annotations": {"readOnlyHint": True, "openWorldHint": False},
+        }
+
+    def checked(self, arguments: Arguments) -> Call:
+        """The request; raises `Usage` for an argument that is missing, unknown or of another
+        type."""
+        unknown = sorted(arguments.keys() - self.properties.keys())
+        if unknown:
+            known = ", ".join(self.properties) or "none"
+            raise Usage(f"{self.name}: no argument '{unknown[0]}'; it has {known}")
+        for name in self.required:
+            if arguments.get(name) in (None, ""):
+                raise Usage(f"{self.name}: give '{name}'")
+        for name, value in arguments.items():
+            wanted = int if self.properties[name]["type"] == "integer" else str
+            if not isinstance(value, wanted) or isinstance(value, bool):
+                raise Usage(f"{self.name}: '{name}' has to be {self.properties[name]['type']}")
+            if isinstance(value, str) and len(value) > _MOST_TEXT:
+                raise Usage(f"{self.name}: '{name}' is longer than {_MOST_TEXT} characters")
+        return self.call(arguments)
+
+
+def _text(doc: str) -> dict[str, Any]:
+    return {"type": "string", "description": doc}
+
+
+_LIMIT = {"type": "integer", "minimum": 1, "maximum": 100, "description": "most rows; default 20"}
+
+
+def _get(path: str, *names: str) -> Callable[[Arguments], Call]:
+    """A GET of a path; `{name}` in it is an argument, `names` go into the query."""
+
+    def call(arguments: Arguments) -> Call:
+        # A slash would lead to another endpoint, quoted too: servers unquote a path before they
+        # look it up. A segment of dots alone would be folded away on the way.
+        segments = {name: quote(str(value), safe="") for name, value in arguments.items()}
+        for name, value in segments.items():
+            if "{" + name + "}" in path and (not value.strip(".") or "%2F" in value):
+                raise Usage(f"'{name}': {arguments[name]} names nothing")
+        asked = {name: arguments[name] for name in names if name in arguments}
+        if "limit" in names:
+            asked["limit"] = min(max(int(asked.get("limit", 20)), 1), 100)
+        return Call(path.format(**segments) + (f"?{urlencode(asked)}" if asked else ""))
+
+    return call
+
+
+def _statement(arguments: Arguments) -> Call:
+    return Call("/api/v1/statements", {"sql": arguments["sql"], "as_of": arguments["as_of"]})
+
+
+_SPAN = {"since": _text(f"begin: {_TIME}"), "until": _text(f"end, not in it: {_TIME}")}
+_ENTITY = {
+    "type": {"type": "string", "enum": ["ip", "mac", "user", "host", "domain"],
+             "description": "what the value is"},
+    "value": _text("the address, MAC address, user, host or domain"),
+}  # fmt: skip
+
+TOOLS = {
+    tool.name: tool
+    for tool in (
+        Tool(
+            "alerts", "Alerts of a span, newest first.",
+            _SPAN | {"level": _text("informational, low, medium, high or critical"),
+                     "status": _text("open or closed"), "entity": _text("who it is about"),
+                     "q": _text("words in it"), "limit": _LIMIT},
+            ("since", "until"),
+            _get("/api/v1/alerts", "since", "until", "level", "status", "entity", "q", "limit"),
+        ),
+        Tool(
+            "alert", "One alert whole, with its evidence and revisions.",
+            {"alert_id": _text("its id")}, ("alert_id",), _get("/api/v1/alerts/{alert_id}"),
+        ),
+        Tool(
+            "explain", "Why an alert is there: rule, values that matched, evidence, versions.",
+            {"alert_id": _text("its id")}, ("alert_id",),
+            _get("/api/v1/alerts/{alert_id}/explain"),
+        ),
+        Tool(
+            "lease", "Which device held an address at an instant, with the proof.",
+            {"ip": _text("the address"), "at": _text(_TIME), "scope": _text("site")},
+            ("ip", "at"), _get("/api/v1/leases", "ip", "at", "scope"),
+        ),
+        Tool(
+            "who", "Which users logs saw at an address, a device or a host at an instant.",
+            _ENTITY | {"at": _text(_TIME)}, ("type", "value", "at"),
+            _get("/api/v1/entities/{type}/{value}/witnesses", "at"),
+        ),
+        Tool(
+            "timeline", "Events, findings, alerts and leases of one entity in a span.",
+            _ENTITY | _SPAN | {"limit": _LIMIT}, ("type", "value", "since", "until"),
+            _get("/api/v1/entities/{type}/{value}", "since", "until", "limit"),
+        ),
+        Tool(
+            "search", "Events with the device that held their address, of a span.",
+            _SPAN | {"ip": _text("address"), "mac": _text("device"), "host": _text("host"),
+                     "limit": _LIMIT},
+            ("since", "until"),
+            _get("/api/v1/events/attributed", "ip", "mac", "host", "since", "until", "limit"),
+        ),
+        Tool(
+            "sql", "One SELECT in Spark SQL over the tables as they were at an instant; the answer "
+            "has the version of each table. Bound it by time.",
+            {"sql": _text("the statement"), "as_of": _text(_TIME)}, ("sql", "as_of"), _statement,
+        ),
+        Tool("tables", "Tables and views, with what each column means.", {}, (),
+             _get("/api/v1/tables")),
+        Tool("rules", "The rules, whether they are on, and whether they see their input.", {}, (),
+             _get("/api/v1/rules")),
+        Tool("rule", "One rule with its text.", {"rule": _text("its id or name")}, ("rule",),
+             _get("/api/v1/rules/{rule}")),
+        Tool("status", "Whether the tables can be read and every job keeps up.", {}, (),
+             _get("/readyz")),
+    )
+}  # fmt: skip
+"""Every tool by name."""

@@ -1,0 +1,43 @@
+"""A dossier of one incident: its alerts in order, what people did, and the lines it rests on."""
+
+from __future__ import annotations
+
+from infra.errors import Usage
+from reporting.document.content import Report, Tile
+from reporting.document.request import ReportRequest
+from reporting.document.text import cut
+from reporting.figures.dossier import alerts_of_incident, evidence_of
+from reporting.reports.device import alert_section, evidence_section
+
+NAME = "incident"
+DOC = "A dossier of one incident or alert: its alerts, what people did, the evidence with digests."
+SUBJECT = "an alert's id, best of an incident"
+TABLES = (
+    "bronze.record", "silver.event", "gold.alert", "gold.alert_current", "gold.alert_action",
+)  # fmt: skip
+
+
+def compose(request: ReportRequest) -> Report:
+    """The dossier; of the interval is only what is said of late logs. Raises `Usage` for an alert
+    that there is not."""
+    alerts = alerts_of_incident(request)
+    own = next((row for row in alerts if row["alert_id"] == request.subject), None)
+    if own is None:
+        raise Usage(f"--subject {cut(request.subject)}: there is no such alert")
+    evidence = evidence_of(request, alerts)
+    return Report(
+        NAME,
+        "Dossier of an incident",
+        request.interval,
+        request.made_at,
+        subject=request.subject,
+        lead=[own["title"]],
+        tiles=[
+            Tile("Alerts", len(alerts)),
+            Tile("Rules", len({row["rule_id"] for row in alerts})),
+            Tile("Highest risk", max(row["risk_score"] or 0 for row in alerts)),
+            Tile("Lines of evidence", len(evidence)),
+        ],
+        sections=[alert_section(request, alerts), evidence_section(request, evidence)],
+        arrival=request.arrived(),
+    )

@@ -1,0 +1,52 @@
+"""Dossiers of a device and of an incident: leases, alerts, evidence with digests."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from infra.errors import Usage
+from reporting.document.archive import in_form
+from reporting.document.content import Report
+from reporting.reports import device, incident
+from tests.api.story import IP, A
+from tests.reporting.memory_lake import MemoryLake, story_in_memory
+
+HOME = Path("/nowhere")
+
+
+@pytest.fixture(scope="module")
+def day() -> MemoryLake:
+    return story_in_memory()
+
+
+def dossier(day: MemoryLake, subject: str) -> Report:
+    return device.compose(day.request(HOME, "2026-11-20", subject))
+
+
+@pytest.mark.parametrize(("subject", "leases"), [(A, 1), (A.upper(), 1), ("laptop-a", 1), (IP, 2)])
+def test_a_device_is_found_by_what_it_is_called(day: MemoryLake, subject: str, leases: int) -> None:
+    report = dossier(day, subject)
+    assert len(report.data()["leases"][1]) == leases
+    assert "Leases" in in_form(report, "html").decode()
+
+
+def test_evidence_has_the_digest_of_the_bytes_as_received(day: MemoryLake) -> None:
+    rows = dossier(day, A).data()["evidence"][1]
+    assert {row["sha256"] for row in rows} == {hashlib.sha256(b"raw").hexdigest()}
+    assert {row["record_id"] for row in rows} == {"e1", "e2"}
+
+
+def test_an_unknown_device_gives_an_empty_dossier(day: MemoryLake) -> None:
+    page = in_form(dossier(day, "nobody"), "html").decode()
+    for sentence in ("No lease in this interval.", "No alert.", "no line that is still kept"):
+        assert sentence in page
+
+
+def test_an_incident_is_named_by_its_alert(day: MemoryLake) -> None:
+    report = incident.compose(day.request(HOME, "2026-11-20", "alert-1"))
+    assert [row["alert_id"] for row in report.data()["alerts"][1]] == ["alert-1"]
+    with pytest.raises(Usage, match="there is no such alert"):
+        incident.compose(day.request(HOME, "2026-11-20", "alert-9"))
