@@ -515,6 +515,8 @@ class ApiSettings(_Section):
         16 * 1024 * 1024, gt=0, description="largest answer of a statement"
     )
     statement_memory: str = Field("1GB", description="memory of one statement")
+    job_seconds: float = Field(600.0, gt=0, description="longest search job")
+    job_rows: int = Field(5_000_000, gt=0, description="most rows of a search job's result")
 
     @model_validator(mode="after")
     def _tokens(self) -> ApiSettings:
