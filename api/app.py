@@ -27,6 +27,8 @@ from api.services.event_stream import Streams
 from api.services.quotas import Quotas
 from api.services.reader import Reader
 from api.services.rules import RuleDesk
+from api.services.searches.saved_queries import SavedQueries
+from api.services.searches.search_jobs import SearchJobs
 from api.services.suppressions import Suppressions
 from api.services.triage import Triage
 from api.sql.runner import Statements
@@ -41,15 +43,18 @@ def create_app(settings: Settings) -> FastAPI:
     # One reader for all services: each would otherwise hold an engine and a memory limit of its
     # own.
     reader = Reader(settings)
+    access, searches = Access(settings), SearchJobs(settings)
     services = Services(
         settings=settings,
         reader=reader,
         statements=Statements(settings),
         meters=Meters(settings),
-        access=Access(settings),
+        access=access,
         triage=Triage(reader, settings),
         suppressions=Suppressions(reader, settings),
         cases=Cases(reader, settings),
+        searches=searches,
+        queries=SavedQueries(settings, access, searches),
         streams=Streams(),
         quotas=Quotas(),
         rules=RuleDesk(settings),
@@ -59,6 +64,7 @@ def create_app(settings: Settings) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # At the start: what a killed process left under way is then noted before new acts come.
         note_unended(settings)
+        services.queries.start()
         yield
         services.close()
 

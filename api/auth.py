@@ -115,18 +115,21 @@ class Access:
         A session goes by this: a key that ends takes its sessions along, and a new role counts
         at once.
         """
-        if name == BY_LINK.name:
-            return BY_LINK
+        caller = self.named(name)
+        if caller is None or not hmac.compare_digest(caller.credential, credential):
+            return None
+        return caller
+
+    def named(self, name: str) -> Caller | None:
+        """Who has that name now, by a key, a password or the settings; None for nobody."""
         content, now = self.credentials.read(), datetime.now(UTC)
         known = [
+            BY_LINK,
             *(caller for caller, _ in self._tokens),
             *(_of_key(key) for key in content.keys if not key.is_over(now)),
             *(Caller(user.name, user.role, credential=user.digest[:16]) for user in content.users),
         ]
-        for caller in known:
-            if caller.name == name and hmac.compare_digest(caller.credential, credential):
-                return caller
-        return None
+        return next((caller for caller in known if caller.name == name), None)
 
 
 BY_LINK = Caller("console", "admin", credential="link")

@@ -28,6 +28,7 @@ ALL = (
     "tracker",
     "lease_growth",
     "demo_start",
+    "desk",
     "asof_history",
     "event_slice",
     "join",

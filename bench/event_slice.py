@@ -99,7 +99,7 @@ def _fill(lake: Lake, made: Path, shape: Shape) -> None:
     write(made, shape)
     segments = pq.read_table(made / "segments.parquet")
     size = len(segments)
-    _append(
+    append_rows(
         lake,
         DHCP_SEGMENT,
         segments.append_column("known_at", segments["seg_start"])
@@ -122,10 +122,10 @@ def _fill(lake: Lake, made: Path, shape: Shape) -> None:
             "class_name": pa.repeat("DNS Activity", size),
             "message": said,
         }
-        _append(lake, EVENT, pa.table(columns))
+        append_rows(lake, EVENT, pa.table(columns))
 
 
-def _append(lake: Lake, table: Table, rows: pa.Table) -> None:
+def append_rows(lake: Lake, table: Table, rows: pa.Table) -> None:
     """One commit with these columns, the others null, in files of `FILE_ROWS`."""
     schema = arrow_schema(table)
     files: list[DataFile] = []

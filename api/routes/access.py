@@ -18,6 +18,8 @@ from api.services.event_stream import Streams
 from api.services.quotas import Quotas
 from api.services.reader import Reader
 from api.services.rules import RuleDesk
+from api.services.searches.saved_queries import SavedQueries
+from api.services.searches.search_jobs import SearchJobs
 from api.services.suppressions import Suppressions
 from api.services.triage import Triage
 from api.sql.runner import Statements
@@ -44,6 +46,8 @@ class Services:
     triage: Triage
     suppressions: Suppressions
     cases: Cases
+    searches: SearchJobs
+    queries: SavedQueries
     streams: Streams
     quotas: Quotas
     rules: RuleDesk
@@ -52,11 +56,22 @@ class Services:
         """End the streams, the engines and their processes."""
         # Streams first: each still asks the reader until it ends.
         self.streams.close()
+        self.queries.close()
+        self.searches.close()
         self.statements.close()
         self.reader.close()
 
 
-FOR_LIMITED = frozenset({"/api/v1/statements", "/api/v1/tables", "/api/v1/openapi.json"})
+FOR_LIMITED = frozenset(
+    {
+        "/api/v1/statements",
+        "/api/v1/tables",
+        "/api/v1/openapi.json",
+        "/api/v1/search/jobs",
+        "/api/v1/search/jobs/{job_id}",
+        "/api/v1/search/jobs/{job_id}/results",
+    }
+)
 """Routes for keys that are limited to tables or sources: all others would show more than that."""
 
 

@@ -1,4 +1,4 @@
-"""Which alerts a caller wants, as conditions on their newest revision."""
+"""Which alerts a caller wants, as conditions on the rows of `api.services.alert_index`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from infra.errors import Usage
 
 NOBODY = "none"
 """Value of a filter by assignee or verdict that wants alerts without one."""
-
-_BODY = "json_extract_string(body, '$.{}')"
 
 
 @dataclass(frozen=True)
@@ -79,9 +77,14 @@ class AlertFilter:
                 self.incident_id,
             ),
             ("list_contains($levels, level)", "levels", list(self.levels) or None),
-            (f"coalesce({_BODY.format('state')}, 'open') = $state", "state", self.state),
-            (_tag("$tag"), "tag", self.tag),
-            (_text("$q"), "q", self.q),
+            ("state = $state", "state", self.state),
+            (
+                "(list_contains(tags, lower($tag)) OR"
+                " list_contains(tags, 'attack.' || lower($tag)))",
+                "tag",
+                self.tag,
+            ),
+            ("contains(words, lower($q))", "q", self.q),
             *((_names(kind), kind, getattr(self, kind)) for kind in ("host", "user", "ip")),
         ]
         # Never empty, so that a WHERE can always be written before it.
@@ -94,41 +97,15 @@ class AlertFilter:
         for name in ("assignee", "verdict"):
             value = getattr(self, name)
             if value == NOBODY:
-                texts.append(f"{_BODY.format(name)} IS NULL")
+                texts.append(f"{name} IS NULL")
             elif value is not None:
-                texts.append(f"lower({_BODY.format(name)}) = lower(${name})")
+                texts.append(f"lower({name}) = lower(${name})")
                 params[name] = value
         return " AND ".join(texts), params
 
 
 def _names(kind: str) -> str:
     """Whether the alert names this host, user or address, whatever it is about."""
-    named = (
-        # DuckDB reads JSON of unknown shape only with the shape named.
-        "list_contains(list_transform(from_json(json_extract(body, '$.entities'), "
-        '\'[{"type": "VARCHAR", "value": "VARCHAR"}]\'), '
-        f"e -> lower(e.type || '|' || e.value)), '{kind}|' || lower(${kind}))"
-    )
+    named = f"list_contains(names, '{kind}|' || lower(${kind}))"
     own = f"(entity_type = '{kind}' AND lower(entity_value) = lower(${kind}))"
     return f"({own} OR {named}" + (f" OR src_ip = ${kind})" if kind == "ip" else ")")
-
-
-def _tag(value: str) -> str:
-    """Whether its rule has a tag, or an ATT&CK technique or tactic, of that name."""
-    tags = "from_json(json_extract(body, '$.rule.tags'), '[\"VARCHAR\"]')"
-    return (
-        f"(list_contains(list_transform({tags}, t -> lower(t)), lower({value})) OR "
-        f"list_contains(list_transform({tags}, t -> lower(t)), 'attack.' || lower({value})))"
-    )
-
-
-def _text(value: str) -> str:
-    """Whether a text stands in what a person reads of it, in any case."""
-    places = (
-        "a.title", "entity_value", "coalesce(src_ip, '')", "rule_name",
-        f"coalesce({_BODY.format('summary')}, '')", f"coalesce({_BODY.format('comment')}, '')",
-        "coalesce(CAST(json_extract(body, '$.fields') AS VARCHAR), '')",
-    )  # fmt: skip
-    # With a line end between fields, so that a hit does not span two of them.
-    whole = " || chr(10) || ".join(places)
-    return f"contains(lower({whole}), lower({value}))"

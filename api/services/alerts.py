@@ -9,6 +9,7 @@ from alerts.delivery.feed import BEHIND_ALL, FEED_SQL, START, FeedCursor, sequen
 from alerts.delivery.feed import place_of as place_in_feed
 from api import models
 from api.services.alert_filter import AlertFilter
+from api.services.alert_index import INDEX
 from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
 from infra.errors import Usage
 
@@ -21,6 +22,12 @@ SELECT a.alert_id, revision, activity, reason, mode, rule_id, rule_name, level, 
        risk_score, entity_type, entity_value, previous_entity, src_ip, first_event_time,
        event_time, window_start, window_end, status, count, title, suppressed_by, incident_id, body
 FROM gold.alert_current a JOIN first USING (alert_id)
+"""
+_LISTED = f"""
+SELECT alert_id, revision, activity, reason, mode, rule_id, rule_name, level, severity_id,
+       risk_score, entity_type, entity_value, previous_entity, src_ip, first_event_time,
+       event_time, window_start, window_end, status, count, title, suppressed_by, incident_id
+FROM {INDEX} a
 """
 # A page is ordered by the first revision's time: no later revision moves an alert across a cursor.
 
@@ -38,9 +45,9 @@ def alerts(reader: Reader, wanted: AlertFilter, limit: int, cursor: str | None) 
             " OR (first_event_time = $after AND a.alert_id > $after_id))"
         )
     rows = reader.rows(
-        f"{_ALERTS} WHERE {condition} ORDER BY first_event_time DESC, a.alert_id LIMIT {limit + 1}",
+        f"{_LISTED} WHERE {condition} ORDER BY first_event_time DESC, a.alert_id LIMIT {limit + 1}",
         params,
-        needs=("gold.alert", "gold.alert_current"),
+        needs=(INDEX,),
     )
     page = rows[:limit]
     more = len(rows) > limit
@@ -57,10 +64,10 @@ def selected_ids(reader: Reader, wanted: AlertFilter, most: int) -> list[str]:
     """Ids of all alerts that a filter selects; raises `Usage` where they are more than `most`."""
     condition, params = wanted.sql()
     rows = reader.rows(
-        f"SELECT alert_id FROM gold.alert_current a WHERE {condition} "
+        f"SELECT alert_id FROM {INDEX} a WHERE {condition} "
         f"ORDER BY event_time DESC, alert_id LIMIT {most + 1}",
         params,
-        needs=("gold.alert", "gold.alert_current"),
+        needs=(INDEX,),
     )
     if len(rows) > most:
         raise Usage(f"filter: it selects more than {most:,} alerts; narrow it, by time say")

@@ -15,6 +15,8 @@ from typing import Any
 
 import duckdb
 
+from alerts.tables import ALERT
+from api.services.alert_index import INDEX, AlertIndex
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import definitions, missing_sentence, open_engine
 from infra.delta.view_refresh import Views
@@ -44,6 +46,7 @@ class Reader:
         self._ids: dict[str, str] = {}
         self._ready_until = -math.inf
         self._views: Views | None = None
+        self._index = AlertIndex(settings.lake_root)
         self._lock = threading.Lock()
 
     def rows(
@@ -56,7 +59,7 @@ class Reader:
     ) -> list[ReaderRow]:
         """The rows of a query as dictionaries, times aware in UTC.
 
-        `needs`: tables and views it reads. Raises `Retryable` when one is not
+        `needs`: tables and views it reads, or `INDEX`. Raises `Retryable` when one is not
         there yet or the time is up.
         """
         cursor = self._cursor(needs)
@@ -122,13 +125,17 @@ class Reader:
             if self._views is not None:
                 self._views.engine.close()
                 self._views = None
+                self._index = AlertIndex(self._root)
 
     def _cursor(self, needs: Sequence[str]) -> duckdb.DuckDBPyConnection:
         with self._lock:
             views = self._open()
-            if not views.made(needs):
+            tables = [ALERT.name if name == INDEX else name for name in needs]
+            if not views.made(tables):
                 self._require_lake()  # not with each question: in a bucket it costs two requests
-            self._require(views, needs)
+            self._require(views, tables)
+            if INDEX in needs:
+                self._index.renew(views.engine)
             # A cursor for each question: cursors run side by side, a connection answers one at a
             # time.
             return views.engine.cursor()

@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -90,10 +90,23 @@ class Answer:
         return self.truncated_by is not None
 
 
+@dataclass(frozen=True)
+class Written:
+    """What a statement wrote into a file."""
+
+    columns: list[dict[str, str]]
+    rows: int
+    elapsed_ms: float
+    versions: dict[str, int]
+
+
 class Statements:
     """Runs statements over one lake; `close` ends its processes."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, *, workers: int = WORKERS, results: Path | None = None
+    ) -> None:
+        """`results`: a folder that `write` may write into."""
         self._limits = settings.api
         # Last in, first out: the worker that is warm is asked again, a second one starts only when
         # needed.
@@ -109,10 +122,11 @@ class Statements:
                     "home": str(settings.home.absolute()),
                     "definitions": [asdict(definition) for definition in known],
                     "memory": settings.api.statement_memory,
+                    "results": None if results is None else str(results.absolute()),
                 },
                 room,
             )
-            for _ in range(WORKERS)
+            for _ in range(workers)
         ]
         for worker in self._all:
             self._workers.put(worker)
@@ -149,6 +163,39 @@ class Statements:
             reply = worker.ask(asked, self._limits.statement_seconds, cancelled)
             return _answer(reply, self._limits)
 
+    def write(
+        self,
+        sql: str,
+        params: Mapping[str, Scalar],
+        into: Path,
+        *,
+        as_of: datetime | None = None,
+        cancelled: threading.Event | None = None,
+        tell: Callable[[float], None] = lambda _: None,
+        tables: Sequence[str] | None = None,
+        sources: Sequence[str] | None = None,
+    ) -> Written:
+        """Answer one statement into a Parquet file, whole, by the limits of search jobs.
+
+        `tell` is called with the progress, 0 to 100. Raises as `run` does.
+        """
+        asked = {
+            "sql": sql,
+            "params": dict(params),
+            "max_rows": self._limits.job_rows,
+            "into": str(into.absolute()),
+            "as_of": as_of.isoformat() if as_of else None,
+            "only_tables": None if tables is None else list(tables),
+            "only_sources": None if sources is None else list(sources),
+        }
+        with self._worker() as worker:
+            reply = worker.ask(asked, self._limits.job_seconds, cancelled, tell)
+        limits = self._limits.model_copy(update={"statement_seconds": self._limits.job_seconds})
+        done = _raise_error(reply, limits)
+        return Written(
+            done["columns"], int(done["rows"]), done["elapsed_ms"], done.get("versions", {})
+        )
+
     @contextmanager
     def _worker(self) -> Iterator[Worker]:
         try:
@@ -179,6 +226,18 @@ class Statements:
 
 
 def _answer(found: dict[str, Any] | None, limits: ApiSettings) -> Answer:
+    reply = _raise_error(found, limits)
+    return Answer(
+        reply["columns"],
+        reply["rows"],
+        reply["truncated_by"],
+        reply["elapsed_ms"],
+        versions=reply.get("versions", {}),
+    )
+
+
+def _raise_error(found: dict[str, Any] | None, limits: ApiSettings) -> dict[str, Any]:
+    """A worker's reply where it is an answer; else raises what it says."""
     if found is None:
         raise Limit(
             f"the statement was stopped after {limits.statement_seconds:g} s; "
@@ -205,13 +264,7 @@ def _answer(found: dict[str, Any] | None, limits: ApiSettings) -> Answer:
         name = uuid.uuid4().hex[:8]
         _log.error("fault %s in a statement: %s", name, found["fault"])
         raise Fault(f"this is no fault of the statement; the log says more of it (fault {name})")
-    return Answer(
-        found["columns"],
-        found["rows"],
-        found["truncated_by"],
-        found["elapsed_ms"],
-        versions=found.get("versions", {}),
-    )
+    return found
 
 
 def _room(settings: Settings) -> Path | None:
@@ -250,18 +303,26 @@ class Worker:
         return 0.0 if since is None else time.monotonic() - since
 
     def ask(
-        self, request: dict[str, Any], seconds: float, cancelled: threading.Event | None = None
+        self,
+        request: dict[str, Any],
+        seconds: float,
+        cancelled: threading.Event | None = None,
+        tell: Callable[[float], None] = lambda _: None,
     ) -> dict[str, Any] | None:
         """The worker's answer; None when the time was up and it was killed."""
         with self._lock:
             self._since = time.monotonic()
             try:
-                return self._ask(request, seconds, cancelled or threading.Event())
+                return self._ask(request, seconds, cancelled or threading.Event(), tell)
             finally:
                 self._since = None
 
     def _ask(
-        self, request: dict[str, Any], seconds: float, cancelled: threading.Event
+        self,
+        request: dict[str, Any],
+        seconds: float,
+        cancelled: threading.Event,
+        tell: Callable[[float], None],
     ) -> dict[str, Any] | None:
         process = self._running()
         try:
@@ -271,7 +332,11 @@ class Worker:
                 reply = {"unread": True}
                 self._kill()
             elif reply.get("read"):
-                reply = self._line(process, seconds, cancelled)
+                until = time.monotonic() + seconds
+                while (
+                    reply := self._line(process, until - time.monotonic(), cancelled)
+                ) is not None and "progress" in reply:
+                    tell(float(reply["progress"]))
                 if reply is None:
                     self._kill()
         except (EOFError, OSError, ValueError):

@@ -95,6 +95,52 @@ def answer(
     return {"columns": columns, "rows": rows, "truncated_by": cut}
 
 
+def written(
+    connection: duckdb.DuckDBPyConnection,
+    sql: str,
+    max_rows: int,
+    into: str,
+    tell: Callable[[float], None],
+) -> dict[str, Any]:
+    """Run one SELECT into a Parquet file; refused, not cut, where it has more than `max_rows`."""
+    parsed = connection.extract_statements(sql)
+    if len(parsed) != 1 or parsed[0].type != duckdb.StatementType.SELECT:
+        raise StatementRefused("only one SELECT is run here")
+    shape = connection.execute(f"SELECT * FROM ({sql}) LIMIT 0").description or []
+    columns = [{"name": str(each[0]), "type": spark_type(str(each[1]))} for each in shape]
+    if any(str(each[1]).upper() in _WIDE for each in shape):
+        # Parquet has no 128 bits: DuckDB would write doubles. Beyond bigint Spark fails, as this.
+        names = ['"' + str(each[0]).replace('"', '""') + '"' for each in shape]
+        chosen = ", ".join(
+            f"CAST({name} AS BIGINT) AS {name}" if str(each[1]).upper() in _WIDE else name
+            for name, each in zip(names, shape, strict=True)
+        )
+        sql = f"SELECT {chosen} FROM ({sql})"
+    target = into.replace("'", "''")
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_PROGRESS_SECONDS):
+            tell(max(0.0, connection.query_progress()))
+
+    threading.Thread(target=watch, name="progress", daemon=True).start()
+    try:
+        copied = connection.execute(f"COPY ({sql}) TO '{target}' (FORMAT parquet)").fetchone()
+    finally:
+        over.set()
+    rows = int(copied[0]) if copied else 0
+    if rows > max_rows:
+        Path(into).unlink(missing_ok=True)
+        raise StatementRefused(
+            f"the answer has more than {max_rows:,} rows; narrow it, or raise api.job_rows"
+        )
+    return {"columns": columns, "rows": rows, "truncated_by": None}
+
+
+_WIDE = ("HUGEINT", "UBIGINT")
+_PROGRESS_SECONDS = 0.5
+
+
 def spark_type(name: str) -> str:
     """DuckDB's name of a type as Spark says it; raises `Refused` for one Spark does not have."""
     text = name.upper()
@@ -186,11 +232,18 @@ def size_of(memory: str) -> int:
 
 def serve(requests: TextIO, answers: TextIO) -> None:
     """Answer until the input ends. The first line sets the worker up."""
+    turn = threading.Lock()
+
+    def tell(progress: float) -> None:
+        with turn:
+            _say(answers, {"progress": progress})
+
     leave_with_parent(os.getppid())
     setup = json.loads(requests.readline())
     bound_memory(setup["memory"])
     definitions = [Definition(**definition) for definition in setup["definitions"]]
-    connection, views = engine(setup["lake_root"], definitions, setup["memory"])
+    beside = [Path(setup["results"])] if setup.get("results") else []
+    connection, views = engine(setup["lake_root"], definitions, setup["memory"], *beside)
     _say(answers, {"ready": True})
     names = frozenset(definition.name for definition in definitions)
     for line in requests:
@@ -202,11 +255,13 @@ def serve(requests: TextIO, answers: TextIO) -> None:
             continue
         asked |= read
         work = (
-            partial(_back_then, setup, definitions, asked)
+            partial(_back_then, setup, definitions, asked, tell)
             if asked.get("as_of")
-            else partial(_now, connection, views, asked)
+            else partial(_now, connection, views, asked, tell)
         )
-        _say(answers, _answered(work))
+        reply = _answered(work)
+        with turn:
+            _say(answers, reply)
 
 
 def _read(asked: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
@@ -236,16 +291,29 @@ def _answered(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return {"fault": f"{changed} ({place.filename}, line {place.lineno})"}
 
 
-def _now(connection: duckdb.DuckDBPyConnection, views: Views, asked: dict[str, Any]) -> Any:
+def _now(
+    connection: duckdb.DuckDBPyConnection,
+    views: Views,
+    asked: dict[str, Any],
+    tell: Callable[[float], None],
+) -> Any:
     began = time.monotonic()
     lacking = views.lacking(asked["tables"])
     if lacking:
         raise StatementRefused(missing_sentence(lacking))
-    reply = answer(connection, asked["sql"], asked["max_rows"], asked["max_bytes"])
+    if asked.get("into"):
+        reply = written(connection, asked["sql"], asked["max_rows"], asked["into"], tell)
+    else:
+        reply = answer(connection, asked["sql"], asked["max_rows"], asked["max_bytes"])
     return {**reply, "elapsed_ms": round((time.monotonic() - began) * 1000, 1)}
 
 
-def _back_then(setup: dict[str, Any], known: Sequence[Definition], asked: dict[str, Any]) -> Any:
+def _back_then(
+    setup: dict[str, Any],
+    known: Sequence[Definition],
+    asked: dict[str, Any],
+    tell: Callable[[float], None],
+) -> Any:
     """Answer over the tables as they were: in an engine of its own, with these views alone."""
     from api.sql.as_of import as_of, snapshot_of  # late: most workers do without what reads logs
 
@@ -254,9 +322,10 @@ def _back_then(setup: dict[str, Any], known: Sequence[Definition], asked: dict[s
     # In this process's own folder, which goes with it, also when it is killed.
     with TemporaryDirectory(prefix="as-of-", dir=Path.home()) as beside:
         then, versions = as_of(known, asked["tables"], instant, Path(beside), lock)
-        connection, views = engine(setup["lake_root"], then, setup["memory"], Path(beside))
+        also = [Path(setup["results"])] if setup.get("results") else []
+        connection, views = engine(setup["lake_root"], then, setup["memory"], Path(beside), *also)
         try:
-            return {**_now(connection, views, asked), "versions": versions}
+            return {**_now(connection, views, asked, tell), "versions": versions}
         finally:
             connection.close()
 

@@ -534,6 +534,8 @@ class ApiSettings(_Section):
     statement_seconds_per_hour: float = Field(
         1800.0, gt=0, description="seconds in an hour that the statements of one key may run"
     )
+    job_seconds: float = Field(600.0, gt=0, description="longest search job")
+    job_rows: int = Field(5_000_000, gt=0, description="most rows of a search job's result")
 
     @model_validator(mode="after")
     def _tokens(self) -> ApiSettings:

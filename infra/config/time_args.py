@@ -19,21 +19,14 @@ TIME_FORMS = (
 
 
 def instant(option: str, text: str, alternative: str = "") -> datetime:
-    """An instant with its zone; raises `Usage` that names the option and shows how to write one.
+    """An instant in UTC by any of `TIME_FORMS`, seen from now; raises `Usage` as `time_of` does.
 
     `alternative`: what else the option takes, for that sentence.
     """
     try:
-        instant_read = datetime.fromisoformat(text)
-        # Who compares it in UTC later must not meet the edge of time there.
-        instant_read.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise Usage(
-            f"{option} {text}: write an instant such as 2026-11-20T00:00:00Z{alternative}"
-        ) from None
-    if instant_read.tzinfo is None:
-        raise Usage(f"{option} {text}: name the zone, such as {text}Z")
-    return instant_read
+        return time_of(option, text, datetime.now(UTC))
+    except Usage as error:
+        raise Usage(f"{error}{alternative}") from None
 
 
 def instant_or_none(option: str, text: str | None) -> datetime | None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from infra.config.settings import Settings
+from infra.config.time_args import time_of
 from infra.errors import Usage
 from infra.process.table_output import add_output_option, print_rows
 from infra.process.text_output import printable
@@ -108,4 +109,4 @@ def _instant(option: str, text: str | None) -> datetime | None:
         instant = datetime.fromisoformat(text)
         return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise Usage(f"{option} {text}: write a time such as 2026-11-20T14:00") from None
+        return time_of(option, text, datetime.now(UTC))

@@ -16,6 +16,8 @@ LEAST = {
     "open": {"GET /healthz", "GET /readyz"},
     "metrics": {"GET /metrics", "GET /api/v1/openapi.json"},
     "analyst": {
+        "PUT /api/v1/queries/{name}",
+        "DELETE /api/v1/queries/{name}",
         "POST /api/v1/cases",
         "PATCH /api/v1/cases/{case_id}",
         "POST /api/v1/cases/{case_id}/alerts",
@@ -34,13 +36,26 @@ LEAST = {
         "POST /api/v1/suppressions",
         "DELETE /api/v1/suppressions/{suppression_id}",
     },
-    "viewer": {"POST /api/v1/statements", "POST /api/v1/rules/{rule}/preview"},
+    "viewer": {
+        "POST /api/v1/queries/{name}/run",
+        "POST /api/v1/search/jobs",
+        "GET /api/v1/search/jobs",
+        "GET /api/v1/search/jobs/{job_id}",
+        "GET /api/v1/search/jobs/{job_id}/results",
+        "DELETE /api/v1/search/jobs/{job_id}",
+        "POST /api/v1/statements",
+        "POST /api/v1/rules/{rule}/preview",
+    },
     "engineer": {"POST /api/v1/rules/{rule}/enable", "POST /api/v1/rules/{rule}/disable"},
     "read": {
         "GET /api/v1/alerts",
         "GET /api/v1/alerts/stream",
         "GET /api/v1/alerts/{alert_id}",
         "GET /api/v1/alerts/{alert_id}/explain",
+        "GET /api/v1/reports",
+        "GET /api/v1/reports/{name}",
+        "GET /api/v1/queries",
+        "GET /api/v1/queries/{name}",
         "GET /api/v1/cases",
         "GET /api/v1/cases/{case_id}",
         "GET /api/v1/suppressions",
@@ -68,6 +83,7 @@ PAGES = {
         "GET /",
         "GET /alerts",
         "GET /alerts.csv",
+        "GET /alerts/live",
         "GET /alerts/{alert_id}",
         "GET /alerts/act/silence",
         "GET /cases",
@@ -114,8 +130,8 @@ PAGES = {
     },
 }
 ROLES = ["metrics", "read", "viewer", "analyst", "engineer", "admin"]
-PARTS = ("act_id", "alert_id", "case_id", "code", "form", "incident_id", "job", "name", "rule",
-         "rule_id", "suppression_id")  # fmt: skip
+PARTS = ("act_id", "alert_id", "case_id", "code", "form", "incident_id", "job", "job_id",
+         "name", "rule", "rule_id", "suppression_id")  # fmt: skip
 FILLED = dict.fromkeys(PARTS, "x") | {
     "type": "ip",
     "kind": "ip",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from alerts.cases.evidence_check import check_bundle
+from tests.api.desk import alert_of
 from tests.console.places import alert_id
 from tests.console.story import SECRET
 
@@ -162,3 +164,26 @@ def test_theme_and_zone_stay_as_chosen(browse, switch):
     page.click(f"[data-switch={switch}]")
     watched.go("/rules")
     assert page.evaluate(f"document.documentElement.dataset.{switch}") != before
+
+
+def test_a_new_alert_appears_by_itself_and_goes_into_a_case(browse, desk):
+    watched = browse()
+    page = watched.go("/alerts")
+    # Longer than the list waits to renew itself without a stream.
+    page.evaluate("document.body.dataset.renew = 600")
+    page.wait_for_timeout(2000)
+    desk.batch(alert_of("02:00:00:00:00:1c", 3000, rule_title="New on the desk"))
+    page.wait_for_selector("#list >> text=New on the desk", timeout=8000)
+    page.click("text=New on the desk")
+    page.wait_for_selector("#beside[data-alert] h1")
+    page.keyboard.press("c")
+    page.fill("dialog input[name=title]", "A laptop that is new")
+    page.click("dialog >> text=Open the case")
+    page.wait_for_url("**/cases/case-*")
+    assert "A laptop that is new" in page.inner_text("h1")
+    assert page.locator("svg.lanes .mark").count() == 1
+    with page.expect_download() as sent:
+        page.click("text=Evidence bundle")
+    assert check_bundle(sent.value.path()).problems == []
+    assert watched.errors == []
+    assert watched.violations() == []

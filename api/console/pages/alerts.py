@@ -22,6 +22,7 @@ from api.console.request import Signed
 from api.console.time_words import earliest
 from api.routes.access import Here
 from api.routes.parameters import reads_own_query
+from api.routes.alerts import stream_alerts
 from api.services.console import alert_list
 from api.services.console.alert_list import FACETS, GroupBy, ListFilter
 from infra.errors import Usage
@@ -131,6 +132,12 @@ def alerts_page(request: Request, services: Here, session: Signed) -> Response:
         if asked_for["action"] in TRIAGE_ACTIONS
     }
     return respond(request, "alerts.html", **context)
+
+
+@router.get("/alerts/live")
+async def live(request: Request, services: Here, session: Signed) -> Response:
+    """Server-sent events: each new revision, so that the list renews itself at once."""
+    return await stream_alerts(request, services, None, request.headers.get("last-event-id"))
 
 
 @router.get("/alerts.csv")

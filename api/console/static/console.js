@@ -224,9 +224,24 @@
     all("[data-live]").forEach((element) => window.htmx.trigger(element, "headgate:renew"));
   });
   document.addEventListener("htmx:sendError", () => notice("The server does not answer; what you see may be old.", true));
+  const renew = () => all("[data-live]").forEach((element) => window.htmx?.trigger(element, "headgate:renew"));
+  // The browser reconnects by itself and says which event it saw last (Last-Event-ID).
+  function listen() {
+    const url = document.querySelector("[data-stream]")?.dataset.stream;
+    if (!url || !window.EventSource) return;
+    let waiting = 0;
+    const source = new EventSource(url);
+    source.addEventListener("alert", () => {
+      clearTimeout(waiting);
+      waiting = setTimeout(() => { if (!document.querySelector("dialog[open]")) renew(); }, 400);
+    });
+    addEventListener("pagehide", () => source.close());
+  }
+  // Not at once: the page comes first, and who only passes by needs no stream.
+  setTimeout(listen, 1500);
   setInterval(() => {
     if (document.visibilityState !== "visible" || document.querySelector("dialog[open]")) return;
-    all("[data-live]").forEach((element) => window.htmx?.trigger(element, "headgate:renew"));
+    renew();
   }, Number(document.body.dataset.renew || 10) * 1000);
   setInterval(showTimes, 15000);
 

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from api.services.alert_index import INDEX
 from api.services.reader import Reader, ReaderRow
 
-_NEEDS = ("gold.alert_current",)
-_BY_TIME = """
-SELECT time_bucket($step, event_time) AS bucket, level, count(*) AS n FROM gold.alert_current
+_NEEDS = (INDEX,)
+_BY_TIME = f"""
+SELECT time_bucket($step, event_time) AS bucket, level, count(*) AS n FROM {INDEX}
 WHERE event_time >= $since AND suppressed_by IS NULL GROUP BY ALL ORDER BY bucket
 """
-_GRAVEST = """
+_GRAVEST = f"""
 SELECT alert_id, rule_name, level, entity_type, entity_value, event_time, status, count,
-       (body->>'$.attribution.hostname') AS hostname, previous_entity,
-       coalesce((body->>'$.lifecycle'), 'new') AS lifecycle
-FROM gold.alert_current
-WHERE suppressed_by IS NULL AND coalesce((body->>'$.lifecycle'), 'new') <> 'closed'
+       hostname, previous_entity,
+       lifecycle
+FROM {INDEX}
+WHERE suppressed_by IS NULL AND lifecycle <> 'closed'
 ORDER BY severity_id DESC, event_time DESC LIMIT $most
 """
-_OPEN = """
-SELECT level, count(*) AS n, count(*) FILTER ((body->>'$.assignee') IS NOT NULL) AS taken
-FROM gold.alert_current
-WHERE suppressed_by IS NULL AND coalesce((body->>'$.lifecycle'), 'new') <> 'closed' GROUP BY level
+_OPEN = f"""
+SELECT level, count(*) AS n, count(*) FILTER (assignee IS NOT NULL) AS taken
+FROM {INDEX}
+WHERE suppressed_by IS NULL AND lifecycle <> 'closed' GROUP BY level
 """
-_ENTITIES = """
-SELECT entity_type, entity_value, any_value((body->>'$.attribution.hostname')) AS hostname,
+_ENTITIES = f"""
+SELECT entity_type, entity_value, any_value(hostname) AS hostname,
        count(*) AS n, max(severity_id) AS severity_id, count(DISTINCT rule_id) AS rules,
        arg_max(level, severity_id) AS level
-FROM gold.alert_current
-WHERE suppressed_by IS NULL AND coalesce((body->>'$.lifecycle'), 'new') <> 'closed'
+FROM {INDEX}
+WHERE suppressed_by IS NULL AND lifecycle <> 'closed'
 GROUP BY entity_type, entity_value ORDER BY severity_id DESC, n DESC LIMIT $most
 """
 LEVEL_NAMES = ("informational", "low", "medium", "high", "critical")

@@ -184,7 +184,9 @@ def histogram(
     condition, params = asked.sql()
     seconds = max(1, round((asked.until - asked.since).total_seconds() / BUCKETS))
     # Round widths, which a person can read off an axis.
-    step = timedelta(seconds=next((s for s in _STEPS if s >= seconds), seconds))
+    # Beyond the longest whole weeks: DuckDB takes no interval of days and hours.
+    longer = -(-seconds // _STEPS[-1]) * _STEPS[-1]
+    step = timedelta(seconds=next((s for s in _STEPS if s >= seconds), longer))
     rows = reader.rows(
         "SELECT time_bucket($step, time) AS bucket, coalesce(class_name, '?') AS class_name,"
         f" count(*) AS n FROM silver.events WHERE {condition} GROUP BY ALL",

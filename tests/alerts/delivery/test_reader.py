@@ -165,7 +165,7 @@ def test_show_takes_the_start_of_an_id_if_it_is_one(
         (["show", "aa0"], "at least 4 characters"),
         (["show", "ffff"], "no alert 'ffff'; 'headgate alerts list' shows them"),
         (["close", "ffff", "--verdict", "benign"], "no alert 'ffff'"),
-        (["list", "--since", "yesterday"], "--since yesterday: write an instant"),
+        (["list", "--since", "noon"], "--since noon: write an instant"),
         (["list", "--since", "2026-11-20T11:06:00"], "name the zone"),
         (["list", "--limit", "0"], "--limit 0: must be at least 1"),
     ],

@@ -1,0 +1,150 @@
+"""The newest revision of each alert as flat rows in memory: what lists and filters ask.
+
+A list over gold.alert itself would read the body of every revision there is with each question.
+The rows are made once, and of each later commit only the files that it added are read. Whatever
+else happened to the table (an erasure, a table made anew) makes all of them anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import unquote
+
+import duckdb
+
+from alerts.tables import ALERT
+from infra.delta.log_archive import LOG, from_on, single, singles
+from infra.storage.paths import Location, texts
+
+INDEX = "desk.alert"
+"""What a question names in `needs` that asks these rows."""
+
+_MOST = 500
+"""Commits; after more it is quicker to make all rows anew."""
+_BODY = json.dumps(
+    {
+        "state": "VARCHAR", "lifecycle": "VARCHAR", "assignee": "VARCHAR", "verdict": "VARCHAR",
+        "summary": "VARCHAR", "comment": "VARCHAR", "fields": "JSON",
+        "attribution": {"hostname": "VARCHAR", "certainty": "VARCHAR"},
+        "rule": {"tags": ["VARCHAR"]},
+        "entities": [{"type": "VARCHAR", "value": "VARCHAR"}],
+    }
+)  # fmt: skip
+_FLAT = f"""
+WITH bounds AS (
+  SELECT alert_id, max(revision) AS revision, min_by(event_time, revision) AS first_event_time
+  FROM {{source}} GROUP BY alert_id
+),
+newest AS (
+  SELECT s.*, first_event_time, json_transform(s.body, '{_BODY}') AS b
+  FROM {{source}} s JOIN bounds USING (alert_id, revision)
+)
+SELECT alert_id, revision, activity, reason, mode, rule_id, rule_name, level, severity_id,
+       risk_score, entity_type, entity_value, previous_entity, src_ip, event_time,
+       first_event_time, window_start, window_end, status, count, title, suppressed_by,
+       incident_id, coalesce(b.state, 'open') AS state,
+       coalesce(b.lifecycle, b.state, 'new') AS lifecycle, b.assignee AS assignee,
+       b.verdict AS verdict, b.attribution.hostname AS hostname,
+       coalesce(b.attribution.certainty, '') AS certainty,
+       list_transform(b.rule.tags, t -> lower(t)) AS tags,
+       list_transform(b.entities, e -> lower(e.type || '|' || e.value)) AS names,
+       lower(concat_ws(chr(10), title, entity_value, coalesce(src_ip, ''), rule_name,
+         coalesce(b.summary, ''), coalesce(b.comment, ''), coalesce(CAST(b.fields AS VARCHAR), '')
+       )) AS words
+FROM newest QUALIFY row_number() OVER (PARTITION BY alert_id) = 1
+"""
+
+
+class AlertIndex:
+    """Keeps the rows of one engine up to date. Not safe to share between threads."""
+
+    def __init__(self, lake_root: Location) -> None:
+        self._folder = lake_root / ALERT.path
+        self._mark: tuple[int, float] | None = None
+
+    def renew(self, engine: duckdb.DuckDBPyConnection) -> None:
+        """Make the rows those of the table's newest version; gold.alert is there in the engine."""
+        later = self._later()
+        if later is not None and len(later) == 1:
+            return
+        files = None if later is None else self._added([version for version, _ in later[1:]])
+        cursor = engine.cursor()
+        try:
+            if files is not None and later is not None:
+                # A file may be gone by now, or be written in another way than this reads.
+                with suppress(duckdb.Error):
+                    if files:
+                        _merge(cursor, files)
+                    self._mark = later[-1]
+                    return
+            # Before it is read: what is committed meanwhile is looked at once more.
+            log = self._folder / LOG
+            newest = max(singles(log), default=None)
+            commits = [] if newest is None else from_on(log, newest)
+            self._mark = None
+            cursor.execute("CREATE SCHEMA IF NOT EXISTS desk")
+            cursor.execute(f"CREATE OR REPLACE TABLE {INDEX} AS {_flat(ALERT.name)}")
+            self._mark = commits[-1] if commits else None
+        finally:
+            cursor.close()
+
+    def _later(self) -> list[tuple[int, float]] | None:
+        """The commit that the rows are of, and those after it; None: all has to be made anew."""
+        if self._mark is None:
+            return None
+        later = from_on(self._folder / LOG, self._mark[0])
+        # With its time: a table made anew has the same versions, written later.
+        return later if later[:1] == [self._mark] and len(later) <= _MOST else None
+
+    def _added(self, versions: Sequence[int]) -> list[str] | None:
+        """Files that these commits added; None where they did anything else to the rows."""
+        # What lies in a bucket is read by the Delta extension alone.
+        if not isinstance(self._folder, Path):
+            return None
+        files = []
+        try:
+            commits = texts([single(self._folder / LOG, version) for version in versions])
+        except FileNotFoundError:
+            return None
+        for line in (line for text in commits for line in text.splitlines() if line):
+            action = json.loads(line)
+            if "metaData" in action or action.get("remove", {}).get("dataChange"):
+                return None
+            if added := action.get("add"):
+                if added.get("deletionVector"):
+                    return None
+                # A compaction writes the same rows again.
+                if added.get("dataChange"):
+                    files.append(str(self._folder / unquote(added["path"])))
+        return files
+
+
+def _flat(source: str) -> str:
+    # Not `format`: the shape of the body has braces of its own.
+    return _FLAT.replace("{source}", source)
+
+
+def _merge(cursor: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
+    named = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+    source = f"read_parquet([{named}], union_by_name = true)"
+    cursor.execute(f"CREATE OR REPLACE TEMP TABLE fresh AS {_flat(source)}")
+    cursor.execute("BEGIN")
+    try:
+        # A list is ordered by the first revision, which is mostly in another file.
+        cursor.execute(
+            f"UPDATE fresh SET first_event_time = d.first_event_time FROM {INDEX} d"
+            " WHERE d.alert_id = fresh.alert_id AND d.revision < fresh.revision"
+        )
+        cursor.execute(
+            f"DELETE FROM fresh WHERE alert_id IN (SELECT d.alert_id FROM {INDEX} d"
+            " JOIN fresh f ON d.alert_id = f.alert_id AND d.revision >= f.revision)"
+        )
+        cursor.execute(f"DELETE FROM {INDEX} WHERE alert_id IN (SELECT alert_id FROM fresh)")
+        cursor.execute(f"INSERT INTO {INDEX} BY NAME SELECT * FROM fresh")
+        cursor.execute("COMMIT")
+    except duckdb.Error:
+        cursor.execute("ROLLBACK")
+        raise

@@ -1,0 +1,1 @@
+"""Searches as jobs, their results, and queries that are kept."""

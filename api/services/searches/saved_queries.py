@@ -1,0 +1,166 @@
+"""Queries that people keep, and their schedules: a due one becomes a search job of who saved it."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from api.auth import Access, Caller
+from api.services.act_store import StateFolder
+from api.services.searches.search_jobs import SearchJobs
+from api.services.triage import NoSuchAct
+from api.wire import jobs as wire
+from infra.config.settings import Settings
+from infra.errors import HeadgateError, Usage
+from infra.storage.state_file import StateFile
+
+_log = logging.getLogger("headgate.api")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+MOST = 500
+LOOK_SECONDS = 20.0
+"""So often it is looked whether one is due."""
+
+
+@dataclass(frozen=True)
+class KeptQuery:
+    """One query, as its file has it; times in ISO 8601."""
+
+    sql: str
+    doc: str
+    every_minutes: int
+    keep_days: int
+    who: str
+    saved_at: str
+    ran_at: str | None = None
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether its schedule wants it run."""
+        if not self.every_minutes:
+            return False
+        last = datetime.fromisoformat(self.ran_at or self.saved_at)
+        return now - last >= timedelta(minutes=self.every_minutes)
+
+
+@dataclass(frozen=True)
+class _Content:
+    queries: dict[str, KeptQuery] = field(default_factory=dict)
+
+
+class SavedQueries:
+    """The saved queries of a home. Processes of the API share them; each run is one's alone."""
+
+    def __init__(self, settings: Settings, access: Access, searches: SearchJobs) -> None:
+        self._file = StateFile(
+            settings.home.absolute() / "queries.json",
+            _Content,
+            "put it back from a backup, or remove it and save the queries anew",
+        )
+        self._lock = StateFolder(settings, "queries", timedelta(days=1))
+        self._access = access
+        self._searches = searches
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="saved-queries", daemon=True)
+
+    def listed(self) -> list[wire.SavedQuery]:
+        """All of them, by name."""
+        return [_item(name, query) for name, query in sorted(self._read().items())]
+
+    def get(self, name: str) -> wire.SavedQuery:
+        """One; raises `NoSuchAct`."""
+        return _item(name, self._named(name))
+
+    def put(self, who: str, name: str, wanted: wire.QueryContent) -> wire.SavedQuery:
+        """Save one, in the place of one of that name."""
+        if not _NAME.fullmatch(name):
+            raise Usage(f"name '{name}': letters, digits and . _ - , at most 64")
+        query = KeptQuery(
+            **wanted.model_dump(), who=who, saved_at=datetime.now(UTC).isoformat(timespec="seconds")
+        )
+        with self._lock.alone():
+            queries = self._read()
+            if len(queries) >= MOST and name not in queries:
+                raise Usage(f"{MOST} queries are saved; remove one first")
+            self._file.write(_Content(queries | {name: query}))
+        return _item(name, query)
+
+    def remove(self, name: str) -> wire.SavedQuery:
+        """Forget one; results of its runs stay until their time is over."""
+        with self._lock.alone():
+            query = self._named(name)
+            self._file.write(_Content({k: v for k, v in self._read().items() if k != name}))
+        return _item(name, query)
+
+    def run(self, caller: Caller, name: str, wait: float = 0.0) -> wire.SearchJob:
+        """Ask one now, as a search job of the caller."""
+        query = self._named(name)
+        asked = wire.NewSearchJob(sql=query.sql, ttl_seconds=query.keep_days * 86_400)
+        return self._searches.submit(caller, asked, wait=wait, query=name)
+
+    def run_due(self, now: datetime) -> list[wire.SearchJob]:
+        """Ask those that are due, each as a job of who saved it, with what they may now."""
+        due = {}
+        with self._lock.alone():
+            queries = self._read()
+            due = {name: query for name, query in queries.items() if query.is_due(now)}
+            if due:
+                # Noted before they run: another process must not run them as well.
+                marked = {
+                    name: replace(query, ran_at=now.isoformat(timespec="seconds"))
+                    for name, query in due.items()
+                }
+                self._file.write(_Content(queries | marked))
+        jobs = []
+        for name, query in due.items():
+            caller = self._access.named(query.who)
+            if caller is None or not caller.may("viewer"):
+                _log.warning("query %s: '%s' may not ask any more; left out", name, query.who)
+                continue
+            try:
+                jobs.append(self.run(caller, name))
+            except HeadgateError as error:
+                _log.warning("query %s: not run (%s); again in due time", name, error)
+        return jobs
+
+    def start(self) -> None:
+        """Begin to look for due queries."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End looking."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(5)
+
+    def _look(self) -> None:
+        while not self._stop.wait(LOOK_SECONDS):
+            try:
+                # Without a look first, a home without queries would get a lock file.
+                if any(query.is_due(datetime.now(UTC)) for query in self._read().values()):
+                    self.run_due(datetime.now(UTC))
+            except HeadgateError as error:
+                _log.warning("saved queries: %s", error)
+
+    def _read(self) -> dict[str, KeptQuery]:
+        return (self._file.read() or _Content()).queries
+
+    def _named(self, name: str) -> KeptQuery:
+        query = self._read().get(name)
+        if query is None:
+            raise NoSuchAct(f"no saved query '{name}'; GET /api/v1/queries lists them")
+        return query
+
+
+def _item(name: str, query: KeptQuery) -> wire.SavedQuery:
+    return wire.SavedQuery(
+        name=name,
+        sql=query.sql,
+        doc=query.doc,
+        every_minutes=query.every_minutes,
+        keep_days=query.keep_days,
+        who=query.who,
+        saved_at=datetime.fromisoformat(query.saved_at),
+        ran_at=datetime.fromisoformat(query.ran_at) if query.ran_at else None,
+    )

@@ -1,0 +1,106 @@
+"""The result of a search job in the form that is asked for: whole, or a page that says so."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from api.services.reader import cursor_of, reader_cursor
+from api.sql.worker import plain
+from api.wire.jobs import SearchJob, SearchPage
+from infra.errors import Usage
+from infra.process.text_output import harmless
+
+_BATCH = 2_000
+JSON, NDJSON, CSV = "application/json", "application/x-ndjson", "text/csv"
+ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
+FORMS = (JSON, NDJSON, CSV, ARROW, PARQUET)
+
+
+def form_of(accept: str) -> str | None:
+    """The first form of a header `Accept` that there is; None for none."""
+    for part in accept.split(",") or ["*/*"]:
+        name, _, rest = part.strip().partition(";")
+        if rest.replace(" ", "") in ("q=0", "q=0.0"):
+            continue
+        if name in ("*/*", "application/*", ""):
+            return JSON
+        if name in FORMS:
+            return name
+    return None
+
+
+def page(job: SearchJob, file: Path, limit: int, cursor: str | None) -> SearchPage:
+    """Rows from a place on; raises `Usage` for a cursor of another job."""
+    question = {"job": job.id}
+    place = 0
+    if cursor is not None:
+        text = reader_cursor(cursor, question, 1)[0]
+        if not text.isdigit():
+            raise Usage("cursor: not one of ours; take 'next' of the page before as it is")
+        place = int(text)
+    rows: list[list[Any]] = []
+    for row in _rows(file, place):
+        rows.append(row)
+        if len(rows) == limit:
+            break
+    total, after = job.rows or 0, place + len(rows)
+    following = cursor_of(question, str(after)) if after < total else None
+    return SearchPage(columns=job.columns or [], rows=rows, total=total, next=following)
+
+
+def lines(job: SearchJob, file: Path, form: str) -> Iterator[bytes]:
+    """The whole result as lines of JSON, CSV or an Arrow stream."""
+    names = [column.name for column in job.columns or ()]
+    if form == NDJSON:
+        for row in _rows(file, 0):
+            yield json.dumps(dict(zip(names, row, strict=True))).encode() + b"\n"
+    elif form == CSV:
+        yield _csv_line(names)
+        for row in _rows(file, 0):
+            yield _csv_line([harmless(value) for value in row])
+    else:
+        yield from _arrow(file)
+
+
+def _rows(file: Path, place: int) -> Iterator[list[Any]]:
+    content = pq.ParquetFile(file)
+    for group in range(content.num_row_groups):
+        size = content.metadata.row_group(group).num_rows
+        # Groups before the place are not read at all.
+        if place >= size:
+            place -= size
+            continue
+        for batch in content.iter_batches(_BATCH, row_groups=[group]):
+            if place >= batch.num_rows:
+                place -= batch.num_rows
+                continue
+            columns = [column.to_pylist() for column in batch.slice(place).columns]
+            place = 0
+            for values in zip(*columns, strict=True):
+                yield [plain(value) for value in values]
+
+
+def _csv_line(cells: list[Any]) -> bytes:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\r\n").writerow(cells)
+    return out.getvalue().encode()
+
+
+def _arrow(file: Path) -> Iterator[bytes]:
+    content = pq.ParquetFile(file)
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, content.schema_arrow) as writer:
+        for batch in content.iter_batches(_BATCH):
+            writer.write_batch(batch)
+            yield sink.getvalue()
+            sink.seek(0)
+            sink.truncate()
+    yield sink.getvalue()
