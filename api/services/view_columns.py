@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import PurePosixPath
+from pathlib import Path
 
 import duckdb
 
@@ -21,7 +21,7 @@ def view_columns() -> dict[str, list[tuple[str, str, str]]]:
             docs.setdefault(column.name, column.doc)
     columns: dict[str, list[tuple[str, str, str]]] = {}
     with duckdb.connect(":memory:") as engine:
-        for definition in definitions(PurePosixPath("/")):
+        for definition in definitions(Path("/")):
             engine.execute(f'CREATE SCHEMA IF NOT EXISTS "{definition.name.partition(".")[0]}"')
             engine.execute(f"CREATE VIEW {definition.name} AS {_without_rows(definition)}")
             if definition.folder is None:
