@@ -78,7 +78,8 @@ def keep_result(folder: Path, result: Mapping[str, Any], rows: Iterable[tuple[Br
 def alerts_of(folder: Path) -> list[dict[str, Any]]:
     """The alerts that were kept with a result."""
     text = (folder / "alerts.ndjson").read_text("utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+    # Not `splitlines`: a line may hold U+2028 and its like, which JSON does not escape.
+    return [json.loads(line) for line in text.split("\n") if line]
 
 
 def row_of(one: Brief, change: str = "") -> dict[str, Any]:

@@ -109,7 +109,8 @@ class AlertIndex:
             commits = texts([single(self._folder / LOG, version) for version in versions])
         except FileNotFoundError:
             return None
-        for line in (line for text in commits for line in text.splitlines() if line):
+        # Not `splitlines`: a line may hold U+2028 and its like, which JSON does not escape.
+        for line in (line for text in commits for line in text.split("\n") if line):
             action = json.loads(line)
             if "metaData" in action or action.get("remove", {}).get("dataChange"):
                 return None

@@ -51,7 +51,8 @@ def _sums(content: bytes, step: int) -> bytes:
 
 def objects(text: str) -> list[dict[str, Any]]:
     """The JSON objects of a text, one a line. Raises `Damaged`, also where there is none."""
-    result = [parsed(line) for line in text.splitlines() if line.strip()]
+    # Not `splitlines`: a line may hold U+2028 and its like, which JSON does not escape.
+    result = [parsed(line) for line in text.split("\n") if line.strip()]
     if not result:
         raise Damaged("it is empty")
     return result

@@ -339,7 +339,8 @@ def _left_it(lake: Lake, table: Table) -> set[str]:
     gone: set[str] = set()
     for version in reversed(versions(folder)):
         made = math.inf
-        for line in commit_text(folder, version).splitlines():
+        # Not `splitlines`: a line may hold U+2028 and its like, which JSON does not escape.
+        for line in filter(None, commit_text(folder, version).split("\n")):
             action = json.loads(line)
             made = action.get("commitInfo", {}).get("timestamp", made)
             name = unquote(action.get("remove", {}).get("path", ""))

@@ -34,7 +34,7 @@ PACKAGES = "infra|ingest|enrich|alerts|reporting|api|headgate"
 MOST_WORDS = 600
 """Of a how-to page: more is two tasks, or an explanation."""
 MOST_OF_A_DECISION = 250
-MOST_IN_ALL = 38_500
+MOST_IN_ALL = 39_500
 """Of README, CONTRIBUTING and docs: who adds a page takes out what it makes superfluous."""
 NO_SETTINGS = {
     "alerts.state",

@@ -19,6 +19,7 @@ NO_ROWS = {
     "run": RUNS_ON,
     "api": RUNS_ON,
     "demo": RUNS_ON,
+    "mcp": RUNS_ON,
     "notebook": RUNS_ON,
     "replay": RUNS_ON,
     "webhooks deliver": RUNS_ON,

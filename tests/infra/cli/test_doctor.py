@@ -99,7 +99,7 @@ def test_too_little_disk_is_said_with_the_figure() -> None:
 def test_the_doctor_looks_at_everything_a_run_needs(tmp_path: Path) -> None:
     looked = {finding.what for finding in examine(load(home=tmp_path))}
     assert looked == {
-        *("java", "archives", "classes", "memory", "disk", "kafka", "access", "api port"),
+        *("java", "archives", "classes", "memory", "disk", "kafka", "access", "api port", "pdf"),
     }
 
 
