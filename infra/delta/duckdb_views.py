@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -130,8 +131,10 @@ def open_engine(*, memory: str, threads: int) -> duckdb.DuckDBPyConnection:
     connection.execute(f"SET threads = {int(threads)}")
     connection.execute("SET temp_directory = ''")
     connection.execute("SET TimeZone = 'UTC'")
-    # DuckDB writes its bar to stdout, among the rows that a program reads there.
-    connection.execute("SET enable_progress_bar = false")
+    # DuckDB writes its bar to stdout, among the rows that a program reads there. In a notebook it
+    # has none without `ipywidgets`, and refuses to be told so.
+    with suppress(duckdb.InvalidInputException):
+        connection.execute("SET enable_progress_bar = false")
     return connection
 
 

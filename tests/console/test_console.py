@@ -101,8 +101,8 @@ def test_a_session_outlives_a_restart_and_ends_with_its_key(console_settings):
     with TestClient(create_app(console_settings), follow_redirects=False) as second:
         assert second.get("/rules", headers=headers).status_code != 303
         credentials.rotate_key("ann")
-        ended = second.get("/rules?x=1", headers=headers)
-        assert ended.headers["location"] == "/login?next=%2Frules%3Fx%3D1"
+        ended = second.get("/alerts?status=new", headers=headers)
+        assert ended.headers["location"] == "/login?next=%2Falerts%3Fstatus%3Dnew"
     kept = console_settings.home / "api" / "sessions"
     assert all(cookie not in file.read_text() for file in kept.glob("*.json"))
 
