@@ -16,6 +16,7 @@ from alerts.domain.entity import event_instant, micros
 from alerts.rulepack.rule_pack import PackStore, RulePack
 from infra.delta.duckdb_views import open_engine
 from infra.storage.atomic_files import write_whole
+from infra.storage.checksums import json_lines
 from infra.storage.state_file import JsonLayout, StateFile
 
 _EXAMPLES = 5
@@ -78,8 +79,7 @@ def keep_result(folder: Path, result: Mapping[str, Any], rows: Iterable[tuple[Br
 def alerts_of(folder: Path) -> list[dict[str, Any]]:
     """The alerts that were kept with a result."""
     text = (folder / "alerts.ndjson").read_text("utf-8")
-    # Not `splitlines`: a line may hold U+2028 and its like, which JSON does not escape.
-    return [json.loads(line) for line in text.split("\n") if line]
+    return [json.loads(line) for line in json_lines(text)]
 
 
 def row_of(one: Brief, change: str = "") -> dict[str, Any]:

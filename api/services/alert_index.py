@@ -17,6 +17,7 @@ import duckdb
 
 from alerts.tables import ALERT
 from infra.delta.log_archive import LOG, from_on, single, singles
+from infra.storage.checksums import json_lines
 from infra.storage.paths import Location, texts
 
 INDEX = "desk.alert"
@@ -109,8 +110,7 @@ class AlertIndex:
             commits = texts([single(self._folder / LOG, version) for version in versions])
         except FileNotFoundError:
             return None
-        # Not `splitlines`: a line may hold U+2028 and its like, which JSON does not escape.
-        for line in (line for text in commits for line in text.split("\n") if line):
+        for line in (line for text in commits for line in json_lines(text)):
             action = json.loads(line)
             if "metaData" in action or action.get("remove", {}).get("dataChange"):
                 return None

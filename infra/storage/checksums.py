@@ -49,10 +49,17 @@ def _sums(content: bytes, step: int) -> bytes:
     return b"".join(zlib.crc32(part).to_bytes(4, "big") for part in parts)
 
 
+def json_lines(text: str) -> list[str]:
+    """The lines of a text with one JSON value a line, but for empty ones.
+
+    Not `splitlines`: a line may hold U+2028 and its like, which JSON does not escape.
+    """
+    return [line for line in text.split("\n") if line.strip()]
+
+
 def objects(text: str) -> list[dict[str, Any]]:
     """The JSON objects of a text, one a line. Raises `Damaged`, also where there is none."""
-    # Not `splitlines`: a line may hold U+2028 and its like, which JSON does not escape.
-    result = [parsed(line) for line in text.split("\n") if line.strip()]
+    result = [parsed(line) for line in json_lines(text)]
     if not result:
         raise Damaged("it is empty")
     return result

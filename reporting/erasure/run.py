@@ -20,6 +20,7 @@ from infra.delta.schema import Table
 from infra.delta.transaction import active_files
 from infra.errors import Fatal, HeadgateError
 from infra.kafka.client import require_broker
+from infra.storage.checksums import json_lines
 from infra.storage.paths import Location, delete, sizes
 from infra.streaming.job import Lock
 from infra.streaming.lake import Lake
@@ -339,8 +340,7 @@ def _left_it(lake: Lake, table: Table) -> set[str]:
     gone: set[str] = set()
     for version in reversed(versions(folder)):
         made = math.inf
-        # Not `splitlines`: a line may hold U+2028 and its like, which JSON does not escape.
-        for line in filter(None, commit_text(folder, version).split("\n")):
+        for line in json_lines(commit_text(folder, version)):
             action = json.loads(line)
             made = action.get("commitInfo", {}).get("timestamp", made)
             name = unquote(action.get("remove", {}).get("path", ""))
