@@ -306,16 +306,29 @@ def split_url(event: Event) -> None:
     """Takes the URL of a request apart where its reader left it whole; what is there stays."""
     request = event.get("http_request") or {}
     url: dict[str, Any] = request.get("url") or {}
+    parts = url_parts(url)
+    if parts is url:
+        return
+    event["http_request"] = request | {"url": parts}
+    name = "http_request.url.hostname"
+    seen = event.get("observables") or []
+    if not url.get("hostname") and all(value["name"] != name for value in seen):
+        about = {"name": name, "type": "Hostname", "type_id": A_HOST, "value": parts["hostname"]}
+        event["observables"] = [*seen, about]
+
+
+def url_parts(url: dict[str, Any]) -> dict[str, Any]:
+    """An OCSF URL with the parts that its text has and its fields lack; itself where none."""
     text = url.get("url_string")
     if not text or url.get("path") or len(text) > 65536:
-        return
+        return url
     # Without a scheme only what begins with the host that the log names is a URL of it.
     host = url.get("hostname")
     if "://" not in text[:20] and not (host and text.startswith(host)):
-        return
+        return url
     match = _URL.fullmatch(text)
     if match is None:
-        return
+        return url
     parts: dict[str, Any] = {name: part for name, part in match.groupdict().items() if part}
     # A host that the log names elsewhere is surer than one in the text of a request.
     spelled = parts.get("scheme") or url.get("scheme")
@@ -327,9 +340,4 @@ def split_url(event: Event) -> None:
         parts["port"] = int(parts["port"])
         if parts["port"] > 65535:
             del parts["port"]
-    event["http_request"] = request | {"url": parts}
-    name = "http_request.url.hostname"
-    seen = event.get("observables") or []
-    if not host and all(value["name"] != name for value in seen):
-        about = {"name": name, "type": "Hostname", "type_id": A_HOST, "value": parts["hostname"]}
-        event["observables"] = [*seen, about]
+    return parts

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from ingest.parsing.event_rows import url_parts
 from ingest.parsing.ocsf import (
     A_HOST,
     A_URL,
@@ -333,7 +334,7 @@ def url_of(host: str | None, uri: str | None, port: int | None) -> dict[str, Any
     path, _, query = ("" if whole else uri or "").partition("?")
     # Only a request to a proxy has a whole URI; `http.log` is of plain HTTP.
     scheme = uri.partition("://")[0].lower() if whole and uri else "http"
-    return {
+    url = {
         "url_string": uri if whole or not host else f"http://{host}{uri or '/'}",
         "hostname": host,
         "path": path or None,
@@ -341,3 +342,5 @@ def url_of(host: str | None, uri: str | None, port: int | None) -> dict[str, Any
         "port": port,
         "scheme": scheme,
     }
+    # Both readers of this log call this, so that a whole URL has the same parts in both.
+    return dict.fromkeys(url) | url_parts(url)

@@ -29,6 +29,9 @@ Ttl = Annotated[float, Meta(ge=0, lt=2**32 - 1)]
 Epoch = Annotated[float, Meta(ge=0, lt=32503680000)]
 """Seconds from 1970 to the year 3000; others are read line by line."""
 
+PlainName = Annotated[str, Meta(pattern=r"^[^\\]*$")]
+"""A user without a domain; `DOMAIN\\user` is split line by line."""
+
 _ENDS = {"orig_h": str, "orig_p": Port, "resp_h": str, "resp_p": Port}
 COMMON = {
     "ts": Epoch,
@@ -94,7 +97,7 @@ LOGS: Mapping[str, Mapping[str, Any]] = {
         "response_body_len": Count,
         "status_code": Port,
         "status_msg": str,
-        "username": str,
+        "username": PlainName,
         "tags": list[str],
         "orig_fuids": list[str],
         "orig_mime_types": list[str],
@@ -107,7 +110,12 @@ LOGS: Mapping[str, Mapping[str, Any]] = {
 
 
 def _arrow_kind(kind: Any) -> pa.DataType:
-    known = {str: pa.string(), bool: pa.bool_(), list[str]: pa.list_(pa.string())}
+    known = {
+        str: pa.string(),
+        PlainName: pa.string(),
+        bool: pa.bool_(),
+        list[str]: pa.list_(pa.string()),
+    }
     if kind in known:
         return known[kind]
     if kind == list[Ttl]:

@@ -75,9 +75,11 @@ def test_a_checkpoint_that_is_broken_keeps_job_alert_from_starting_and_is_told(
     settings: Settings, spark: SparkSession
 ) -> None:
     lake = Lake(spark, settings).ensure()
-    offsets = settings.checkpoint_root / "alert" / "spark" / "offsets"
-    offsets.mkdir(parents=True)
-    (offsets / "0").write_text("v1\n{")  # a disk lost the rest, and the metadata beside it
+    spark_folder = settings.checkpoint_root / "alert" / "spark"
+    # A batch was committed, so nothing here may be set aside; a disk lost the metadata beside it.
+    for folder, text in (("offsets", "v1\n{"), ("commits", "v1\n{}")):
+        (spark_folder / folder).mkdir(parents=True)
+        (spark_folder / folder / "0").write_text(text)
     driver = Driver(settings, ("alert",), tell=lambda _: None)
     watch = Watch(settings, spark, LagReader(settings))
     one = Watched("alert")
@@ -85,4 +87,4 @@ def test_a_checkpoint_that_is_broken_keeps_job_alert_from_starting_and_is_told(
     Alarm(settings, lambda: ("alert",), lambda _: None).look()
     (body,) = heard(settings)
     assert body["fields"]["job"] == "alert"
-    assert f"{offsets.parent / 'metadata'} is missing or damaged" in body["summary"]
+    assert f"{spark_folder / 'metadata'} is missing or damaged" in body["summary"]

@@ -94,6 +94,7 @@ VALUES = st.one_of(
     st.sampled_from(["", "-", "10.0.0.1", "::ffff:10.0.0.1", "fe80::1%eth0", "0:0::1", "nowhere"]),
     st.sampled_from([0, 65535, 65536, 1e300, 0.5, 1588205199.0000005, 1e11, -1.0, 404, 200]),
     st.sampled_from(["S0", "SF", "OTH", "GET", "get", "PROPFIND", "http://a/b?c", "/x?y=1", "dns"]),
+    st.sampled_from(["http://a", "http://[::1]:99999", "a.example", "a.example/x", "CORP\\anna"]),
 )
 
 
@@ -111,6 +112,21 @@ def test_lines_with_any_field_changed_are_read_alike(data: st.DataObject, log: s
                 fields[name] = data.draw(VALUES)
         raws.append(msgspec.json.encode(fields))
     agree(log, raws)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"uri": None},
+        {"uri": "http://b.example:8080/p?q=1"},
+        {"uri": "http://b.example", "host": None},
+        {"username": "CORP\\anna"},
+    ],
+)
+def test_urls_and_accounts_are_taken_apart_alike(fields: dict[str, str | None]) -> None:
+    line = msgspec.json.decode(lines(FILES["http"][0])[0]) | fields
+    line = {name: value for name, value in line.items() if value is not None}
+    assert agree("http", [msgspec.json.encode(line)]) == ("username" not in fields)
 
 
 @pytest.mark.parametrize(
