@@ -104,7 +104,7 @@ def test_whatever_is_sent_is_answered_as_described(
 
 
 @pytest.mark.full
-@examples(max_examples=1500, suppress_health_check=list(HealthCheck))
+@examples(max_examples=600, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), share=st.floats(0, 1, exclude_max=True))
 def test_whatever_is_sent_long_enough_is_answered_as_described(
     client: TestClient, data: st.DataObject, share: float

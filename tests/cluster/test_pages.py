@@ -11,6 +11,7 @@ from bench.standalone import standalone
 from tests.cluster.sockets import listening
 
 
+@pytest.mark.full
 @pytest.mark.cluster
 def test_pages_are_on_loopback_want_a_token_and_end_nothing(conf: Path, tmp_path: Path) -> None:
     with standalone(tmp_path, workers=1, cores=1, conf=conf, host="127.0.0.2") as cluster:

@@ -18,7 +18,8 @@ async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
 """
 
 
-@pytest.mark.parametrize("theme", rest_full(1, ["dark", "light"]))
+@pytest.mark.full
+@pytest.mark.parametrize("theme", ["dark", "light"])
 def test_no_page_has_a_serious_finding(browse, desk, theme):
     watched = browse(theme)
     wrong = {}

@@ -151,6 +151,7 @@ def test_pages_show_hostile_texts_and_do_nothing_else(browse, hostile_desk, host
         check(watched, path)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("part", range(2))
 def test_each_alert_event_and_name_with_a_hostile_text_is_only_text(
     browse, hostile_desk, hostile_site, part

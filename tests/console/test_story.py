@@ -166,6 +166,7 @@ def test_theme_and_zone_stay_as_chosen(browse, switch):
     assert page.evaluate(f"document.documentElement.dataset.{switch}") != before
 
 
+@pytest.mark.full
 def test_a_new_alert_appears_by_itself_and_goes_into_a_case(browse, desk):
     watched = browse()
     page = watched.go("/alerts")

@@ -38,7 +38,7 @@ def headgate(plant: Plant, *words: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=400,
         env=os.environ | plant.environment,
     )
 
@@ -65,6 +65,7 @@ def test_bad_input_becomes_dead_letters_and_stops_nothing(plant: Plant) -> None:
     plant.until(lambda: plant.alerts_on("203.0.113.10"), "an alert after all that")
 
 
+@pytest.mark.full
 def test_a_file_that_lands_in_a_folder_raises_its_alert(plant: Plant) -> None:
     line = http("203.0.113.77", "/../../etc/passwd")
     part = plant.drop / ".http.log"
@@ -79,6 +80,7 @@ def test_a_file_that_lands_in_a_folder_raises_its_alert(plant: Plant) -> None:
     assert sorted(bytes(raw) for (raw,) in records) == sorted([line, b"no json"])
 
 
+@pytest.mark.full
 def test_a_rule_is_switched_off_and_on_while_the_stream_runs(plant: Plant) -> None:
     assert headgate(plant, "rules", "disable", TRAVERSAL, "--reason", "test").returncode == 0
     plant.attack("203.0.113.20")
@@ -147,6 +149,7 @@ def test_a_query_found_in_a_notebook_goes_live_while_the_stream_runs(plant: Plan
     assert shown["fields"]["path"].startswith("/notebook-sql")
 
 
+@pytest.mark.full
 def test_an_alert_is_closed_and_the_topic_says_so(plant: Plant) -> None:
     plant.attack("203.0.113.30")
     first = plant.until(lambda: plant.alerts_on("203.0.113.30"), "the alert")[0]
@@ -160,6 +163,7 @@ def test_an_alert_is_closed_and_the_topic_says_so(plant: Plant) -> None:
     assert (last.body["revision"], last.body["verdict"]) == (2, "benign")
 
 
+@pytest.mark.full
 def test_an_address_inside_that_nobody_leased_is_said_to_be_so(plant: Plant) -> None:
     plant.attack("10.9.0.250")
     heard = plant.until(lambda: plant.alerts_on("10.9.0.250"), "the alert")[0]

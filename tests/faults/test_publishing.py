@@ -34,7 +34,7 @@ from tests.recovery import judge
 from tests.wait import until
 
 SEED = 20261122
-QUICK_KILLS = (4, 20)
+QUICK_KILLS = (4, 10)
 SOAK_KILLS = int(os.environ.get("HEADGATE_SOAK_RUNS", "100"))
 ALERTS = 12
 soon = partial(until, seconds=60, pause=0.005)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from delta.tables import DeltaTable
 
 from infra.delta.schema import Table
@@ -31,6 +32,7 @@ def merge(lake: Lake, table: Table) -> None:
     into.merge(same, "t.n = s.n").whenMatchedUpdateAll().execute()
 
 
+@pytest.mark.full
 def test_a_stream_passes_over_what_others_rewrite(lake: Lake) -> None:
     chance = random.Random(SEED)
     lake.ensure(NUMBER, FIRST)

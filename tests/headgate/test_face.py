@@ -213,6 +213,7 @@ def test_an_old_import_works_and_says_what_to_write() -> None:
     assert "from headgate import rule_from" in done.stderr
 
 
+@pytest.mark.full
 def test_a_draft_is_tested_tried_and_put_live(
     day: Path, tmp_path: Path, spark: SparkSession
 ) -> None:

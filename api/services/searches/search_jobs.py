@@ -43,6 +43,9 @@ class SearchJobs:
         self._pool = ThreadPoolExecutor(1, "search-job")
         self._under_way: dict[str, tuple[Future[None], threading.Event]] = {}
         self._lock = threading.Lock()
+        # What of a job may still be written when it is cancelled, and after.
+        self._files = threading.Lock()
+        self._removed: set[str] = set()
 
     def submit(
         self, caller: Caller, asked: NewSearchJob, *, wait: float = 0.0, query: str | None = None
@@ -66,7 +69,7 @@ class SearchJobs:
             self._keep(job)
             running = self._pool.submit(self._run, job, caller, asked, cancelled)
             self._under_way[job.id] = (running, cancelled)
-        running.add_done_callback(lambda _: self._under_way.pop(job.id, None))
+        running.add_done_callback(lambda _: self._over(job.id))
         with suppress(TimeoutError):
             running.result(wait)
         return self.get(caller, job.id)
@@ -102,11 +105,21 @@ class SearchJobs:
         """Cancel a job, and remove its result."""
         job = self.get(caller, name)
         running = self._under_way.get(name)
+        with self._files:
+            if running is not None:
+                self._removed.add(name)
+            (self._folder / name / STATE).unlink(missing_ok=True)
         if running is not None:
             running[1].set()
             running[0].cancel()
         shutil.rmtree(self._folder / name, ignore_errors=True)
         return job if job.state in _OVER else job.model_copy(update={"state": "cancelled"})
+
+    def _over(self, name: str) -> None:
+        self._under_way.pop(name, None)
+        if name in self._removed:  # what was being written while its folder went
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+            self._removed.discard(name)
 
     def sweep(self) -> None:
         """Remove results whose time is over; jobs of a process that is gone have failed."""
@@ -174,8 +187,10 @@ class SearchJobs:
 
     def _keep(self, job: SearchJob) -> None:
         folder = self._folder / job.id
-        # Removed meanwhile: what was cancelled must not come back.
-        if folder.is_dir():
+        with self._files:
+            # Removed meanwhile: what was cancelled must not come back.
+            if job.id in self._removed or not folder.is_dir():
+                return
             try:
                 write_private(folder / STATE, job.model_dump_json())
             except OSError as error:

@@ -381,6 +381,7 @@ def learned(lake: Lake) -> tuple[Lake, ModelRule]:
     return lake, in_force.rule
 
 
+@pytest.mark.full
 def test_a_device_that_sends_much_at_night_is_found_once_by_stream_and_history(
     learned: tuple[Lake, ModelRule], broker: Broker
 ) -> None:

@@ -260,6 +260,7 @@ SEGMENTS = [
 ]
 
 
+@pytest.mark.full
 def test_a_backtest_knows_what_was_known_then_and_nothing_else(lake: Lake) -> None:
     settings = with_rules(lake.settings)
     insert(lake, EVENT, HISTORY)

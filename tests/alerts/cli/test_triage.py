@@ -128,6 +128,7 @@ def test_a_request_brings_an_old_alert_along_and_not_a_new_one(
     assert not any("detected_at" in file.read_text() for file in (spool / "audit").glob("*.json"))
 
 
+@pytest.mark.full
 def test_triage_leaves_the_request_it_was_asked_for(lake: Lake) -> None:
     settings = lake.settings
     spool = settings.home / "spool" / "alert_action"

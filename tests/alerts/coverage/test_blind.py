@@ -323,6 +323,7 @@ def test_without_a_pack_in_force_it_says_so(settings: Settings) -> None:
         look_for_blind_rules(settings, AT)
 
 
+@pytest.mark.full
 def test_a_field_that_goes_and_comes_back_is_told_and_taken_back(
     lake: Lake, broker: Broker
 ) -> None:

@@ -99,6 +99,7 @@ def listed(
     return found
 
 
+@pytest.mark.full
 def test_list_shows_the_newest_revision_of_each_and_filters(
     told: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

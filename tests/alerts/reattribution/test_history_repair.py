@@ -137,6 +137,7 @@ def test_a_line_that_was_too_late_corrects_leases_findings_and_alerts(live: Lake
     assert (live.version(DHCP_SEGMENT), live.version(ATTRIBUTION)) == versions
 
 
+@pytest.mark.full
 def test_a_finding_too_late_for_the_join_is_attributed_marked_and_counted(live: Lake) -> None:
     """CloudTrail, twenty minutes behind the DHCP log in arrival time, too."""
     put(live, DHCP_SEGMENT, [segment(0, 600, A, 0, 1), known(1800)])

@@ -359,6 +359,7 @@ EVENTS = [
 LATE = [login("b3", 690, ip="10.0.0.2", user="ann"), login("c0", -3000)]
 
 
+@pytest.mark.full
 def test_notebook_backtest_and_live_batches_find_the_same(
     spark: SparkSession, always: Settings, tmp_path: Path
 ) -> None:

@@ -167,6 +167,7 @@ SEGMENTS = [
 ]
 
 
+@pytest.mark.full
 def test_history_says_the_same_or_why_not(lake: Lake) -> None:
     settings = with_rules(lake.settings)
     lake = Lake(lake.spark, settings)

@@ -79,6 +79,7 @@ def test_what_goes_while_it_is_looked_for_is_no_longer_kept(
     assert len(statements.processes) == 1
 
 
+@pytest.mark.full
 def test_a_process_that_is_killed_leaves_nothing(
     settings: Settings, statements: Statements
 ) -> None:

@@ -256,6 +256,7 @@ def test_a_new_commit_is_seen_by_the_next_statement(lake: Lake) -> None:
         running.close()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "sql",
     [

@@ -384,6 +384,7 @@ def test_only_changes_are_written_and_both_engines_see_them(lake: Lake, tmp_path
     assert ask(lake, "SELECT * FROM silver.user") == []
 
 
+@pytest.mark.full
 def test_events_get_what_was_true_at_their_time(lake: Lake, tmp_path: Path) -> None:
     assert latest_index(lake) is None
     bare = rows(lake.spark, EVENT, [event(5, src_ip="10.0.0.5")]).select("time", "src_ip")

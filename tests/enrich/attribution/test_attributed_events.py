@@ -66,6 +66,7 @@ def said(lake: Lake) -> list[tuple[Any, ...]]:
     return [(r.event_uid, r.holder.status, r.holder.mac, r.rev, r.via) for r in found]
 
 
+@pytest.mark.full
 def test_events_of_the_chosen_classes_are_attributed_once_by_the_findings_join(live: Lake) -> None:
     # leases   AAAAAAAAAA..........BBBBBBBBBB      A until 10, B from 20 to 30
     # events       5  8      15        25          and others that are not to be told of

@@ -117,6 +117,7 @@ def test_an_event_that_arrives_late_is_not_late_for_the_join(lake: Lake, steps) 
     assert [(row.finding_id, row.holder.mac) for row in steps(attribute)] == [("f5", A)]
 
 
+@pytest.mark.full
 def test_what_becomes_known_after_the_wait_comes_as_a_correction(lake: Lake, steps) -> None:
     # finding at 5; the lease that covers it is known at 12 (the join sees it) or at 100
     put(lake, FINDING, [finding(5.123456), detected(6)])

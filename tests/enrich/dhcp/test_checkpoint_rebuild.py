@@ -85,6 +85,7 @@ def order_said(lake: Lake) -> dict[str, list[Any]]:
     return said
 
 
+@pytest.mark.full
 def test_a_lost_checkpoint_and_other_buckets_neither_double_nor_lose_a_segment(
     begun, tmp_path
 ) -> None:

@@ -123,6 +123,7 @@ def test_a_batch_with_nothing_but_a_heartbeat_says_how_far_all_is_known(lake, ru
     assert lake.read(DHCP_SEGMENT).count() == 1
 
 
+@pytest.mark.full
 def test_old_logs_and_absurd_times_move_no_live_lease(lake, run) -> None:
     put(lake, EVENT, [dhcp(0, A), finished(1)])
     run()

@@ -163,6 +163,7 @@ def written(lake: Lake, one: Table, *days_ago: float) -> None:
         lake.replace(one, [], [old], "test")
 
 
+@pytest.mark.full
 def test_merging_makes_no_row_younger_and_takes_none_from_readers_or_streams(lake: Lake) -> None:
     source = replace(NUMBER, name="gold.kept", expires="gold_days")
     lake.ensure(source, SQUARE)

@@ -437,6 +437,7 @@ def squares(lake: Lake) -> Job:
     return lake.each_batch("squares", lake.stream(NUMBER), batch, trigger_seconds=None)
 
 
+@pytest.mark.full
 def test_a_job_goes_on_from_a_backup_and_nothing_is_lost_or_doubled(
     lake: Lake, tmp_path: Path
 ) -> None:

@@ -84,6 +84,7 @@ def squares(lake: Lake) -> Job:
     return lake.each_batch("squares", lake.stream(NUMBER), batch, trigger_seconds=None)
 
 
+@pytest.mark.full
 def test_a_stream_that_is_behind_gets_every_row_once_through_merging_and_vacuum(
     lake: Lake, arrive: Callable[..., None]
 ) -> None:

@@ -44,6 +44,7 @@ def aged(lake: Lake, seconds: float) -> None:
         os.utime(file, (at, at))
 
 
+@pytest.mark.full
 def test_a_job_that_is_switched_off_is_named_with_what_to_do(
     lake: Lake, arrive: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -255,6 +255,7 @@ def test_a_limit_in_files_loses_rows_of_a_commit_that_it_cuts(lake: Lake) -> Non
     assert sum(map(len, seen)) == 3 * (50 + 50 + 1 + 1)
 
 
+@pytest.mark.full
 def test_a_job_that_is_behind_takes_whole_commits_within_its_limit_and_does_not_rest(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -135,6 +135,7 @@ def test_what_a_reader_is_lent_is_little_and_stays_while_it_may_be_read(lake: La
     assert versions(folder) == list(range(65))
 
 
+@pytest.mark.full
 def test_a_stream_that_lags_holds_the_log_and_misses_nothing(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -205,6 +206,7 @@ def test_a_job_keeps_the_logs_of_what_it_writes_short(
     assert live_versions(folder)[0] == 0, "nobody wrote into it meanwhile, and upkeep was not there"
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("small_packs")
 def test_what_is_too_old_goes_and_asking_for_it_says_so(lake: Lake) -> None:
     folder = fill(lake.ensure(TABLE), 43)

@@ -52,6 +52,7 @@ def settings_of(*paths: Path, source: str = "sshd") -> FolderSettings:
     return FolderSettings(paths=named, source=source, mode="import", min_file_age_seconds=0)
 
 
+@pytest.mark.full
 def test_an_archive_is_taken_once_and_marked_as_an_import(lake: Lake, tmp_path: Path):
     archive(tmp_path / "old", 3, 5)
     said: list[str] = []

@@ -104,6 +104,7 @@ def test_a_trail_delivered_twice_in_one_batch_and_again_later(lake, deliver):
     connection.close()
 
 
+@pytest.mark.full
 def test_a_crash_after_silver_marks_the_same_again(lake, deliver, monkeypatch):
     deliver(("a", trail(call(1))))
     commit = Lake.commit

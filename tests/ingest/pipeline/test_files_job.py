@@ -269,6 +269,7 @@ def test_a_new_folder_and_one_taken_away_need_no_new_checkpoint(lake, tmp_path):
     assert {row[0] for row in lake.read(RECORD).select("source").collect()} == {"sshd", "syslog"}
 
 
+@pytest.mark.full
 def test_a_crash_between_commits_loses_and_doubles_nothing_even_if_the_file_is_gone(
     told, drop, monkeypatch
 ):
@@ -291,6 +292,7 @@ def test_a_crash_between_commits_loses_and_doubles_nothing_even_if_the_file_is_g
     assert unnamed(told) == (0, 0, 0)
 
 
+@pytest.mark.full
 def test_an_object_store_is_read_through_sparks_own_file_systems(lake, drop, monkeypatch):
     """`file:` stands for s3a: what is not taken for local goes the way of objects."""
     monkeypatch.setattr("ingest.pipeline.file_scanner.is_local", lambda path: False)

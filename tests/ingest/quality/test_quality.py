@@ -423,6 +423,7 @@ print(all(one.passed for one in check(Written(rows(), shares(sshd=0)))))
 """
 
 
+@pytest.mark.full
 def test_a_check_asks_nothing_of_a_network_and_shows_no_progress(tmp_path: Path) -> None:
     # A file: under `python -c` PySpark takes an import for a doctest of its own and ends at once.
     script = tmp_path / "offline.py"

@@ -158,6 +158,7 @@ def test_rows_become_what_todays_parser_makes_of_them_and_others_stay(line: Line
     assert json.loads(newest.user_metadata or "") == {REPARSE_JOB: done.run_id}
 
 
+@pytest.mark.full
 def test_a_dry_run_counts_and_changes_nothing(line: Line) -> None:
     lake = line.lake
     line.receive(*[sshd(n) for n in range(10)])
@@ -267,6 +268,7 @@ def test_events_of_several_records_stay_together_also_across_slices(line: Line) 
     assert (done.counts.records, done.counts.changed, done.counts.commits) == (6, 2, 2)
 
 
+@pytest.mark.full
 def test_a_run_that_was_cut_off_goes_on_and_leaves_no_files(line: Line) -> None:
     lake = line.lake
     line.receive(*[sshd(n) for n in range(30)])

@@ -114,6 +114,7 @@ def test_no_row_becomes_younger_by_an_erasure(told: Lake) -> None:
     assert before[1] == after[1]
 
 
+@pytest.mark.full
 def test_a_person_goes_from_all_layers_and_alerts_stay(
     told: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,6 +107,7 @@ def said_of(certificate: dict[str, Any], topic: str) -> list[str]:
     return [line for line in sentences(certificate) if f"topic {topic} is compacted" in line]
 
 
+@pytest.mark.full
 def test_the_compacted_topic_says_alerts_anew(told: Lake) -> None:
     topic = told.settings.kafka.state_topic
     assert Publisher(told.settings).publish() == 2

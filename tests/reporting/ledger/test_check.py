@@ -88,6 +88,7 @@ def test_a_check_looks_at_what_is_new_and_says_how_far_the_broker_is(
     assert lake.read(LEDGER_CHECK).where("passed").count() == 4
 
 
+@pytest.mark.full
 def test_a_record_that_is_not_in_bronze_is_told_until_a_person_accepts_it(
     lake: Lake,
     source: Settings,
@@ -119,6 +120,7 @@ def test_a_record_that_is_not_in_bronze_is_told_until_a_person_accepts_it(
     assert (gap.kind, gap.first, gap.end, gap.reason) == ("hole", 3, 4, "ticket 7")
 
 
+@pytest.mark.full
 def test_a_record_that_stands_twice_is_told_until_it_does_not(
     lake: Lake,
     source: Settings,
@@ -223,12 +225,12 @@ def test_unread_messages_that_the_broker_soon_deletes_are_told(
 ) -> None:
     topic = topic_of("fast", source.kafka)
     client = admin(source.kafka)
-    config = {"message.timestamp.type": "LogAppendTime", "retention.ms": "2000"}
+    config = {"message.timestamp.type": "LogAppendTime", "retention.ms": "8000"}
     client.create_topics([NewTopic(topic, 1, config=config)])[topic].result(20)
     send(source, "m0", topic=topic)
     drain()
     send(source, "m1", "m2", topic=topic)
-    time.sleep(1.7)
+    time.sleep(6.2)  # beyond three quarters of it
     send(source, "m3", topic=topic)
     found = checked(source)
     assert [one.rpartition(": ")[2] for one in found.failures] == [
@@ -238,6 +240,7 @@ def test_unread_messages_that_the_broker_soon_deletes_are_told(
     assert (row["unread"], row["expiring"]) == (3, 2)
 
 
+@pytest.mark.full
 def test_a_gap_that_nobody_has_accepted_fails_and_an_accepted_one_does_not(
     source: Settings,
     drain: Drain,
@@ -297,6 +300,7 @@ def beat(at: datetime) -> dict[str, object]:
     return {"source": "_heartbeat", "record_ids": [], "time": at, "received_at": at}
 
 
+@pytest.mark.full
 def test_the_command_and_the_metrics_tell_loudly(
     lake: Lake,
     source: Settings,
