@@ -159,15 +159,15 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
         sequence = run.decide("sequence", lambda: lake.version(ALERT) + 1)
         targets = {table.name: lake.target(table, run) for table in wanted}
         work = Outputs(targets, run.batch_id, sequence, known)
-        collected_result = collected(rows, work)
+        written = collected(rows, work)
         for table in wanted:
-            files = [file for file in collected_result if file.table == table.name]
+            files = [file for file in written if file.table == table.name]
             # A commit without rows would wake every reader of the table for nothing.
             if files:
                 lake.commit(table, run, files)
         if run.rows.get(FINDING.name):
             run.due_after = due_after(settings)
-        note_refused(lake, [file.stats for file in collected_result if file.table == REFUSED])
+        note_refused(lake, [file.stats for file in written if file.table == REFUSED])
         # Last: what goes out is in the table already.
         outgoing.publish(run)
 

@@ -183,14 +183,14 @@ def run_lease(args: argparse.Namespace, settings: Settings) -> int:
     reader = Reader(settings)
     try:
         moment, known_by = instant("--at", args.at), instant_or_none("--known-by", args.known_by)
-        holder_result = holder(reader, settings.scopes, address, moment, args.scope, known_by)
+        answer = holder(reader, settings.scopes, address, moment, args.scope, known_by)
     finally:
         reader.close()
     if args.output in ("json", "ndjson"):
-        print_document(holder_result.model_dump(mode="json"))
+        print_document(answer.model_dump(mode="json"))
         return 0
-    model_dump = holder_result.model_dump(mode="json", exclude={"lease"})
-    model_dump |= holder_result.lease.model_dump(mode="json") if holder_result.lease else {}
+    model_dump = answer.model_dump(mode="json", exclude={"lease"})
+    model_dump |= answer.lease.model_dump(mode="json") if answer.lease else {}
     if args.output == "csv":
         print_rows([model_dump], "csv")
     else:

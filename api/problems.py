@@ -104,10 +104,10 @@ async def _validation(request: Request, error: Exception) -> Response:
         raise error
     wrong = [
         models.FieldProblem(
-            where=_encodable(".".join(str(part) for part in error_result["loc"])),
-            message=_encodable(str(error_result["msg"])),
+            where=_encodable(".".join(str(part) for part in fault["loc"])),
+            message=_encodable(str(fault["msg"])),
         )
-        for error_result in error.errors()
+        for fault in error.errors()
     ]
     detail = "; ".join(f"{field.where}: {field.message}" for field in wrong)
     # 428 is HTTP's word for a missing condition (RFC 6585), not 422.

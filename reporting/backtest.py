@@ -28,6 +28,6 @@ def backtest(lake: Lake, pack: RulePack, interval: Interval) -> DataFrame:
     store = PackStore(store_folder(lake.settings))
     store.put(pack)
     history, span = EventHistory(lake), (interval.start, interval.end)
-    matched_result = matched(history.events(*span), str(store.folder), [pack])
+    matches = matched(history.events(*span), str(store.folder), [pack])
     queried = [history.queried(QueryRule(query, pack.hash), *span) for query in pack.queries]
-    return reduce(DataFrame.unionByName, queried, matched_result)
+    return reduce(DataFrame.unionByName, queried, matches)

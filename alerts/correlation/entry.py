@@ -113,7 +113,7 @@ def _value(definition: Correlation, row: Mapping[str, Any], name: str, entity: s
         name = definition.aliases[name].get(row["rule_id"], name)
         if name == "device":
             return entity
-    fields_of_result = fields_of(row).get(name)
-    if fields_of_result is None:
-        fields_of_result = row.get(COLUMN.get(name, name))
-    return None if fields_of_result is None else str(fields_of_result)
+    value = fields_of(row).get(name)
+    if value is None:
+        value = row.get(COLUMN.get(name, name))
+    return None if value is None else str(value)

@@ -238,12 +238,12 @@ class BucketState:
         risk: Risk = {key: msgspec.msgpack.decode(cold[key], type=Heat) for key in sorted(wanted)}
         rest = {key: raw for key, raw in cold.items() if key not in risk}
         take_away(risk, owners)
-        sighted_result = sighted(risk, sights, settings)
+        changed = sighted(risk, sights, settings)
         if sweep:
             forget_risk(risk, kept.clock)
             kept.risk_swept = kept.clock
         kept.risk = msgspec.Raw(msgspec.msgpack.encode({**rest, **risk}))
-        return sighted_result
+        return changed
 
     def _silenced(self, row: _Row) -> bool:
         holder = holder_of(row)

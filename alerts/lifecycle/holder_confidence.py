@@ -162,8 +162,8 @@ def _written(file: Path) -> int | None:
 
 @lru_cache(maxsize=4)
 def _servers(file: Path, written: int) -> ServerLiveness:
-    parsed_result = _parsed(file, written).get(DHCP_SERVERS_DECISION)
-    return ServerLiveness() if parsed_result is None else ServerLiveness.from_json(parsed_result)
+    kept = _parsed(file, written).get(DHCP_SERVERS_DECISION)
+    return ServerLiveness() if kept is None else ServerLiveness.from_json(kept)
 
 
 @lru_cache(maxsize=4)

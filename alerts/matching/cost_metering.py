@@ -46,12 +46,12 @@ class Meter:
     def match(self, events: pa.RecordBatch) -> pa.RecordBatch:
         """As `Matcher.match`."""
         began = time.perf_counter()
-        match_result = self._matcher.match(events)
+        matches = self._matcher.match(events)
         self._seconds += time.perf_counter() - began
         self._events += events.num_rows
         if self._clock() - self._since >= EVERY:
             self._tell()
-        return match_result
+        return matches
 
     def _tell(self) -> None:
         costs = self._matcher.costs()

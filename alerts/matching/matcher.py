@@ -361,11 +361,8 @@ def _indicator(columns: Picked, row: int, lists: Iterable[Test]) -> dict[str, st
     for test in lists:
         hit = listed_in(test).hit(columns[test.field][row], columns["time"][row])
         if hit is not None:
-            indicator_shown_result = indicator_shown(hit, dict(test.parts)["list"])
-            return {
-                name: single_line(text, FIELD_CHARS)
-                for name, text in indicator_shown_result.items()
-            }
+            texts = indicator_shown(hit, dict(test.parts)["list"])
+            return {name: single_line(text, FIELD_CHARS) for name, text in texts.items()}
     return {}
 
 

@@ -41,12 +41,10 @@ def _of_rule(source: ModelSource) -> Iterator[RuleTestOutcome]:
     rule = source.rule
     for must_match, trials in ((True, source.match), (False, source.no_match)):
         for number, trial in enumerate(trials, 1):
-            score_result = score(rule, trial)
-            passed = (score_result >= rule.threshold) is must_match
+            reached = score(rule, trial)
+            passed = (reached >= rule.threshold) is must_match
             detail = (
-                ""
-                if passed
-                else f"its score is {score_result:.1f}, the threshold {rule.threshold:g}"
+                "" if passed else f"its score is {reached:.1f}, the threshold {rule.threshold:g}"
             )
             yield RuleTestOutcome(rule.id, rule.title, must_match, number, passed, detail)
 

@@ -76,9 +76,5 @@ def state_of(rule: Described, known: Mapping[str, SetAside]) -> str:
 
 def _told_of(known: Mapping[str, SetAside], rule: Described) -> str | None:
     """Why a rule is among those set aside, in this version."""
-    known_result = known.get(rule.id)
-    return (
-        known_result.reason
-        if known_result is not None and known_result.version == rule.version
-        else None
-    )
+    entry = known.get(rule.id)
+    return entry.reason if entry is not None and entry.version == rule.version else None

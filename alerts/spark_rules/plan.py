@@ -115,13 +115,13 @@ def _unfit(name: str, query: Query) -> Untranslatable:
     # The query was given made-up rows, so any relation in the plan is one it names itself.
     if any(table in name for table in _TABLES):
         return Untranslatable("it reads another table or file", "a rule reads events alone")
-    CALLED_result = _CALLED.get(name, name)
+    called = _CALLED.get(name, name)
     if query.window_seconds:
         return Untranslatable(
-            f"it has {CALLED_result}", "a window is grouped, filtered and shown, no more"
+            f"it has {called}", "a window is grouped, filtered and shown, no more"
         )
     return Untranslatable(
-        f"it has {CALLED_result}, so what it says of an event hangs on which others come with it",
+        f"it has {called}, so what it says of an event hangs on which others come with it",
         "ask of each event by itself, or add `window: 10m` and group by window(time, '10 minutes')",
     )
 
@@ -191,10 +191,8 @@ def reason_of(error: Exception) -> str:
         return " ".join(f"{type(error).__name__}: {error}".split())[:300]
     lines = [line.strip() for line in str(error).splitlines()]
     raised = [line for line in lines if re.match(r"[A-Za-z_.]*(Error|Exception): ", line)]
-    raised_result = (
-        raised[-1] if "Traceback" in str(error) and raised else next(filter(None, lines), "")
-    )
+    reason = raised[-1] if "Traceback" in str(error) and raised else next(filter(None, lines), "")
     # Spark nests its tags and positions, so they are taken off until none is left.
-    while (shorter := _NOISE.sub("", raised_result)) != raised_result:
-        raised_result = shorter
-    return raised_result[:300]
+    while (shorter := _NOISE.sub("", reason)) != reason:
+        reason = shorter
+    return reason[:300]

@@ -165,8 +165,8 @@ class Verification:
         newest = self._ask(beat)[0][0]
         if newest is None:
             raise Fatal("detection has not said yet how far it is (no heartbeat in gold.finding)")
-        newest_result: datetime = newest
-        return newest_result.astimezone(UTC)
+        instant: datetime = newest
+        return instant.astimezone(UTC)
 
     def _packs(self) -> tuple[list[RulePack], set[str]]:
         """The packs that batches of the span used, and the hashes of those that are lost."""
@@ -336,9 +336,9 @@ class Verification:
             incidents=True,
             index=inventories(self._settings),
         )
-        in_order_result = in_order(files, folder / "sorting", memory)
+        sorted_rows = in_order(files, folder / "sorting", memory)
         # Both are in order already; merging keeps findings out of memory.
-        refold.run(heapq.merge(in_order_result, self._actions(begin, end), key=_available))
+        refold.run(heapq.merge(sorted_rows, self._actions(begin, end), key=_available))
         self._compare(told, refold, begin, end)
 
     def _compare(self, told: Verified, refold: Refold, begin: datetime, end: datetime) -> None:

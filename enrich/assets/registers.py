@@ -60,10 +60,10 @@ class Register:
         values["more"] = msgspec.json.encode(more, order="sorted").decode() if more else None
         given = _read(self.identity, _text, named)
         known = (values[key] for key in self.keys)
-        given_result = given or next((_first(value) for value in known if value), None)
-        if given_result is None or not any(values[key] for key in self.keys):
+        name = given or next((_first(value) for value in known if value), None)
+        if name is None or not any(values[key] for key in self.keys):
             raise ValueError(f"no {', '.join(self.keys[:-1])} or {self.keys[-1]} to know it by")
-        return RegisterEntry(given_result, _read("valid_from", _instant, named), values, line)
+        return RegisterEntry(name, _read("valid_from", _instant, named), values, line)
 
     def column(self, heading: str) -> str | None:
         """The column that a heading means; None for one of no register."""
@@ -126,8 +126,8 @@ def _texts(value: Any) -> list[str] | None:
 
 def lowered(value: Any) -> list[str] | None:
     """Several texts in lower case, a dot at the end taken off: host names and accounts."""
-    rstrips = [text_value.lower().rstrip(".") for text_value in _texts(value) or ()]
-    return list(dict.fromkeys(text_value for text_value in rstrips if text_value)) or None
+    names = [text_value.lower().rstrip(".") for text_value in _texts(value) or ()]
+    return list(dict.fromkeys(text_value for text_value in names if text_value)) or None
 
 
 def macs(value: Any) -> list[str] | None:
@@ -145,12 +145,12 @@ def _network(given: str) -> str | None:
         return address(given)
     try:
         # Strict: where bits are set behind the mask, which network was meant is not guessed.
-        ip_network_result = ip_network(given)
+        network = ip_network(given)
     except ValueError:
         return None
     # A network of one address is kept as that address, which events are looked up by.
-    whole = ip_network_result.prefixlen == ip_network_result.max_prefixlen
-    return str(ip_network_result.network_address if whole else ip_network_result)
+    whole = network.prefixlen == network.max_prefixlen
+    return str(network.network_address if whole else network)
 
 
 def _each(value: Any, read: Callable[[str], str | None], otherwise: str) -> list[str] | None:
@@ -189,9 +189,7 @@ def _instant(value: Any) -> datetime | None:
 
 
 def _headings(**columns: Sequence[str]) -> dict[str, str]:
-    return {
-        heading: column for column, column_result in columns.items() for heading in column_result
-    }
+    return {heading: column for column, headings in columns.items() for heading in headings}
 
 
 ASSETS = Register(

@@ -71,8 +71,8 @@ def newest_cover_of_few(findings: DataFrame, segments: pa.Table) -> DataFrame:
 
     `segments`: what `collected` gave; all its columns come along.
     """
-    from_arrow_schema_result = from_arrow_schema(segments.drop_columns(list(_KEYS)).schema)
-    schema = _joined(findings.schema, from_arrow_schema_result)
+    segment_schema = from_arrow_schema(segments.drop_columns(list(_KEYS)).schema)
+    schema = _joined(findings.schema, segment_schema)
     # A broadcast is read once by each worker, not once by each task.
     shared = findings.sparkSession.sparkContext.broadcast(Spans.of(segments))
 

@@ -105,12 +105,12 @@ def _judged(
 
 def superseded(rows: Iterable[Mapping[str, Any]], newest: Mapping[str, Any]) -> list[Claim]:
     """Of rows of one finding, those that gave its address to others before the newest did."""
-    holder_result = newest.get("holder") or {}
+    current = newest.get("holder") or {}
     claims = {}
     for row in sorted(rows, key=lambda row: row.get("attr_rev") or -1):
         holder = row.get("holder") or {}
         mac = holder.get("mac")
-        if mac and mac != holder_result.get("mac") and row["attr_rev"] < newest["attr_rev"]:
+        if mac and mac != current.get("mac") and row["attr_rev"] < newest["attr_rev"]:
             claims[mac] = Claim(
                 SUPERSEDED,
                 scope=holder.get("scope"),

@@ -131,10 +131,10 @@ def _recall(
     rows, events = _by_address(said), _by_address(lines)
     unplayed = 0
     for key in sorted(rows.keys() | events.keys()):
-        recall_result = recall(*key, rows.get(key, []), events.get(key, []), cut)
-        unplayed += not recall_result.played
-        if not recall_result.address.empty:
-            state.addresses[key] = recall_result.address
+        recalled = recall(*key, rows.get(key, []), events.get(key, []), cut)
+        unplayed += not recalled.played
+        if not recalled.address.empty:
+            state.addresses[key] = recalled.address
     return unplayed
 
 

@@ -119,8 +119,8 @@ def _after(base: Session, lines: list[LeaseEvent]) -> list[LeaseEvent]:
 
 def _agree(played: Sequence[Session], truth: dict[str, Session], cut: Cut) -> bool:
     wanted = {uid for uid, s in truth.items() if s.end_us >= cut.cut_us and s.end_us > s.start_us}
-    all_result = all(truth.get(s.session_id) == s or s.end_us < cut.cut_us for s in played)
-    return all_result and wanted <= {s.session_id for s in played}
+    agrees = all(truth.get(s.session_id) == s or s.end_us < cut.cut_us for s in played)
+    return agrees and wanted <= {s.session_id for s in played}
 
 
 def _painted(

@@ -61,8 +61,8 @@ def track(events: DataFrame, jobs: JobSettings) -> DataFrame:
     (`enrich.dhcp.checkpoint_rebuild` makes another).
     """
     version = VERSIONS[jobs.session_state]
-    tracked_result = tracked(tracked_rows(events, jobs), limits(jobs), version)
-    return tracked_result.select(*segment_columns())
+    rows = tracked(tracked_rows(events, jobs), limits(jobs), version)
+    return rows.select(*segment_columns())
 
 
 def tracked_rows(events: DataFrame, jobs: JobSettings) -> DataFrame:

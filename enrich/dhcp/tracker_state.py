@@ -284,7 +284,7 @@ class TrackerBucket:
         return msgspec.structs.replace(timeline, painted_us=reach_us)
 
     def _say(self, old: Timeline, new: Timeline, learned_us: int) -> list[Segment]:
-        diff_result = diff(
+        changes = diff(
             old,
             new,
             self._known,
@@ -292,9 +292,9 @@ class TrackerBucket:
             learned_at_us=learned_us,
             max_span_us=self.limits.max_lease_us,
         )
-        if diff_result:
-            self.last_rev = diff_result[-1].rev
-        return diff_result
+        if changes:
+            self.last_rev = changes[-1].rev
+        return changes
 
     @property
     def _known(self) -> int:

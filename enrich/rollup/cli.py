@@ -103,14 +103,14 @@ def _recount(args: argparse.Namespace, settings: Settings) -> list[dict[str, Any
     os.nice(_NICE)
     spark = session(settings, "headgate rollup")
     try:
-        again_result = again(Lake(spark, settings).ensure(), since, until)
+        recount = again(Lake(spark, settings).ensure(), since, until)
     finally:
         spark.stop()
     lines = {
-        "hours": again_result.hours,
-        "missing": again_result.missing,
-        "recounted": len(again_result.recounted),
-        "unmended": again_result.unmended,
+        "hours": recount.hours,
+        "missing": recount.missing,
+        "recounted": len(recount.recounted),
+        "unmended": recount.unmended,
     }
     _audit(settings, {"since": args.since, "until": args.until, **lines})
     return [lines]

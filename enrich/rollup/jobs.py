@@ -56,9 +56,9 @@ def rollup(lake: Lake, *, once: bool = False) -> Job:
         finally:
             rows.unpersist()
         if pause and time.monotonic() - checked >= (0 if once else pause):
-            check_now_result = check_now(lake, _watermark(run))
-            run.counts["late"] = check_now_result.missing
-            if not check_now_result.more:
+            check = check_now(lake, _watermark(run))
+            run.counts["late"] = check.missing
+            if not check.more:
                 checked = time.monotonic()
         if topic:
             tell_again(lake, topic)

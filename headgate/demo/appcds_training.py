@@ -188,11 +188,11 @@ def main() -> None:
         for source, line in LINES:
             client.produce(topic_of(source, settings.kafka), line.replace(b"%s", now))
         client.flush(30)
-        ENVIRONMENT_result = ENVIRONMENT | {"HEADGATE_KAFKA__BOOTSTRAP": broker.address}
+        environment = ENVIRONMENT | {"HEADGATE_KAFKA__BOOTSTRAP": broker.address}
         command = [sys.executable, "-m", "headgate.cli", "--home", str(settings.home), "up"]
         end = time.monotonic() + LONGEST_SECONDS * 0.8
         with subprocess.Popen(
-            command, env=os.environ | ENVIRONMENT_result, preexec_fn=die_with_parent
+            command, env=os.environ | environment, preexec_fn=die_with_parent
         ) as driver:
             while driver.poll() is None and not _at_work(settings) and time.monotonic() < end:
                 time.sleep(0.5)

@@ -69,12 +69,12 @@ def suspected(folder: Path) -> Trouble | None:
 def stands(folder: Path) -> str | None:
     """Why a job was given up and is not to begin, also where that can no longer be read."""
     try:
-        known_result = read_failures(folder)
+        record = read_failures(folder)
     except Fatal as error:
         return str(error)
-    if known_result is None or known_result.stopped is None:
+    if record is None or record.stopped is None:
         return None
-    return f"{known_result.stopped} (so since {known_result.at})"
+    return f"{record.stopped} (so since {record.at})"
 
 
 def require_no_failure(folder: Path) -> None:
@@ -94,9 +94,9 @@ def failed(
 def spared(folder: Path) -> None:
     """Note that a job failed by no fault of its batch: the failures before are not in a row with
     what follows. What stopped a job stays."""
-    known_result = read_failures(folder)
-    if known_result is not None and known_result.stopped is None and known_result.failures:
-        _write(folder, replace(known_result, failures=0, starved=0))
+    record = read_failures(folder)
+    if record is not None and record.stopped is None and record.failures:
+        _write(folder, replace(record, failures=0, starved=0))
 
 
 def ended(job: str, folder: Path, batch: int, attempts: int) -> None:
@@ -122,9 +122,9 @@ def forget_failures(folder: Path) -> None:
 
 
 def _of(folder: Path, batch: int) -> Trouble:
-    known_result = read_failures(folder)
+    record = read_failures(folder)
     fresh = Trouble(_identity(folder), batch)
-    return known_result if known_result is not None and known_result.batch == batch else fresh
+    return record if record is not None and record.batch == batch else fresh
 
 
 def _write(folder: Path, trouble: Trouble) -> None:

@@ -358,8 +358,8 @@ class TargetSettings(_Section):
 
     def of(self, job: str) -> float:
         """The target of a job, in seconds."""
-        getattr_result: float = getattr(self, job, self.others)
-        return getattr_result
+        seconds: float = getattr(self, job, self.others)
+        return seconds
 
 
 class MaintenanceSettings(_Section):

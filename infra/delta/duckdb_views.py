@@ -180,18 +180,18 @@ def reach(connection: duckdb.DuckDBPyConnection, *folders: Location | str) -> No
     if known and known[0]:
         return
     connection.execute(f"LOAD {_text(str(extension_file('httpfs')))}")
-    store_result = store()
+    endpoint = store()
     options = {
-        "KEY_ID": store_result.key,
-        "SECRET": store_result.secret,
-        "REGION": store_result.region,
-        "URL_STYLE": "path" if store_result.own else "vhost",
+        "KEY_ID": endpoint.key,
+        "SECRET": endpoint.secret,
+        "REGION": endpoint.region,
+        "URL_STYLE": "path" if endpoint.own else "vhost",
     }
-    options |= {"SESSION_TOKEN": store_result.token} if store_result.token else {}
-    options |= {"ENDPOINT": store_result.endpoint} if store_result.own else {}
+    options |= {"SESSION_TOKEN": endpoint.token} if endpoint.token else {}
+    options |= {"ENDPOINT": endpoint.endpoint} if endpoint.own else {}
     joined_text = ", ".join(f"{name} {_text(value)}" for name, value in options.items())
     connection.execute(
-        f"CREATE SECRET lake (TYPE s3, {joined_text}, USE_SSL {str(store_result.tls).lower()})"
+        f"CREATE SECRET lake (TYPE s3, {joined_text}, USE_SSL {str(endpoint.tls).lower()})"
     )
 
 

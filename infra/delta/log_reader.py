@@ -82,11 +82,11 @@ def live_versions(table: Location) -> list[int]:
 
 def versions(table: Location, since: int = 0) -> list[int]:
     """Versions from `since` on whose commits can still be read, ascending."""
-    live_result = live_versions(table)
-    if live_result and live_result[0] > since:
+    live = live_versions(table)
+    if live and live[0] > since:
         before = log_archive.archived(table)
-        live_result = [*before[: bisect_left(before, live_result[0])], *live_result]
-    return live_result[bisect_left(live_result, since) :]
+        live = [*before[: bisect_left(before, live[0])], *live]
+    return live[bisect_left(live, since) :]
 
 
 def checkpoints(log: Location) -> list[int]:

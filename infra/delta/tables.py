@@ -119,10 +119,10 @@ class DeltaTables:
 
     def _upgrade(self, table: Table) -> None:
         description = described(self.folder(table))
-        schema_result = schema(description)
-        lacking = additions(table, schema_result)
+        current = schema(description)
+        lacking = additions(table, current)
         self._remember(table, description)
-        if unheard := unknown(table, schema_result):
+        if unheard := unknown(table, current):
             say(f"{table.name}: has columns of a newer release, which stay: {', '.join(unheard)}")
         if not lacking:
             return

@@ -290,10 +290,10 @@ def _vacuumed(
     lake: Lake, table: Table, kept: timedelta, jobs: Sequence[Behind], say: Say
 ) -> tuple[int, int]:
     """VACUUM, unless the log has forgotten files that are still needed."""
-    remembered_result = remembered(described(lake.folder(table)))
-    if kept <= remembered_result:
+    span = remembered(described(lake.folder(table)))
+    if kept <= span:
         return vacuum(lake, table, kept)
-    first = time.time() - (remembered_result - _MARGIN).total_seconds()
+    first = time.time() - (span - _MARGIN).total_seconds()
     late = ", ".join(job.job for job in jobs if job.since < first)
     until = (
         f"of these jobs has caught up: {late}"
@@ -302,7 +302,7 @@ def _vacuumed(
     )
     say(
         f"{table.name}: what left it in the last {kept.days} days is still needed, and its log "
-        f"tells that for {remembered_result.days} days only: nothing is deleted until each {until}"
+        f"tells that for {span.days} days only: nothing is deleted until each {until}"
     )
     return 0, 0
 

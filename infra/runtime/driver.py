@@ -508,11 +508,9 @@ class Round:
                 self._give_up(one, follows.why)
                 return
             one.again_at = time.monotonic() + follows.seconds
-            reason_result = reason(why)
-            self.watch.ended(one.name, "backoff", reason_result, one.record.failures)
-            self.driver.tell(
-                f"job {one.name}: failed, again in {follows.seconds:.0f} s: {reason_result}"
-            )
+            cause = reason(why)
+            self.watch.ended(one.name, "backoff", cause, one.record.failures)
+            self.driver.tell(f"job {one.name}: failed, again in {follows.seconds:.0f} s: {cause}")
 
     def _remember(self, one: Watched, why: str, follows: Retry | GiveUp) -> None:
         """Keep for later drivers how often a batch failed by its own fault."""

@@ -169,16 +169,16 @@ def waits(said: Mapping[str, Any]) -> bool:
 
 def memory(spark: SparkSession | None) -> Memory:
     """What this process, its JVM and its Python workers hold."""
-    memory_result = Memory(driver=psutil.Process().memory_info().rss)
-    memory_result.jvm, memory_result.workers = resident(psutil.Process())
+    used = Memory(driver=psutil.Process().memory_info().rss)
+    used.jvm, used.workers = resident(psutil.Process())
     if spark is not None:
         with suppress(Exception):  # a JVM that is going tells nothing
             heap = heap_use(spark)
-            memory_result.heap_used, memory_result.heap_after_collection = (
+            used.heap_used, used.heap_after_collection = (
                 heap.used,
                 heap.after_collection,
             )
-    return memory_result
+    return used
 
 
 def resident(driver: psutil.Process) -> tuple[int, int]:

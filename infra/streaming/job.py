@@ -358,12 +358,12 @@ class _Runner:
         self._look_back = True
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
-        set_result = batch_in_hand.set((self._name, batch_id))
+        token = batch_in_hand.set((self._name, batch_id))
         try:
             with self._gate.inside():
                 self._one(rows, batch_id)
         finally:
-            batch_in_hand.reset(set_result)
+            batch_in_hand.reset(token)
 
     def _one(self, rows: DataFrame, batch_id: int) -> None:
         run = self._batch(batch_id)

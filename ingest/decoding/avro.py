@@ -87,11 +87,11 @@ def _of_file(file: str) -> Any:
 
 @lru_cache(maxsize=1024)
 def _of_registry(registry: str, number: int) -> Any:
-    schema_result = schema(registry, number, "avro")
-    if schema_result is None:
+    written_schema = schema(registry, number, "avro")
+    if written_schema is None:
         raise Unreadable(f"no schema {number} in the registry")
     try:
-        return _parsed(schema_result, {})
+        return _parsed(written_schema, {})
     except Exception as error:
         raise Unreadable(f"schema {number} of the registry is no Avro schema: {error}") from None
 

@@ -154,9 +154,9 @@ def _elements_of(content: bytes, envelope: str | None) -> Iterable[bytes | msgsp
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     require_few(len(elements))
-    sum_result = sum(len(memoryview(element)) for element in elements) + 8 * len(elements)
+    counted_bytes = sum(len(memoryview(element)) for element in elements) + 8 * len(elements)
     # Far more bytes than the elements means there is more in the file; then it is read as a whole.
-    return None if len(content) > sum_result + 64 else elements
+    return None if len(content) > counted_bytes + 64 else elements
 
 
 # `Raw` only finds where each element ends; nothing of it is built yet.

@@ -60,11 +60,11 @@ def time(value: Any) -> datetime | None:
         return None
     try:
         # Whole milliseconds: what OCSF says of a time, and no float in between.
-        EPOCH_result = EPOCH + timedelta(milliseconds=value)
+        instant = EPOCH + timedelta(milliseconds=value)
     except OverflowError:
         return None
     # The bound of all times here; what lies before it stays in `more`.
-    return EPOCH_result if EPOCH_result >= EARLIEST else None
+    return instant if instant >= EARLIEST else None
 
 
 def _texts(value: Any) -> list[str] | None:

@@ -90,11 +90,11 @@ def _local(pattern: str) -> Iterator[_Found]:
     # The order of a folder is the file system's; sorted, a second look decides the same.
     for name in sorted(names):
         try:
-            stat_result = os.stat(name)
+            status = os.stat(name)
         except OSError:
             continue  # gone since it was listed, or a link to nothing
-        if stat.S_ISREG(stat_result.st_mode) and stat_result.st_size:
-            yield _Found(name, stat_result.st_size, stat_result.st_mtime_ns // 1000)
+        if stat.S_ISREG(status.st_mode) and status.st_size:
+            yield _Found(name, status.st_size, status.st_mtime_ns // 1000)
 
 
 def _remote(spark: SparkSession, pattern: str) -> Iterator[_Found]:

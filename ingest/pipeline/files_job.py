@@ -232,8 +232,8 @@ def _local(entry: FileEntry, how: _Reading) -> Iterator[dict[str, Any]]:
 def _is_as_found(entry: FileEntry, file: IO[bytes]) -> bool:
     now = os.fstat(file.fileno())
     modified = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=now.st_mtime_ns // 1000)
-    modified_result: datetime = entry["modified_at"]
-    return now.st_size == entry["size"] and modified == modified_result.astimezone(UTC)
+    modified_at: datetime = entry["modified_at"]
+    return now.st_size == entry["size"] and modified == modified_at.astimezone(UTC)
 
 
 class _Hashed(io.RawIOBase):

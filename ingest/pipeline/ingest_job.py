@@ -59,8 +59,8 @@ def ingest(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job
     require_no_gap(settings)
     parsing = ParseSettings.of(settings)
     cap = Cap(settings)
-    if ahead_result := clock_behind(settings.checkpoint_root / "ingest", clock.now()):
-        say(f"job ingest: {ahead_result}")
+    if clock_problem := clock_behind(settings.checkpoint_root / "ingest", clock.now()):
+        say(f"job ingest: {clock_problem}")
 
     def batch(arrived: DataFrame, run: Batch) -> None:
         # From the planned offsets, not from the rows: an empty partition has an offset as well.

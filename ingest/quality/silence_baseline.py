@@ -51,8 +51,8 @@ class Unknown:
 
     def within(self, pause: SilentInterval) -> float:
         """Seconds of a pause that are such times."""
-        joined_result = joined(_cut([*self.out, *self.lost, *self.unread], pause))
-        return sum((end - start).total_seconds() for start, end in joined_result)
+        silences = joined(_cut([*self.out, *self.lost, *self.unread], pause))
+        return sum((end - start).total_seconds() for start, end in silences)
 
     def why(self, pause: SilentInterval) -> str:
         """Why a pause that has such times is no habit."""

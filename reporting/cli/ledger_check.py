@@ -98,13 +98,13 @@ def parted(holes: Holes, before: LedgerCheckState) -> tuple[Holes, Holes]:
     for topic, partition, named, first, end, kind in before.again:
         if kind == "all":
             known.setdefault((topic, partition, named), []).append((first, end))
-    holeses: list[tuple[Stretch, Span]] = []
+    gaps: list[tuple[Stretch, Span]] = []
     new: list[tuple[Stretch, Span]] = []
     for stretch, span in holes:
         rest = without([span], known.get((*stretch.place, stretch.topic_id), []))
         new += [(stretch, rest_span) for rest_span in rest]
-        holeses += [(stretch, rest_span) for rest_span in without([span], rest)]
-    return holeses, new
+        gaps += [(stretch, rest_span) for rest_span in without([span], rest)]
+    return gaps, new
 
 
 def _say(what: str, holes: Holes) -> None:

@@ -143,8 +143,8 @@ def write_down(settings: Settings, certificate: Mapping[str, Any]) -> None:
     write_whole(folder / f"{name}.json", json.dumps(certificate, indent=1, ensure_ascii=False))
     write_whole(folder / f"{name}.txt", "\n".join(sentences(certificate)) + "\n")
     rows = {
-        table: table_result["rows_removed"] + table_result["rows_replaced"]
-        for table, table_result in certificate["tables"].items()
+        table: counts["rows_removed"] + counts["rows_replaced"]
+        for table, counts in certificate["tables"].items()
     }
     detail = {"rows": rows, "reason": certificate["reason"], "kind": certificate["subject"]["kind"]}
     note_audit(settings.home.absolute() / "spool", "erase", name, detail)
@@ -160,14 +160,14 @@ def sentences(certificate: Mapping[str, Any]) -> Iterator[str]:
         yield f"Reason: {certificate['reason']}"
     if not certificate["tables"]:
         yield "No table had a row that names it."
-    for table, table_result in certificate["tables"].items():
-        removed, replaced = table_result["rows_removed"], table_result["rows_replaced"]
-        until = table_result["former_versions_until"]
+    for table, counts in certificate["tables"].items():
+        removed, replaced = counts["rows_removed"], counts["rows_replaced"]
+        until = counts["former_versions_until"]
         yield (
             f"{table}: {removed:,} rows removed, {replaced:,} reworded, in versions "
-            f"{', '.join(map(str, table_result['versions']))}; former versions "
+            f"{', '.join(map(str, counts['versions']))}; former versions "
             + (f"are kept until {until}" if until else "were deleted")
-            + f", smallest and largest values in its log until {table_result['log_until']}."
+            + f", smallest and largest values in its log until {counts['log_until']}."
         )
     for place, count in certificate["outside"].items():
         how = "deleted" if place == "rollups" and not certificate["pseudonymised"] else "reworded"

@@ -63,16 +63,16 @@ class ErasureProgress:
 
 def subject_names(settings: Settings, wish: ErasureRequest) -> list[str]:
     """The names that the subject has by itself, by the wish, and by the inventories."""
-    set_result = set(wish.also)
+    words = set(wish.also)
     if wish.kind == "user":
         # Inventories may hold a bare number or one letter as an alias; it would match everywhere.
-        set_result |= {wish.name} | {
+        words |= {wish.name} | {
             account for account in _accounts(settings, wish.name) if _tells(account)
         }
     elif wish.hostnames:
         hosts = _asked(settings, _HOSTS, {"mac": device(wish.name, BLANK)[0].text})
-        set_result |= {account for account in hosts if _tells(account)}
-    return sorted(set_result - set(wish.but))
+        words |= {account for account in hosts if _tells(account)}
+    return sorted(words - set(wish.but))
 
 
 def words_of(wish: ErasureRequest, names: Sequence[str], instead: str) -> tuple[Word, ...]:

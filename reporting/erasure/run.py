@@ -237,13 +237,13 @@ def _last(lake: Lake, table: Table, since: int, written: Sequence[Mapping[str, A
     done = commits_of(lake, table, since=since)
     if done:
         return int(done[-1]["version"])
-    writtens = [
-        (version, status_row["id"])
-        for status_row in written
-        for version in status_row["tables"].get(table.name, {}).get("versions", ())
+    certified = [
+        (version, certificate["id"])
+        for certificate in written
+        for version in certificate["tables"].get(table.name, {}).get("versions", ())
     ]
     # A restored lake may have other commits under these numbers, so the log is asked as well.
-    for version, erasure in sorted(writtens, reverse=True):
+    for version, erasure in sorted(certified, reverse=True):
         with suppress(FileNotFoundError):
             if commit_of(lake.folder(table), version, erasure):
                 return int(version)

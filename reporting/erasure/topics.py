@@ -247,8 +247,8 @@ def unqueued(settings: Settings, search: Search) -> int:
         places: dict[int, int] = dict(db.execute(asked, (topic,)).fetchall()) if began else {}
     if not places:
         return 0  # they begin with what comes from then on
-    naming_result = naming(read_all(settings, topic, since=places), search)
-    return sum(topic_count.messages for topic_count in naming_result.values())
+    by_topic = naming(read_all(settings, topic, since=places), search)
+    return sum(topic_count.messages for topic_count in by_topic.values())
 
 
 # -- counts ----------------------------------------------------------------------------------------

@@ -174,10 +174,10 @@ def _network(message: Message, shape: Shape) -> Event:
         more["is_src_dst_assignment_known"] = False
     spoken = (parts.text("proto") or "").removeprefix("protocol ").lower() or None
     ip = (source or target or {}).get("ip")
-    source_result = source or target
+    has_network = source or target
     return located(
-        NETWORK if source_result else BASE,
-        activity if source_result else UNKNOWN,
+        NETWORK if has_network else BASE,
+        activity if has_network else UNKNOWN,
         message.stamp,
         **_outcome(activity, allowed),
         status_detail=reason,

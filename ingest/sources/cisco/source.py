@@ -53,11 +53,9 @@ def read_message(match: re.Match[str], header: Header, context: Context) -> Even
     )
     # These are FTD's own, in a form of keys and values.
     if message.uid.startswith("43000"):
-        ftd_event_result = ftd_event(
-            message.uid, message.level, text, header, stamp, message.product
-        )
-        if ftd_event_result is not None:
-            return ftd_event_result
+        ftd = ftd_event(message.uid, message.level, text, header, stamp, message.product)
+        if ftd is not None:
+            return ftd
     # The bound keeps a long message from making the patterns search for long.
     known = shaped(message.uid, text) if len(text) <= _LONGEST else None
     if known is None:

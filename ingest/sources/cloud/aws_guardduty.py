@@ -158,26 +158,26 @@ def _action(fields: Fields, resource: Fields) -> _Seen:
     seen = _Seen({}, {})
     action = inner(fields, "Service", "Action")
     name = next((name for name in _ACTIONS if key_of(action, name)), "")
-    inner_result = inner(action, name) if name else {}
+    details = inner(action, name) if name else {}
     if name == "PortProbeAction":
         # Of several probes the first is the finding's; all that is not used stays.
-        probes = listed(inner_result, "PortProbeDetails")
-        blocked = look(inner_result, "Blocked")
-        inner_result = probes[0] if probes else {}
+        probes = listed(details, "PortProbeDetails")
+        blocked = look(details, "Blocked")
+        details = probes[0] if probes else {}
         if blocked is True:
             seen.columns |= {"action_id": DENIED, "disposition_id": _BLOCKED}
-    remote, place = _remote(inner_result)
-    own = _own(inner_result, resource)
+    remote, place = _remote(details)
+    own = _own(details, resource)
     # A question of DNS always goes out; of other actions the record says the direction.
     outward = name in ("DnsRequestAction", "") or (
-        look(inner_result, "ConnectionDirection") == "OUTBOUND"
+        look(details, "ConnectionDirection") == "OUTBOUND"
     )
     source, target = (own, remote) if outward else (remote, own)
     if place and remote["ip"]:
         seen.more["dst_endpoint" if outward else "src_endpoint"] = place
     seen.columns["src_endpoint"], seen.columns["dst_endpoint"] = _some(source), _some(target)
-    _connection(seen, name, inner_result)
-    _call(seen, name, inner_result)
+    _connection(seen, name, details)
+    _call(seen, name, details)
     return seen
 
 
@@ -279,19 +279,19 @@ def _resources(resource: Fields) -> Iterator[dict[str, str | None]]:
 
 def _process(service: Fields) -> Fields | None:
     """What ran, in findings of Runtime Monitoring."""
-    inner_result = inner(service, "RuntimeDetails", "Process")
+    details = inner(service, "RuntimeDetails", "Process")
     # OCSF tells processes apart by their pid; without one the details stay in unmapped.
-    if type(look(inner_result, "Pid")) is not int:
+    if type(look(details, "Pid")) is not int:
         return None
-    digest = take_text(inner_result, "ExecutableSha256")
-    user, uid = take_text(inner_result, "User"), take_name(inner_result, "UserId")
+    digest = take_text(details, "ExecutableSha256")
+    user, uid = take_text(details, "User"), take_name(details, "UserId")
     return {
-        "name": take_text(inner_result, "Name"),
-        "pid": take_number(inner_result, "Pid"),
-        "path": take_text(inner_result, "ExecutablePath"),
-        "cwd": take_text(inner_result, "Pwd"),
+        "name": take_text(details, "Name"),
+        "pid": take_number(details, "Pid"),
+        "path": take_text(details, "ExecutablePath"),
+        "cwd": take_text(details, "Pwd"),
         "cmd_line": take_text(inner(service, "RuntimeDetails", "Context"), "CommandLineExample"),
-        "uid": take_text(inner_result, "Uuid"),
+        "uid": take_text(details, "Uuid"),
         "user": {"name": user, "uid": uid} if user or uid else None,
         "hashes": [{"algorithm": "SHA-256", "value": digest}] if digest else None,
     }

@@ -136,11 +136,11 @@ class _Audit:
 
     def event(self) -> Event:
         """The event: of Workspace by what was done, of all else a call of an API."""
-        WORKSPACE_result = None
+        workspace = None
         # Only of these services: other products have methods of the same names.
         if self.service in WORKSPACE_SERVICES:
-            WORKSPACE_result = WORKSPACE.get(self.method.rpartition(".")[2].lower())
-        if WORKSPACE_result and (event := self._workspace(*WORKSPACE_result)):
+            workspace = WORKSPACE.get(self.method.rpartition(".")[2].lower())
+        if workspace and (event := self._workspace(*workspace)):
             return event
         columns = self._columns()
         columns["src_endpoint"] = unnamed(columns["src_endpoint"])

@@ -77,15 +77,15 @@ def _octets(word: str) -> bytes:
     """The bytes of a quoted text."""
     if word[:1] != '"':
         return b""
-    bytearray_result = bytearray()
+    unescaped = bytearray()
     end = 1
     body = word[:-1]
     for match in OCTAL.finditer(body, 1):
-        bytearray_result += body[end : match.start()].encode()
+        unescaped += body[end : match.start()].encode()
         code = match[1]
-        bytearray_result += bytes([int(code, 8)]) if len(code) == 3 else code.encode()
+        unescaped += bytes([int(code, 8)]) if len(code) == 3 else code.encode()
         end = match.end()
-    return bytes(bytearray_result + body[end:].encode())
+    return bytes(unescaped + body[end:].encode())
 
 
 # -- the file ------------------------------------------------------------------------------------

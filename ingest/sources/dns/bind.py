@@ -172,9 +172,9 @@ def _of_client(match: re.Match[str], line: Line, meta: Columns, about: Columns) 
     if client and "port" not in client:
         rest["port"] = match["port"]
     for pattern, make in CLIENT_SAID:
-        match_result = pattern.fullmatch(message)
-        if match_result:
-            activity, columns, more = make(match_result)
+        event = pattern.fullmatch(message)
+        if event:
+            activity, columns, more = make(event)
             server, query = columns.pop("server", None), columns.pop("query", None)
             break
     else:

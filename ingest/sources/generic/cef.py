@@ -230,8 +230,8 @@ def _user(fields: Fields, side: str) -> dict[str, Any] | None:
     long = "source" if side == "s" else "destination"
     user = split_user(fields.text(f"{side}user", f"{long}UserName")) or {}
     uid = fields.text(f"{side}uid", f"{long}UserId")
-    user_result = user | kept(uid=uid)
-    return user_result or None
+    account = user | kept(uid=uid)
+    return account or None
 
 
 def _file(fields: Fields) -> dict[str, Any] | None:

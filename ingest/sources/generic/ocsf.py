@@ -145,11 +145,11 @@ def _outcome(row: Event, fields: Mapping[str, Any], class_uid: int) -> None:
 
 def _unmapped(fields: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
     left = fields.get("unmapped")
-    left_result = dict(left) if type(left) is dict else {} if left is None else {"unmapped": left}
+    rest = dict(left) if type(left) is dict else {} if left is None else {"unmapped": left}
     lines = {key: theirs[key] for key in ("source", "logged_time", "labels") if key in theirs}
     if lines:
-        left_result["metadata"] = left_result.get("metadata", lines)
-    return left_result
+        rest["metadata"] = rest.get("metadata", lines)
+    return rest
 
 
 def _shown(row: Event, context: Context) -> dict[str, Any]:

@@ -95,9 +95,9 @@ def events_of(line: Line, context: Context, record: Record | None = None) -> lis
         first = first or source
         # Not all are a SyslogSource: Kea and auditd only have one of its methods.
         known: _Known | None = getattr(source, "known", None) or getattr(source, "read", None)
-        known_result = known(line, context) if known else None
-        if known_result:
-            return known_result if isinstance(known_result, list) else [known_result]
+        events = known(line, context) if known else None
+        if events:
+            return events if isinstance(events, list) else [events]
     if first is None or first.name != "sudo":  # which tells itself of what PAM refused
         other = PAM.known(line, context)
         if other:

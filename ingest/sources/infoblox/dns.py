@@ -240,7 +240,7 @@ def _failed(
 def _rewrite(match: re.Match[str], line: Line, rest: dict[str, Any]) -> Event:
     """A question that a response policy zone answered in another way."""
     pairs = dict(_PAIR.findall(match["pairs"]))
-    match_result = _RPZ.fullmatch(pairs.get("msg", "").strip('"'))
+    policy_message = _RPZ.fullmatch(pairs.get("msg", "").strip('"'))
     ip, server = address(pairs.pop("src", "")), address(pairs.pop("dst", ""))
     port = pairs.pop("spt", "")
     source: dict[str, Any] = {"ip": ip} if ip else {"name": "unknown"}
@@ -248,8 +248,8 @@ def _rewrite(match: re.Match[str], line: Line, rest: dict[str, Any]) -> Event:
         source["port"] = int(port)
     level = int(match["severity"])
     part = {
-        "name": match_result["name"] if match_result else None,
-        "type": match_result["type"] if match_result else pairs.get("qtype"),
+        "name": policy_message["name"] if policy_message else None,
+        "type": policy_message["type"] if policy_message else pairs.get("qtype"),
         "server": server,
     }
     action = match["action"].upper()
@@ -267,7 +267,7 @@ def _rewrite(match: re.Match[str], line: Line, rest: dict[str, Any]) -> Event:
         action_id=1 if passed else 2,
         disposition_id=1 if passed else 2 if action in ("NXDOMAIN", "NODATA") else OTHER,
         firewall_rule={
-            "name": match_result["via"] if match_result else match["policy"],
+            "name": policy_message["via"] if policy_message else match["policy"],
             "type": match["policy"],
         },
     )

@@ -121,11 +121,11 @@ class Audit:
         rest: dict[str, Any] = dict(self.framing)
         others: dict[str, list[dict[str, str]]] = {}
         for part in self.parts:
-            rest_result = part.rest()
+            left_over = part.rest()
             if part is main:
-                rest |= rest_result
-            elif rest_result and part.type not in ("PROCTITLE", "CWD", "EXECVE"):
-                others.setdefault(part.type, []).append(rest_result)
+                rest |= left_over
+            elif left_over and part.type not in ("PROCTITLE", "CWD", "EXECVE"):
+                others.setdefault(part.type, []).append(left_over)
         for kind, records in others.items():
             rest[kind] = records if len(records) > 1 or kind == "PATH" else records[0]
         if self.arguments:

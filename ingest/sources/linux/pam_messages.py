@@ -210,13 +210,13 @@ def read_pam(line: Line, product: Mapping[str, str], *, counts: bool = True) -> 
     if named:
         service, fields["module"] = named["service"], named["module"]
         line = line._replace(program=service)
-    match_result = _MODULE.fullmatch(text)
-    if match_result:
-        text = match_result["text"]
-        service = match_result["service"] or service
-        fields |= kept(module=match_result["module"], pam_type=match_result["kind"])
+    prefix = _MODULE.fullmatch(text)
+    if prefix:
+        text = prefix["text"]
+        service = prefix["service"] or service
+        fields |= kept(module=prefix["module"], pam_type=prefix["kind"])
         # pam_tally2 and pam_krb5 name themselves twice.
-        text = text.removeprefix(f"{match_result['module']}: ")
+        text = text.removeprefix(f"{prefix['module']}: ")
     elif text.startswith("PAM "):
         text = text[4:]
     inner = re.fullmatch(r"\((?P<service>[\w.-]{1,64})\) (?P<text>session .*)", text, re.ASCII)

@@ -134,23 +134,21 @@ def _json(line: Line, context: Context) -> Event | None:
         return None
     inner = whole.get("sudo")
     kind = next(iter(inner)) if type(inner) is dict and len(inner) == 1 else None
-    inner_result = (
-        inner[kind] if type(inner) is dict and kind in ("accept", "reject", "alert") else None
-    )
-    if type(inner_result) is not dict:
+    entry = inner[kind] if type(inner) is dict and kind in ("accept", "reject", "alert") else None
+    if type(entry) is not dict:
         return None
 
     def text(name: str) -> str | None:
-        return inner_result.pop(name) if type(inner_result.get(name)) is str else None
+        return entry.pop(name) if type(entry.get(name)) is str else None
 
     path, by, target = text("command"), text("submituser"), text("runuser")
-    arguments = inner_result.get("runargv")
+    arguments = entry.get("runargv")
     line_of = path
     if type(arguments) is list and all(type(argument) is str for argument in arguments):
         line_of = " ".join(arguments) or path
     reason = text("reason") or text("message")
     if reason and _PASSWORD.fullmatch(reason) and by:
-        return _switch(by, target, reason, line, line.rest | inner_result | kept(command=path))
+        return _switch(by, target, reason, line, line.rest | entry | kept(command=path))
     process = {
         "name": path.rsplit("/", 1)[-1] if path else None,
         "path": path,
@@ -179,7 +177,7 @@ def _json(line: Line, context: Context) -> Event | None:
             ("process.user.name", A_USER, target),
             ("process.cmd_line", A_COMMAND, line_of),
         ),
-        unmapped=unmapped(line.rest | inner_result),
+        unmapped=unmapped(line.rest | entry),
     )
 
 

@@ -140,9 +140,9 @@ def _read(line: Line, context: Context) -> Event | None:
     words = match["words"].removeprefix("xrdp_wm_log_msg: ").strip()
     line = line._replace(text=words, pid=pid)
     for activity, status, pattern in _PATTERNS:
-        match_result = pattern.fullmatch(words)
-        if match_result:
-            return _login(activity, status, match_result.groupdict(), rest, line)
+        login = pattern.fullmatch(words)
+        if login:
+            return _login(activity, status, login.groupdict(), rest, line)
     return _connection(words, rest, line) or _other(match["level"], rest, line)
 
 
@@ -192,7 +192,7 @@ _CONNECTIONS: Mapping[re.Pattern[str], tuple[int, int]] = {
 
 def _connection(words: str, rest: dict[str, Any], line: Line) -> Event | None:
     matches = (pattern.fullmatch(words) for pattern in _CONNECTIONS)
-    match = next((match_result for match_result in matches if match_result), None)
+    match = next((login for login in matches if login), None)
     if match is None:
         return _session(words, rest, line)
     activity, way = _CONNECTIONS[match.re]

@@ -132,7 +132,7 @@ def _at_login(words: str, part: Mapping[str, Any], line: Line) -> Event | None:
     fields = _fields(match["fields"], rest)
     what, user = match["what"], match["user"] or None
     good = what in ("Login", "Logged in") or what.startswith("proxy")
-    reasons = [part_result for part_result in REASON.findall(what) if part_result]
+    reasons = [reason for reason in REASON.findall(what) if reason]
     attempts = ATTEMPTS.search(what)
     silent = "no auth attempts" in what
     columns: dict[str, Any] = {

@@ -157,8 +157,8 @@ def _authentication(text: str, qid: str | None, rest: dict[str, Any], line: Line
     fields = _named(client["fields"] or "") if client else {}
     if failed is None and (client is None or "sasl_username" not in fields):
         return None
-    failed_result = failed or client
-    part = failed_result.groupdict() if failed_result else {}
+    peer = failed or client
+    part = peer.groupdict() if peer else {}
     detail, user = part.get("detail"), fields.pop("sasl_username", None)
     if part.get("outcome") == "aborted":
         detail = f"aborted: {detail}" if detail else "aborted"

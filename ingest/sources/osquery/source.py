@@ -110,21 +110,21 @@ def _row(around: dict[str, Any], columns: dict[str, Any], action: str, context: 
     row = OsqueryRow(row_columns, action, query, first)
     host = _device(around)
     reader = reader_of(row)
-    reader_result: TableRow = reader(row)
+    table_row: TableRow = reader(row)
     # Only there is a row's `time` when something happened; elsewhere it may be anything.
     timed = reader in (login, history) or query.rstrip("0123456789").endswith("events")
     stamp = _stamp(around, row.columns if timed else {}, context, host.get("hostname"))
-    values = {name: value for name, value in reader_result.columns.items() if value is not None}
+    values = {name: value for name, value in table_row.columns.items() if value is not None}
     hardware = values.pop("mac", None)
-    more = dict(reader_result.more)
+    more = dict(table_row.more)
     device = host | kept(mac=hardware)
     if not device.keys() - {"type_id"}:
         more["device"] = {"name": "unknown", "type_id": 0}
-    _sound(reader_result.class_uid, values, more)
-    _ends(reader_result.class_uid, values, row, host.get("hostname"))
+    _sound(table_row.class_uid, values, more)
+    _ends(table_row.class_uid, values, row, host.get("hostname"))
     return event(
-        reader_result.class_uid,
-        reader_result.activity,
+        table_row.class_uid,
+        table_row.activity,
         stamp,
         metadata=metadata(_PRODUCT, stamp, log_name=query, event_code=action),
         device=device if device.keys() - {"type_id"} else None,

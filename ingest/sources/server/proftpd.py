@@ -128,9 +128,9 @@ def _read(line: Line, context: Context) -> Event | None:
     match = _SESSION.fullmatch(line.text)
     if match:
         return _session(match["words"].strip(), match.groupdict(), line)
-    transfer_result = transfer(line, _PRODUCT)
-    if transfer_result:
-        return transfer_result
+    transferred = transfer(line, _PRODUCT)
+    if transferred:
+        return transferred
     match = _SERVER.fullmatch(line.text)
     words = match["words"] if match else line.text
     # Without a client's address only the modules' own words are logins.

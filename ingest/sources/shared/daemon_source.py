@@ -176,8 +176,8 @@ class Daemon(SyslogSource):
         if len(line.text) > _LONGEST:
             return None
         # PAM first: its modules write under the daemon's own name.
-        pam_result = pam(line, self.product) or self.reader(line, context)
-        return pam_result and syslog.counted(pam_result, line)
+        read = pam(line, self.product) or self.reader(line, context)
+        return read and syslog.counted(read, line)
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         text = one_line(raw)

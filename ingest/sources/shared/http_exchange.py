@@ -241,9 +241,9 @@ class Exchange:
 
     def request(self, text: str) -> None:
         """Take a request line apart; one that is none goes to `rest`."""
-        request_line_result = request_line(text)
-        if request_line_result:
-            self.method, self.target, self.version = request_line_result
+        first_line = request_line(text)
+        if first_line:
+            self.method, self.target, self.version = first_line
         elif text[:1] == "/" and " " not in text:
             self.target = text
         elif text not in NONE:

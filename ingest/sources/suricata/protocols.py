@@ -163,16 +163,16 @@ def _smtp(entry: Entry) -> Event:
         mail.keep("to", targets)
     entry.fields.keep("email", mail.left())
     hello = envelope.text("helo")
-    from_result = columns.get("from")
+    mail_from = columns.get("from")
     return located(
         EMAIL,
         1,
         entry.stamp,
-        message=f"Mail from {from_result or '?'}: {subject or ''}".rstrip(": "),
+        message=f"Mail from {mail_from or '?'}: {subject or ''}".rstrip(": "),
         email=columns or None,
         more={"direction_id": 0} | kept(smtp_hello=hello, protocol_name="smtp"),
         observables=entry.seen(
-            ("email.from", A_MAIL, from_result),
+            ("email.from", A_MAIL, mail_from),
             *(("email.to", A_MAIL, mailbox) for mailbox in to or ()),
         ),
         **entry.common(),

@@ -87,12 +87,12 @@ class _Header:
 
 def header_of(lines: Sequence[str], known: _Header | None = None) -> _Header:
     """What `lines` of directives say, besides what was `known` before."""
-    known_result = known or _Header()
+    header = known or _Header()
     fields, commas, day, software = (
-        known_result.fields,
-        known_result.commas,
-        known_result.day,
-        known_result.software,
+        header.fields,
+        header.commas,
+        header.day,
+        header.software,
     )
     for line in lines:
         match = DIRECTIVE.match(line.strip())
@@ -310,14 +310,10 @@ class Iis(Source):
             header = header_of([text], header)
             return self._directive(text, header, context)
 
-        each_line_result = each_line(record.raw, read)
+        events = each_line(record.raw, read)
         # In a file with entries its header is no event of its own.
-        entries = [event for event in each_line_result if (event.get("message") or "")[:1] != "#"]
-        return (
-            entries
-            if entries and len(entries) + len(block) == len(each_line_result)
-            else each_line_result
-        )
+        entries = [event for event in events if (event.get("message") or "")[:1] != "#"]
+        return entries if entries and len(entries) + len(block) == len(events) else events
 
     def _directive(self, text: str, header: _Header, context: Context) -> Event:
         """A line that names columns, sent as a record all the same."""

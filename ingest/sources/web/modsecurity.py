@@ -53,14 +53,14 @@ _CREATE, A_RULE, _BLOCKED, DETECTED = 1, 1, 2, 15
 
 def _fields_of(text: str) -> tuple[str, dict[str, str], list[str]] | None:
     """The words, the fields and the tags of a rule that matched; None where it is no such line."""
-    match_result = _SAID.match(text)
+    opening = _SAID.match(text)
     # The fields begin with the rule's file, which the server writes itself.
-    find = text.find(' [file "') if match_result else -1
-    if match_result is None or find < 0:
+    find = text.find(' [file "') if opening else -1
+    if opening is None or find < 0:
         return None
     fields: dict[str, str] = {}
     tags: list[str] = []
-    words = text[match_result.end() : find]
+    words = text[opening.end() : find]
     while match := _FIELD.match(text, find):
         name, value = match[1], unescape(match[2])
         find = match.end()

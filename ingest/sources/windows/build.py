@@ -102,7 +102,7 @@ def event_of(log: Logged) -> Event:
         status = FAILURE if log.failed else SUCCESS
     title = columns.pop("message", None) or (rule.title if rule else None)
     _complete(columns, class_uid, log)
-    event_result = event(
+    built = event(
         class_uid,
         activity,
         log.stamp,
@@ -125,9 +125,9 @@ def event_of(log: Logged) -> Event:
         device=device(log.computer),
         **{name: value for name, value in columns.items() if value is not None},
     )
-    event_result["observables"] = observables(*_observed(event_result))
-    event_result["unmapped"] = unmapped(_left(log, fields, title))
-    return event_result
+    built["observables"] = observables(*_observed(built))
+    built["unmapped"] = unmapped(_left(log, fields, title))
+    return built
 
 
 def merge_always(columns: WindowsColumns, rule: EventRule | None) -> WindowsColumns:

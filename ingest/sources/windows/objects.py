@@ -64,10 +64,10 @@ def logged_of_object(fields: dict[str, Any], context: Context) -> Logged:
         about.take(name, text, attributes)
     data: dict[str, Any] = {}
     for part in DATA_PARTS:
-        event_result = event.pop(part, None)
+        content = event.pop(part, None)
         attributes = event.pop(f"{part}_attributes", None)
-        if event_result is not None:
-            _data(event_result, data, part != "EventData")
+        if content is not None:
+            _data(content, data, part != "EventData")
         if type(attributes) is dict:
             data |= {
                 f"{part}.{name_row}": as_text(two)

@@ -85,9 +85,9 @@ def table_of(log: Logged) -> _Table | None:
     if log.provider is not None:
         name = log.provider.lower()
         # An instance of SQL Server is a provider of its own: MSSQL$NAME.
-        BY_PROVIDER_result = BY_PROVIDER.get("mssqlserver" if name.startswith("mssql$") else name)
-        if BY_PROVIDER_result is not None:
-            return BY_PROVIDER_result
+        mapping = BY_PROVIDER.get("mssqlserver" if name.startswith("mssql$") else name)
+        if mapping is not None:
+            return mapping
     # Some shippers keep only the GUID of a provider.
     if log.guid is not None:
         return BY_GUID.get(log.guid.strip("{}").lower())

@@ -169,8 +169,8 @@ def managed(
     """A mapping for Entity Management: the fields that name the thing, the subject as actor."""
 
     def columns(fields: Fields, log: Logged) -> WindowsColumns:
-        entity_result = entity(kind, fields.text(*name), fields.text(*uid))
-        return entity_result | {"actor": actor(fields, path)}
+        event = entity(kind, fields.text(*name), fields.text(*uid))
+        return event | {"actor": actor(fields, path)}
 
     return columns
 

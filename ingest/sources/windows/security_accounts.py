@@ -88,10 +88,8 @@ def member(fields: Fields, log: Logged) -> WindowsColumns:
 def group_read(fields: Fields, log: Logged) -> WindowsColumns:
     """4799: somebody listed a group's members."""
     by = process(fields, "CallerProcessName", "CallerProcessId")
-    group_result = _group(fields, log)
-    return group_result | {
-        "actor": filled(**{**(group_result["actor"] or {}), **(filled(process=by) or {})})
-    }
+    event = _group(fields, log)
+    return event | {"actor": filled(**{**(event["actor"] or {}), **(filled(process=by) or {})})}
 
 
 def account_read(fields: Fields, log: Logged) -> WindowsColumns:

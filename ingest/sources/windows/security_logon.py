@@ -46,8 +46,8 @@ _DONE = {"status_id": SUCCESS}
 
 def _logon(fields: Fields, log: Logged) -> WindowsColumns:
     """4624, 4625 and what looks like them: who logged on to this machine, from where."""
-    merged_result = merged(logon_type(fields), auth(fields.text("AuthenticationPackageName")))
-    merged_result |= {
+    columns = merged(logon_type(fields), auth(fields.text("AuthenticationPackageName")))
+    columns |= {
         "user": target(fields),
         "session": filled(uid=fields.logon("TargetLogonId")),
         "actor": actor(fields),
@@ -56,8 +56,8 @@ def _logon(fields: Fields, log: Logged) -> WindowsColumns:
     }
     # 4624 has no codes: a logon that succeeded needs no reason.
     if log.event_id == 4625:
-        merged_result |= _failure(fields)
-    return merged_result
+        columns |= _failure(fields)
+    return columns
 
 
 def _failure(fields: Fields) -> WindowsColumns:

@@ -305,7 +305,7 @@ def wmi(kind: str, *names: str) -> Mapper:
 
 def results(text: str) -> list[WindowsColumns]:
     """`type:  5 name;::ffff:1.2.3.4;` as answers; Sysmon gives neither owner nor TTL."""
-    columnses: list[WindowsColumns] = []
+    answers: list[WindowsColumns] = []
     for part in text.split(";"):
         part = part.strip()
         if not part or part == "-":
@@ -313,15 +313,15 @@ def results(text: str) -> list[WindowsColumns]:
         # Sysmon writes IPv4 answers as mapped IPv6, `::ffff:1.2.3.4`.
         ip = address(part)
         if ip is not None:
-            columnses.append({"rdata": ip, "type": "AAAA" if ":" in ip else "A"})
+            answers.append({"rdata": ip, "type": "AAAA" if ":" in ip else "A"})
             continue
         match = _RESULT.fullmatch(part)
         if match is None:
-            columnses.append({"rdata": part})
+            answers.append({"rdata": part})
         else:
             number = int(match[1])
-            columnses.append({"rdata": match[2], "type": DNS_TYPES.get(number, str(number))})
-    return columnses
+            answers.append({"rdata": match[2], "type": DNS_TYPES.get(number, str(number))})
+    return answers
 
 
 def asked(fields: Fields, log: Logged) -> WindowsColumns:
