@@ -186,7 +186,9 @@ class Lease(_Model):
     learned_at: datetime = Field(description="arrival of the line we learned it from, UTC")
     rev: int = Field(description="grows with every statement about this address")
     evidence: list[str] = Field(description="event_uid of the DHCP lines it rests on")
-    ended: str | None = Field(description="why the span ends, if it is known")
+    ended: str | None = Field(
+        description="why the span ends; null: not known, or it still ran when complete_up_to was"
+    )
 
 
 class Rival(_Model):

@@ -12,6 +12,7 @@ from enrich.attribution.competing_leases import Said, rivals_of, true_at
 from enrich.attribution.confidence import LEASED, NONE, OUTSIDE, STATIC, Server, assessed, standing
 from enrich.attribution.lease_lookup import CLAIMS_DUCKDB
 from enrich.attribution.server_liveness import HEARD_SQL
+from enrich.dhcp.lease_rules import EXPIRED
 from infra.config.settings import ScopeSettings
 from infra.errors import Usage
 
@@ -98,7 +99,7 @@ def _told(
         known_by=known_by,
         scope=scope,
         status=cast("Literal['leased', 'none', 'outside', 'static']", status),
-        lease=_lease(row) if row else None,
+        lease=_lease(row, complete) if row else None,
         complete_up_to=complete,
         confidence=judged["confidence"],
         certainty=judged["certainty"],
@@ -131,8 +132,11 @@ def _said(row: ReaderRow) -> Said:
     return Said(**{name: row[name] for name in Said.__struct_fields__})
 
 
-def _lease(row: ReaderRow) -> models.Lease:
+def _lease(row: ReaderRow, complete: datetime | None) -> models.Lease:
     evidence: dict[str, Any] = row["evidence"] or {}
+    ended, end = evidence.get("ended"), row["lease_end"]
+    if ended == EXPIRED and end is not None and (complete is None or end > complete):
+        ended = None  # it will, unless it is renewed
     return models.Lease(
         mac=row["mac"],
         hostname=row["hostname"],
@@ -145,5 +149,5 @@ def _lease(row: ReaderRow) -> models.Lease:
         learned_at=row["learned_at"],
         rev=row["rev"],
         evidence=evidence.get("event_uids") or [],
-        ended=evidence.get("ended"),
+        ended=ended,
     )

@@ -84,7 +84,7 @@ def segment(rev: int, start: str, end: str, mac: str | None, **more: Any) -> Row
         "learned_at": at(start),
         "rev": rev,
         "kind": "lease" if mac else "free",
-        "evidence": {"event_uids": [f"dhcp-{rev}:0"], "ended": None},
+        "evidence": {"event_uids": [f"dhcp-{rev}:0"], "ended": "expired" if mac else None},
         **held,
         **more,
     }

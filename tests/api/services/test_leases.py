@@ -57,6 +57,8 @@ def test_the_holder_as_it_was_known_then(
     # The only heartbeat came at 14:00: before it nothing was known of the log's completeness.
     assert found["complete_up_to"] == (None if known_by else "2026-11-20T14:00:00Z")
     assert found["confidence"] < 90 if known_by else True
+    # Of a lease that ran on beyond what was known, nobody can say that it has expired.
+    assert (found["lease"] or {}).get("ended") == ("expired" if mac and not known_by else None)
 
 
 def test_an_answer_says_how_sure_it_is_and_why(client: TestClient) -> None:
