@@ -34,7 +34,8 @@ SELECT
   (SELECT count(*) FROM gold.findings) AS findings,
   (SELECT count(*) FROM gold.findings f WHERE f.kind = 'event'
      AND f.finding_id NOT IN (SELECT finding_id FROM attributed)) AS pending,
-  (SELECT count(*) FROM gold.alert) AS alerts,
+  (SELECT count(DISTINCT alert_id) FROM gold.alert) AS alerts,
+  (SELECT count(*) FROM gold.alert) AS alert_revisions,
   (SELECT count(*) FROM gold.alert_current WHERE status = 'leased') AS alerts_attributed,
   (SELECT epoch(max(event_time)) FROM gold.finding WHERE rule_id = '_heartbeat') AS finished
 """
@@ -86,8 +87,8 @@ def tally(
         "messages_sent": sent,
         **{key: merged[key] for key in ("records", "events", "dead_letters")},
         "unaccounted": nameless + max(0, sent - merged["records"]),
-        **{key: merged[key] for key in ("dhcp_sessions", "findings", "alerts")},
-        "alerts_on_topic": len(heard),
+        **{key: merged[key] for key in ("dhcp_sessions", "findings", "alerts", "alert_revisions")},
+        "revisions_on_topic": len(heard),
         "alerts_attributed": merged["alerts_attributed"],
         **delays(heard, first_alert),
     }
