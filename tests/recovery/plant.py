@@ -53,7 +53,7 @@ def count(folder: Path, pattern: str) -> int:
     return max(numbers) + 1 if numbers else len(names)
 
 
-def until(part: PlatformProcess, true: Callable[[], bool], seconds: float = 150) -> None:
+def until(part: PlatformProcess, true: Callable[[], bool], seconds: float = 400) -> None:
     """Wait until it holds, while the driver lives; asked often, to be there when it begins."""
     wait.until(true, part, seconds=seconds, pause=0.002)
 

@@ -85,7 +85,7 @@ SOAK_SEEDS = int(os.environ.get("HEADGATE_SOAK_SEEDS", "6"))
 """Each is a run of its own, with a kill in every phase: six are more than a hundred kills."""
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(2700)
 @pytest.mark.parametrize(
     "phases", rest_full(0, RUNS), ids=["in the transaction", "in every other phase"]
 )
