@@ -10,6 +10,9 @@ from infra.process.subprocesses import PlatformProcess
 
 T = TypeVar("T")
 
+PATIENCE = 4
+"""How many times slower a machine may be than the one that the seconds of tests are meant for."""
+
 
 def until(
     true: Callable[[], T],
@@ -20,9 +23,10 @@ def until(
 ) -> T:
     """Wait until something holds, and return it; it is asked every `pause` seconds.
 
-    Fails as soon as one of `parts` has ended, or after `seconds`; then `what` is shown, as it is by
-    then, and what the parts said last.
+    Fails as soon as one of `parts` has ended, or after `seconds` and what `PATIENCE` adds; then
+    `what` is shown, as it is by then, and what the parts said last.
     """
+    seconds *= PATIENCE
     end = time.monotonic() + seconds
     while not (found := true()):
         for part in parts:

@@ -213,7 +213,7 @@ def test_a_second_driver_is_refused_in_one_sentence(plant: Plant) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=180,
+        timeout=400,
         env={**os.environ, "HEADGATE_KAFKA__BOOTSTRAP": environment},
     )
     assert done.returncode == 1

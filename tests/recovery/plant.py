@@ -53,14 +53,14 @@ def count(folder: Path, pattern: str) -> int:
     return max(numbers) + 1 if numbers else len(names)
 
 
-def until(part: PlatformProcess, true: Callable[[], bool], seconds: float = 400) -> None:
+def until(part: PlatformProcess, true: Callable[[], bool], seconds: float = 150) -> None:
     """Wait until it holds, while the driver lives; asked often, to be there when it begins."""
     wait.until(true, part, seconds=seconds, pause=0.002)
 
 
 def settle(settings: Settings, part: PlatformProcess, sent: int, seconds: float = 480) -> None:
     """Wait until all that was sent is through and the numbers rest."""
-    end, done_at, last, quiet = time.monotonic() + seconds, time.time(), None, time.monotonic()
+    end, done_at, last, quiet = time.monotonic() + wait.PATIENCE * seconds, time.time(), None, time.monotonic()
     while True:
         assert part.ended is None, part.last_words(20)
         assert time.monotonic() < end, f"not settled: {last}; {part.last_words(20)}"

@@ -29,7 +29,7 @@ def headgate(*words: str, **environment: str) -> subprocess.CompletedProcess[str
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=400,
         env={**os.environ, **environment},
     )
 
