@@ -60,7 +60,8 @@ def until(part: PlatformProcess, true: Callable[[], bool], seconds: float = 150)
 
 def settle(settings: Settings, part: PlatformProcess, sent: int, seconds: float = 480) -> None:
     """Wait until all that was sent is through and the numbers rest."""
-    end, done_at, last, quiet = time.monotonic() + wait.PATIENCE * seconds, time.time(), None, time.monotonic()
+    end = time.monotonic() + wait.PATIENCE * seconds
+    done_at, last, quiet = time.time(), None, time.monotonic()
     while True:
         assert part.ended is None, part.last_words(20)
         assert time.monotonic() < end, f"not settled: {last}; {part.last_words(20)}"
