@@ -138,6 +138,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # PySpark takes a process without a main file for its own doctests, and ends it.
     sys.modules["__main__"].__file__ = pytest.__file__
 
+# Commands that take their time lower their own priority. Called inside a worker they would lower
+# that of all its tests, with their platforms, and only root can raise it again.
+os.nice = lambda increment: 0
+
 Drain = Callable[..., None]
 os.environ.setdefault("HEADGATE_CONFIG", "")
 
