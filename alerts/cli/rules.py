@@ -10,13 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from alerts.cli import backtest, cost, coverage, spark_rules
+from alerts.cli import backtest, cost, coverage, rule_tests, spark_rules
 from alerts.cli import models as models_cli
 from alerts.cli.output import since_when
 from alerts.compiler.compiler import Compiled, compile_rules
 from alerts.domain.attack import layer
 from alerts.reach.reach import reach_of
-from alerts.rulebook.model_rule_tests import check_models
 from alerts.rulebook.public_rules import look_through, summary_json, summary_text
 from alerts.rulebook.rule_store import model_rules
 from alerts.rulebook.rule_switch import (
@@ -43,11 +42,6 @@ def build(subparsers: Any) -> None:
     listed = verbs.add_parser("list", help="all rules, and which are refused or switched off")
     add_output_option(listed)
     listed.set_defaults(run=list_rules)
-
-    tested = verbs.add_parser("test", help="run the events that rules bring as their tests")
-    tested.add_argument("rule", nargs="*", metavar="RULE", help="id or name; none: all rules")
-    add_output_option(tested)
-    tested.set_defaults(run=test_rules)
 
     seen = verbs.add_parser("preview", help="what a rule finds in events that are already there")
     seen.add_argument("rule", metavar="RULE", help="id or name, or the file of a draft")
@@ -92,6 +86,7 @@ def build(subparsers: Any) -> None:
     backtest.build(verbs)
     cost.build(verbs)
     coverage.build(verbs)
+    rule_tests.build(verbs)
 
 
 def list_rules(args: argparse.Namespace, settings: Settings) -> int:
@@ -101,38 +96,6 @@ def list_rules(args: argparse.Namespace, settings: Settings) -> int:
         rule_rows(settings, compiled, models, coverage.known_blindness(settings)), args.output
     )
     return max(_tell_refused(compiled), models_cli.tell_refused(models.refused))
-
-
-def test_rules(args: argparse.Namespace, settings: Settings) -> int:
-    """`headgate rules test`: exit code 1 when a test fails or a rule is refused."""
-    compiled, models = compiled_rules(settings), model_rules(settings)
-    named = [(name, models.named(name)) for name in args.rule]
-    only = {rule_id_of(compiled, name) for name, model in named if model is None}
-    judged = {model.rule.id for _, model in named if model is not None}
-    outcomes = []
-    if only or not args.rule:
-        outcomes += spark_rules.checked(compiled, only, settings)
-    if judged or not args.rule:
-        outcomes += check_models(models, judged)
-    failed = [outcome for outcome in outcomes if not outcome.passed]
-    rows = [
-        {
-            "id": outcome.rule_id,
-            "title": outcome.title,
-            "event": outcome.number,
-            "must": "match" if outcome.must_match else "not match",
-            "passed": outcome.passed,
-            "detail": outcome.detail,
-        }
-        for outcome in (outcomes if args.output != "table" else failed)
-    ]
-    if rows or args.output != "table":
-        print_rows(rows, args.output)
-    print(f"{len(outcomes) - len(failed)} of {len(outcomes)} tests passed", file=sys.stderr)
-    if args.rule:
-        return 1 if failed else 0
-    refused = max(_tell_refused(compiled), models_cli.tell_refused(models.refused))
-    return 1 if failed else refused
 
 
 def preview_rule(args: argparse.Namespace, settings: Settings) -> int:

@@ -52,6 +52,9 @@ from alerts.rulepack.rule_pack import Correlation, Query, Rule, RulePack, conten
 from infra.config.bounded_yaml import yaml_documents
 from infra.errors import Fatal
 
+COUNTS_MISSING = "it counts rules that do not run"
+"""How the reason begins for which a correlation is refused when one of its rules is not there."""
+
 BUNDLED = Path(__file__).parents[1] / "rules"
 """Folder of the rules that come with Headgate; each of them must bring tests."""
 
@@ -345,7 +348,7 @@ def _drop_orphans(drafts: dict[str, _Draft], refused: list[RefusedRule]) -> None
             refused.append(
                 RefusedRule(
                     rule_id,
-                    f"it counts rules that do not run: {', '.join(missing)}",
+                    f"{COUNTS_MISSING}: {', '.join(missing)}",
                     "correct those rules, or the names under correlation.rules",
                     str(drafts.pop(rule_id).path),
                 )

@@ -46,7 +46,9 @@ def _of_rule(source: ModelSource) -> Iterator[RuleTestOutcome]:
             detail = (
                 "" if passed else f"its score is {reached:.1f}, the threshold {rule.threshold:g}"
             )
-            yield RuleTestOutcome(rule.id, rule.title, must_match, number, passed, detail)
+            yield RuleTestOutcome(
+                rule.id, rule.title, must_match, number, passed, detail, source.path
+            )
 
 
 def score(rule: ModelRule, trial: Trial) -> float:

@@ -2,7 +2,8 @@
 
 An event is a mapping in the shape of silver.event, nested or with dotted names
 (`src_endpoint.ip: 10.0.0.5`); `holder.`, `asset.` and `person.` say whom it is about. Columns
-that every event has are filled in. The test of a correlation is a list of steps `{event, times,
+that every event has are filled in. Or it is a raw line with its source, which is parsed
+(`alerts.rulebook.raw_lines`). The test of a correlation is a list of steps `{event, times,
 every_seconds, start_seconds, vary}`; `vary` gives fields whose `{n}` counts from 1.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
@@ -19,6 +21,7 @@ from alerts.compiler.compiler import Compiled, RuleSource
 from alerts.correlation.correlator import CorrelationState, Correlator
 from alerts.domain.entity import micros
 from alerts.matching.matcher import Matcher, brute_force, event_batch
+from alerts.rulebook.raw_lines import LINE, is_raw_line, parsed_line, unfolded, why_not
 from alerts.rulepack.field_mapping import ENRICHED
 from alerts.rulepack.predicate import holds
 from alerts.rulepack.rule_pack import Correlation, Query, Rule, RulePack
@@ -32,7 +35,10 @@ BASE_TIME = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class RuleTestOutcome:
-    """One test: the `number`th event (from 1) of a rule that must match, or must not."""
+    """One test: the `number`th event (from 1) of a rule that must match, or must not.
+
+    `detail` says why it failed, or what a test that passed does not show; `path`: the rule's file.
+    """
 
     rule_id: str
     title: str
@@ -40,6 +46,7 @@ class RuleTestOutcome:
     number: int
     passed: bool
     detail: str = ""
+    path: Path = Path()
 
 
 def check_rules(
@@ -71,16 +78,25 @@ def _of_rule(
                 else:
                     matched = _matches(rule, test)
                 detail = "" if matched is must_match else "matched" if matched else "did not match"
+                if not matched and isinstance(rule, Rule) and is_raw_line(test):
+                    detail = why_not(rule, test, must_match)
             # A test that is written wrongly fails by itself; the others still run.
-            except (Fatal, TypeError, ValueError, KeyError, AttributeError) as error:
+            except Fatal as error:
+                matched, detail = not must_match, str(error)
+            except (TypeError, ValueError, KeyError, AttributeError) as error:
                 matched, detail = not must_match, f"{type(error).__name__}: {error}"
+            passed = matched is must_match
             yield RuleTestOutcome(
-                rule.id, rule.title, must_match, number, matched is must_match, detail
+                rule.id, rule.title, must_match, number, passed, detail, source.path
             )
 
 
 def _matches(rule: Rule, test: Mapping[str, Any]) -> bool:
-    event = complete(test, rule.classes, rule.sources)
+    events = completed(test, rule.classes, rule.sources)
+    return any(_event_matches(rule, event) for event in events)
+
+
+def _event_matches(rule: Rule, event: dict[str, Any]) -> bool:
     about = {name: event.pop(name, None) for name in ENRICHED}
     pack = RulePack(rules=(rule,))
     # Both ways on purpose: each rule's tests prove the matcher against plain evaluation.
@@ -97,7 +113,7 @@ def _asked(query: Query, test: Any, spark: Lend | None) -> bool:
 
     if spark is None:
         raise Fatal("a rule in SQL or Python needs Spark")
-    events = list(_timeline(test)) if isinstance(test, list) else [complete(test)]
+    events = list(_timeline(test)) if isinstance(test, list) else completed(test)
     about = [{name: event.pop(name, None) for name in ENRICHED} for event in events][-1]
     match_rows = matches(spark(), query, events)
     return match_rows and (query.confirm is msgspec.UNSET or holds(query.confirm, about))
@@ -144,12 +160,25 @@ def _timeline(steps: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     number = 0
     for step in steps:
         for n in range(1, int(step.get("times", 1)) + 1):
-            number += 1
             seconds = step.get("start_seconds", 0) + (n - 1) * step.get("every_seconds", 1)
-            varied = {path: text.format(n=n) for path, text in step.get("vary", {}).items()}
-            event = complete(dict(step["event"]) | varied, (0,), ("test",))
+            varied = {path: _nth(path, text, n) for path, text in step.get("vary", {}).items()}
             instant = BASE_TIME + timedelta(seconds=seconds)
-            yield event | {"event_uid": f"test-{number}", "time": instant, "received_at": instant}
+            for event in completed(dict(step["event"]) | varied, (0,), ("test",)):
+                number += 1
+                named = {"event_uid": f"test-{number}", "time": instant, "received_at": instant}
+                yield event | named
+
+
+def _nth(path: str, text: str, n: int) -> str:
+    # A raw line may be JSON, whose braces are no places to fill in.
+    return text.replace("{n}", str(n)) if path == LINE else text.format(n=n)
+
+
+def completed(
+    test: Mapping[str, Any], classes: Sequence[int] = (), sources: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """The events of a test: those of its raw line, or the one it spells out, as of `complete`."""
+    return parsed_line(test) if is_raw_line(test) else [complete(test, classes, sources)]
 
 
 def complete(
@@ -165,11 +194,4 @@ def complete(
         "received_at": BASE_TIME,
         "class_uid": classes[0] if classes else 0,
     }
-    for path, value in test.items():
-        *above, name = path.split(".")
-        inner = event
-        for step in above:
-            inner = inner.setdefault(step, {})
-        # `vary` makes texts, and ports are numbers in OCSF.
-        inner[name] = value if name != "port" or not isinstance(value, str) else int(value)
-    return event
+    return event | unfolded(test)
