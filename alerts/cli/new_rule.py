@@ -1,0 +1,147 @@
+"""`headgate rules new`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from alerts.cli.explain import asking
+from alerts.cli.output import since_when
+from alerts.rulebook.raw_lines import RECEIVED_AT, require_source, rows_of_line
+from alerts.rulebook.rule_draft import DraftOptions, RawTest, drafted
+from infra.config.settings import Settings
+from infra.errors import Usage
+from ingest.parsing.event_rows import event_rows
+from ingest.parsing.source import ParseSettings, Record
+
+_MOST_EVENTS = 20
+_LEVELS = ("informational", "low", "medium", "high", "critical")
+
+
+def build(verbs: Any) -> None:
+    """Add `new`."""
+    new = verbs.add_parser("new", help="a Sigma rule with tests, made from chosen events")
+    new.add_argument("file", metavar="FILE", help="where to write it, or - for stdout")
+    new.add_argument(
+        "--event", nargs="+", default=[], metavar="UID", help="event_uid of events in the lake"
+    )
+    new.add_argument(
+        "--since", metavar="WHEN", help="events from then on: an instant, or 24h, 7d (quicker)"
+    )
+    new.add_argument("--source", help="source of raw lines (headgate sources), which need no lake")
+    new.add_argument(
+        "--lines", metavar="FILE", default="-", help="the raw lines (default: -, stdin)"
+    )
+    new.add_argument("--title", default="", help="default: from the kind of event")
+    new.add_argument("--level", choices=_LEVELS, default="medium", help="default: medium")
+    new.set_defaults(run=new_rule)
+
+
+def new_rule(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules new FILE`: never writes over a file."""
+    if bool(args.event) == bool(args.source):
+        raise Usage("name events of the lake with --event, or a source of raw lines with --source")
+    path = None if args.file == "-" else Path(args.file)
+    if path is not None:
+        _require_free(path)
+    if args.event:
+        tests = _from_lake(args.event, args.since, settings)
+    else:
+        tests = _from_lines(args.source, args.lines)
+    if len(tests) > _MOST_EVENTS:
+        raise Usage(f"{len(tests)} events; a rule is made from at most {_MOST_EVENTS}")
+    stem = "new_rule" if path is None else path.stem
+    name = re.sub(r"\W+", "_", stem, flags=re.ASCII).strip("_").lower() or "new_rule"
+    text = drafted(tests, DraftOptions(name, args.title, args.level))
+    if path is None:
+        print(text, end="")
+        return 0
+    try:
+        # "x": of two that write at once only one does.
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise Usage(f"{path}: {error.strerror}") from None
+    print(
+        f"{path}: {len(tests)} tests pass; edit it, then 'headgate rules test {path}'",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def _require_free(path: Path) -> None:
+    if path.suffix not in (".yml", ".yaml"):
+        raise Usage(f"{path}: a file of Sigma rules ends with .yml")
+    if path.exists():
+        raise Usage(f"{path} is there already; it is not written over")
+    if not path.parent.is_dir():
+        raise Usage(f"{path.parent}: no such folder")
+
+
+def _from_lines(source: str, file: str) -> list[RawTest]:
+    """The records of a file; lines that are parts of one event together, as auditd writes them."""
+    require_source(source)
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        text = data.decode("utf-8")
+    except OSError as error:
+        raise Usage(f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Usage(f"{file}: it is no text in UTF-8") from None
+    lines = {str(n): line for n, line in enumerate(re.split("\r?\n", text), 1) if line.strip()}
+    if not lines:
+        raise Usage(f"{file}: no line is in it")
+    records = [
+        Record(number, source, "live", RECEIVED_AT, line.encode()) for number, line in lines.items()
+    ]
+    rows = event_rows(records, ParseSettings(scopes=(("default", ()),)))
+    dead = next((row for row in rows if row.get("dead_letter_reason")), None)
+    if dead is None:
+        parts = dict.fromkeys(tuple(row["record_ids"]) for row in rows)
+        return [RawTest(source, "\n".join(lines[number] for number in part)) for part in parts]
+    # One record over several lines, such as XML or JSON that is written out.
+    whole = text.strip()
+    if any(row.get("dead_letter_reason") for row in rows_of_line(source, whole.encode())):
+        number, reason = dead["record_ids"][0], dead["dead_letter_reason"]
+        raise Usage(f"{file}, line {number}: {source} cannot read it: {reason}")
+    return [RawTest(source, whole)]
+
+
+def _from_lake(uids: list[str], since: str | None, settings: Settings) -> list[RawTest]:
+    """The raw records of events, in the order in which the events are named."""
+    begin = datetime.min.replace(tzinfo=UTC)
+    if since is not None:
+        begin = since_when(since, datetime.now(UTC))
+    with asking(settings) as ask:
+        events = ask(
+            "SELECT event_uid, source, record_ids FROM silver.event "
+            "WHERE time >= $since AND list_contains($uids, event_uid)",
+            {"uids": uids, "since": begin},
+            needs=("silver.event",),
+        )
+        by_uid = {str(event["event_uid"]): event for event in events}
+        missing = [uid for uid in uids if uid not in by_uid]
+        if missing:
+            raise Usage(f"no event {', '.join(missing)} in silver.event")
+        wanted = [record for event in events for record in event["record_ids"]]
+        records = ask(
+            "SELECT record_id, raw FROM bronze.record WHERE list_contains($ids, record_id)",
+            {"ids": wanted},
+            needs=("bronze.record",),
+        )
+    raw = {str(record["record_id"]): bytes(record["raw"]) for record in records}
+    return list(dict.fromkeys(_raw_test(by_uid[uid], raw) for uid in uids))
+
+
+def _raw_test(event: dict[str, Any], raw: dict[str, bytes]) -> RawTest:
+    uid, parts = event["event_uid"], event["record_ids"]
+    if any(part not in raw for part in parts):
+        raise Usage(f"the raw record of event {uid} is not kept any more; give a line by --source")
+    try:
+        return RawTest(event["source"], "\n".join(raw[part].decode("utf-8") for part in parts))
+    except UnicodeDecodeError:
+        raise Usage(f"the raw record of event {uid} is no text; a test needs one") from None
