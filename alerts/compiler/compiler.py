@@ -14,7 +14,8 @@ from sigma.exceptions import SigmaError, SigmaRegularExpressionError
 from sigma.filters import SigmaFilter
 from sigma.rule import SigmaRule, SigmaRuleBase, SigmaYAMLLoader
 
-from alerts.compiler.correlation_rules import DEVICE, correlation_of
+from alerts.compiler.correlation_conditions import Bounds, taken_bounds
+from alerts.compiler.correlation_rules import carried_fields, correlation_of
 from alerts.compiler.enrichment_predicates import split_predicate
 from alerts.compiler.indicator_lists import INDICATOR, listed_test
 from alerts.compiler.model_rule_files import is_model
@@ -128,6 +129,7 @@ class _Draft:
     parsed: SigmaRule | SigmaCorrelationRule | SigmaFilter
     own: _Own
     asked: Asked | None = None
+    bounds: Bounds = ()
     rule: Rule | Correlation | Query | None = None
 
 
@@ -226,12 +228,13 @@ def _draft(path: Path, document: Any) -> _Draft:
     if path.is_relative_to(BUNDLED) and not (own.tests.get("match") and own.tests.get("no_match")):
         raise Untranslatable("it has no tests", "add headgate.tests: match and no_match events")
     require_bounded(document)
+    bounds = taken_bounds(document)
     asked = taken_fields(document, path) if is_query(document) else None
     whole = asked is not None or own.type == INDICATOR
     parsed = _parsed(_whole(document) if whole else document)
     if parsed.id is None:
         raise Untranslatable("it has no id", "add `id:` with a fresh uuid")
-    return _Draft(path, parsed, own, asked)
+    return _Draft(path, parsed, own, asked, bounds)
 
 
 def _whole(document: dict[str, Any]) -> dict[str, Any]:
@@ -438,7 +441,9 @@ def _correlation(
 ) -> Correlation:
     every = {rule_id: other.parsed for rule_id, other in drafts.items()}
     own = draft.own
-    made = correlation_of(parsed, _described(parsed, own), by_name, every, own.type, own.learn)
+    made = correlation_of(
+        parsed, _described(parsed, own), by_name, every, own.type, own.learn, draft.bounds
+    )
     generate = made.generate if own.generate is None else own.generate
     return msgspec.structs.replace(made, generate=generate)
 
@@ -460,7 +465,7 @@ def _assemble(
             "feeds": tuple(sorted(c.id for c in correlations if rule_id in c.rules)),
         }
         if isinstance(rule, Rule | Query):
-            extra["carry"] = _carried(rule_id, correlations)
+            extra["carry"] = carried_fields(rule_id, correlations)
         # The version comes before `extra`: what other rules make of this one does not change what
         # it is.
         rule = msgspec.structs.replace(rule, version=content_version(rule))
@@ -483,23 +488,3 @@ def _assemble(
         for i, rule in finished.items()
     }
     return Compiled(pack, tuple(refused), sources)
-
-
-def _carried(rule_id: str, correlations: Sequence[Correlation]) -> tuple[str, ...]:
-    """Fields of the event that a correlation above the rule, however far, groups by or counts."""
-    wanted: set[str] = set()
-    reached = {rule_id}
-    # Correlations may count correlations, so the way up is followed until it ends.
-    grew = True
-    while grew:
-        above = [c for c in correlations if reached & set(c.rules)]
-        grew = not {c.id for c in above} <= reached
-        reached |= {c.id for c in above}
-    for correlation in correlations:
-        if correlation.id not in reached:
-            continue
-        named = {*correlation.group_by, *([correlation.field] if correlation.field else [])}
-        wanted |= named - {DEVICE} - set(correlation.aliases)
-        # An alias stands for another field in each rule; this rule carries its own one.
-        wanted |= {fields[rule_id] for fields in correlation.aliases.values() if rule_id in fields}
-    return tuple(sorted(wanted))

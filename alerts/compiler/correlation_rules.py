@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 from sigma.correlations import (
     SigmaCorrelationCondition,
+    SigmaCorrelationConditionOperator,
     SigmaCorrelationRule,
     SigmaCorrelationTimespan,
     SigmaCorrelationType,
+    SigmaExtendedCorrelationCondition,
 )
 from sigma.exceptions import SigmaTimespanError
 from sigma.rule import SigmaRule, SigmaRuleBase
 
+from alerts.compiler.correlation_conditions import (
+    Bounds,
+    alternatives,
+    fields_of_condition,
+    references,
+    require_possible,
+)
 from alerts.compiler.rule_text_bounds import MAX_SPAN_SECONDS
 from alerts.compiler.sigma_to_predicate import Untranslatable, codes_of_rule
 from alerts.rulepack.field_mapping import mapping
@@ -39,28 +48,36 @@ def correlation_of(
     rules: Parsed,
     kind: str = "",
     learn: str = "",
+    bounds: Bounds = (),
 ) -> Correlation:
     """The correlation; raises `Untranslatable` or `Unmapped` for what cannot run.
 
     `names` are rule ids by short name, `rules` all that were read by id. `kind` and
-    `learn` are `headgate.type` and `headgate.learn`.
+    `learn` are `headgate.type` and `headgate.learn`, `bounds` the upper end of a range.
     """
-    condition = parsed.condition
-    if not isinstance(condition, SigmaCorrelationCondition):
-        raise Untranslatable("a condition that is an expression", "use `condition: {gte: N}`")
     sigma_type = parsed.type.name.lower()
-    _check_condition(sigma_type, condition)
     # Each once and in order: for `temporal_ordered` the order is the condition.
-    counted = tuple(dict.fromkeys(names.get(r.reference, r.reference) for r in parsed.rules or ()))
+    order = references(parsed)
+    counted = tuple(dict.fromkeys(names.get(name, name) for name in order))
+    condition = parsed.condition
+    more: dict[str, Any] = {}
+    if isinstance(condition, SigmaExtendedCorrelationCondition):
+        sets = alternatives(condition, order)
+        more["any_of"] = tuple(tuple(names.get(name, name) for name in rules) for rules in sets)
+        least = min(len(rules) for rules in sets)
+        condition = SigmaCorrelationCondition(SigmaCorrelationConditionOperator.GTE, least)
+    _check_condition(sigma_type, condition)
+    if bounds:
+        more["upper"] = _upper(sigma_type, kind, bounds)
     _check_circle(str(parsed.id), names, rules)
     seconds = parsed.timespan.seconds
     if seconds > MAX_SPAN_SECONDS:
         raise Untranslatable(f"timespan {seconds} s", f"at most {MAX_SPAN_SECONDS} s")
-    field = condition.fieldref
-    if isinstance(field, list):
-        if len(field) != 1:
-            raise Untranslatable(f"condition.field: {field}", "name one field")
-        field = field[0]
+    fields = fields_of_condition(sigma_type, condition)
+    if len(fields) > 1:
+        if kind:
+            raise Untranslatable(f"headgate.type {kind} with several fields", "name one field")
+        more["fields"] = fields
     aliases = {
         alias.alias: {
             names.get(ref.reference, ref.reference): name for ref, name in alias.mapping.items()
@@ -78,9 +95,10 @@ def correlation_of(
             count=condition.count,
             percentile=condition.percentile,
             learn_seconds=_seconds(learn, kind),
-            field=field,
+            field=fields[0] if fields else None,
             aliases=aliases,
             generate=parsed.generate,
+            **more,
         ),
         names,
         rules,
@@ -100,6 +118,16 @@ def _type(sigma_type: str, kind: str) -> str:
     return kind
 
 
+def _upper(sigma_type: str, kind: str, bounds: Bounds) -> tuple[str, int | float]:
+    """The upper end of a range, where one can be."""
+    (upper,) = bounds
+    if kind:
+        raise Untranslatable(f"headgate.type {kind} with a range", "use `gte: 1`")
+    if sigma_type in ("event_count", "value_count") and upper[1] > MAX_COUNT:
+        raise Untranslatable(f"it counts up to {upper[1]}", f"at most {MAX_COUNT}; or no upper end")
+    return upper
+
+
 def _seconds(learn: str, kind: str) -> int:
     if not learn:
         return 0
@@ -115,6 +143,7 @@ def _seconds(learn: str, kind: str) -> int:
 
 
 def _check_condition(sigma_type: str, condition: SigmaCorrelationCondition) -> None:
+    require_possible(sigma_type, condition)
     percent = condition.percentile
     if sigma_type == SigmaCorrelationType.VALUE_PERCENTILE.name.lower():
         if percent is None or not 0 <= percent <= 100:
@@ -135,8 +164,8 @@ def _check_circle(rule_id: str, names: Mapping[str, str], rules: Parsed) -> None
         parsed = rules.get(waiting.pop())
         if not isinstance(parsed, SigmaCorrelationRule):
             continue
-        for reference in parsed.rules or ():
-            counted = names.get(reference.reference, reference.reference)
+        for reference in references(parsed):
+            counted = names.get(reference, reference)
             if counted == rule_id:
                 raise Untranslatable(
                     "it counts its own findings, if through others",
@@ -169,8 +198,14 @@ def _with_paths(correlation: Correlation, names: Mapping[str, str], rules: Parse
         return name
 
     group_by = tuple(resolved(name) for name in correlation.group_by)
-    field = None if correlation.field is None else resolved(correlation.field)
-    return msgspec.structs.replace(correlation, group_by=group_by, field=field, aliases=aliases)
+    fields = tuple(resolved(name) for name in correlation.every_field)
+    return msgspec.structs.replace(
+        correlation,
+        group_by=group_by,
+        field=fields[0] if fields else None,
+        fields=msgspec.UNSET if correlation.fields is msgspec.UNSET else fields,
+        aliases=aliases,
+    )
 
 
 def _path(name: str, rule_id: str, names: Mapping[str, str], rules: Parsed) -> str:
@@ -187,6 +222,26 @@ def _path(name: str, rule_id: str, names: Mapping[str, str], rules: Parsed) -> s
     own = {alias.alias for alias in parsed.aliases} | {"count", parsed.type.name.lower()}
     if name in own:
         return name
-    counted = [names.get(r.reference, r.reference) for r in parsed.rules or ()]
+    counted = [names.get(reference, reference) for reference in references(parsed)]
     paths = {_path(name, child_path, names, rules) for child_path in counted}
     return paths.pop() if len(paths) == 1 else name
+
+
+def carried_fields(rule_id: str, correlations: Sequence[Correlation]) -> tuple[str, ...]:
+    """Fields of the event that a correlation above the rule, however far, groups by or counts."""
+    wanted: set[str] = set()
+    reached = {rule_id}
+    # Correlations may count correlations, so the way up is followed until it ends.
+    grew = True
+    while grew:
+        above = [c for c in correlations if reached & set(c.rules)]
+        grew = not {c.id for c in above} <= reached
+        reached |= {c.id for c in above}
+    for correlation in correlations:
+        if correlation.id not in reached:
+            continue
+        named = {*correlation.group_by, *correlation.every_field}
+        wanted |= named - {DEVICE} - set(correlation.aliases)
+        # An alias stands for another field in each rule; this rule carries its own one.
+        wanted |= {fields[rule_id] for fields in correlation.aliases.values() if rule_id in fields}
+    return tuple(sorted(wanted))

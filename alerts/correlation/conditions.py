@@ -11,6 +11,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from alerts.correlation.entry import CorrelationEntry, by_order, number
 from alerts.rulepack.predicate import fold
 from alerts.rulepack.rule_pack import Correlation
@@ -40,7 +42,8 @@ class MeasuredCondition(NamedTuple):
 
 def told_at_once(definition: Correlation) -> bool:
     """Whether a window that fulfils the condition still does so when more findings come."""
-    return definition.op in ("gt", "gte") and definition.type in _GROWING
+    growing = definition.op in ("gt", "gte") and definition.upper is msgspec.UNSET
+    return growing and definition.type in _GROWING
 
 
 def least(definition: Correlation) -> int:
@@ -49,20 +52,35 @@ def least(definition: Correlation) -> int:
     return max(0, above if definition.op == "gt" else math.ceil(definition.count))
 
 
+def most_needed(definition: Correlation) -> int:
+    """Findings that a count may need in one window: the higher end, where it is a range."""
+    if definition.upper is msgspec.UNSET:
+        return least(definition)
+    # One more shows that a window is beyond its range.
+    return max(least(definition), math.ceil(definition.upper[1]) + 1)
+
+
 def measure_condition(
     definition: Correlation, within: Sequence[CorrelationEntry]
 ) -> MeasuredCondition | None:
     """The window's number and witnesses; None when it does not fulfil the condition."""
+    if definition.any_of is not msgspec.UNSET:
+        return _first_alternative(definition, definition.any_of, within)
     value = metric(definition, within)
     if value is None or not _OPS[definition.op](value, definition.count):
         return None
+    if definition.upper is not msgspec.UNSET:
+        op, count = definition.upper
+        if not _OPS[op](value, count):
+            return None
     chosen: list[CorrelationEntry] | None = list(within)
     if definition.type == "temporal":
-        # Entries are in order of time, so of each rule the last one stays.
-        latest = {e.rule_id: e for e in within}
-        chosen = sorted(latest.values(), key=by_order)
+        chosen = _latest(within)
     elif definition.type == "temporal_ordered":
-        chosen = _in_order(definition, within)
+        # As many rules as a `gt` or `gte` asks for, whichever they are; else all that occur.
+        present = len({e.rule_id for e in within})
+        needed = least(definition) if told_at_once(definition) else present
+        chosen = _in_order(definition.rules, within, needed)
     elif definition.type in NUMERIC:
         chosen = [e for e in within if number(e.value) is not None]
     elif definition.type == "value_count":
@@ -106,20 +124,36 @@ def _sum(numbers: Sequence[Number]) -> Number:
     return sum(numbers) if whole else math.fsum(numbers)
 
 
-def _in_order(
-    definition: Correlation, within: Sequence[CorrelationEntry]
-) -> list[CorrelationEntry] | None:
-    """The latest chain in which each rule comes later than the one before it.
-
-    As many rules as a `gt` or `gte` asks for must be in the chain, whichever they
-    are; with another condition, all rules that occur.
-    """
+def _first_alternative(
+    definition: Correlation,
+    alternatives: Sequence[Sequence[str]],
+    within: Sequence[CorrelationEntry],
+) -> MeasuredCondition | None:
+    """The first set of rules that all fired in the window, in their order where that counts."""
     present = {e.rule_id for e in within}
-    growing = told_at_once(definition)
-    needed = least(definition) if growing else len(present)
+    for rules in alternatives:
+        if not present.issuperset(rules):
+            continue
+        chosen: list[CorrelationEntry] | None = _latest([e for e in within if e.rule_id in rules])
+        if definition.type == "temporal_ordered":
+            chosen = _in_order(rules, within, len(rules))
+        if chosen is not None:
+            return MeasuredCondition(len(present), chosen)
+    return None
+
+
+def _latest(within: Sequence[CorrelationEntry]) -> list[CorrelationEntry]:
+    """Of each rule its last finding: entries are in order of time, so the last one stays."""
+    return sorted({e.rule_id: e for e in within}.values(), key=by_order)
+
+
+def _in_order(
+    rules: Sequence[str], within: Sequence[CorrelationEntry], needed: int
+) -> list[CorrelationEntry] | None:
+    """The latest chain of so many rules in which each comes later than the one before it."""
     # best[k]: of the chains of k rules the one that starts last, which leaves most room before it.
     best: list[list[CorrelationEntry]] = [[]]
-    for rule_id in reversed(definition.rules):
+    for rule_id in reversed(rules):
         times = [e for e in within if e.rule_id == rule_id]
         # From the longest down, so that one rule does not lengthen the chain it has just made.
         for length in range(len(best), 0, -1):

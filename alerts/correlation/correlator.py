@@ -26,7 +26,12 @@ from typing import Any
 
 import msgspec
 
-from alerts.correlation.conditions import MeasuredCondition, least, measure_condition, told_at_once
+from alerts.correlation.conditions import (
+    MeasuredCondition,
+    measure_condition,
+    most_needed,
+    told_at_once,
+)
 from alerts.correlation.entry import CorrelationEntry, by_order, by_time, correlation_entry
 from alerts.correlation.finding import (
     Fired,
@@ -223,7 +228,7 @@ class Correlator:
     def _bound(self, definition: Correlation, group: _Group) -> None:
         """Keep the group at its cap: the oldest finding goes, is counted, and marks its windows."""
         # A count above the cap could never be reached, so the cap grows with it.
-        needed = least(definition) if definition.type.endswith("_count") else 0
+        needed = most_needed(definition) if definition.type.endswith("_count") else 0
         while len(group.entries) > max(MAX_ENTRIES, 2 * needed):
             gone = group.entries.pop(0)
             self._where.pop(gone.finding_id, None)

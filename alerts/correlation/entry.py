@@ -78,7 +78,7 @@ def correlation_entry(definition: Correlation, row: Mapping[str, Any]) -> Correl
         group=[fold(value) for value in shown],
         copied={name: row[name] for name in COPIED if row.get(name) is not None},
         entity=entity.key,
-        value=definition.field and _value(definition, row, definition.field, entity.key),
+        value=_counted(definition, row, entity.key),
         holder=holder,
         shown=shown,
         carried=fields_of(row) if definition.feeds else {},
@@ -104,6 +104,17 @@ def number(text: str | None) -> int | float | None:
         return int(clean)
     value = float(clean)
     return value if math.isfinite(value) else None
+
+
+def _counted(definition: Correlation, row: Mapping[str, Any], entity: str) -> str | None:
+    """What is counted of a finding: of several fields all values together, or none."""
+    values = [_value(definition, row, name, entity) for name in definition.every_field]
+    if len(values) < 2:
+        return values[0] if values else None
+    if None in values:
+        return None
+    # JSON and not joined text: values may hold any separator.
+    return msgspec.json.encode(values).decode()
 
 
 def _value(definition: Correlation, row: Mapping[str, Any], name: str, entity: str) -> str | None:

@@ -188,7 +188,8 @@ def _summary(
     seconds = (what.chosen[-1].time - within[0].time) / 1_000_000
     message = f"{len(what.chosen)} findings in {seconds:.0f} s"
     if definition.type == "value_count":
-        message = f"{what.value} values of {definition.field} in {seconds:.0f} s"
+        counted = " with ".join(definition.every_field)
+        message = f"{what.value} values of {counted} in {seconds:.0f} s"
     elif definition.type in NUMERIC:
         kind = definition.type.removeprefix("value_")
         message = f"{kind} of {definition.field} is {_spell(what.value)} in {seconds:.0f} s"

@@ -219,6 +219,14 @@ def _confirmed(rule: Rule | Query) -> str:
     return "" if rule.confirm is msgspec.UNSET else f"; confirmed by {reason_text(rule.confirm)}"
 
 
+def _asked_of(rule: Correlation) -> str:
+    """What a correlation's condition demands of its window."""
+    if rule.any_of is not msgspec.UNSET:
+        return " or ".join(f"({' and '.join(rules)})" for rules in rule.any_of)
+    upper = "" if rule.upper is msgspec.UNSET else f" and {rule.upper[0]} {rule.upper[1]}"
+    return f"{rule.op} {rule.count}{upper}"
+
+
 def _condition(rule: Described | None) -> str | None:
     """The rule that ran, from its pack, in words."""
     if isinstance(rule, Rule):
@@ -226,10 +234,10 @@ def _condition(rule: Described | None) -> str | None:
     if isinstance(rule, Query):
         return rule.text + _confirmed(rule)
     if isinstance(rule, Correlation):
-        field = f" of {rule.field}" if rule.field else ""
+        field = f" of {' with '.join(rule.every_field)}" if rule.field else ""
         group = f" by {', '.join(rule.group_by)}" if rule.group_by else ""
         return (
-            f"{rule.type}{field}{group} {rule.op} {rule.count} within {rule.timespan_seconds} s"
+            f"{rule.type}{field}{group} {_asked_of(rule)} within {rule.timespan_seconds} s"
             f" of {', '.join(rule.rules)}"
         )
     if isinstance(rule, ModelRule):

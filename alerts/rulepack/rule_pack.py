@@ -70,7 +70,10 @@ class Correlation(Described, frozen=True, kw_only=True):
     `aliases` maps a group-by name to the field that each rule (by id) has for it.
     `field` is what the `value_...` types count or compute with. `first_seen` is a
     type of ours: a value of `field` that its group did not have within the time
-    span, once the group is known for `learn_seconds`.
+    span, once the group is known for `learn_seconds`. Of a range `op` and `count` are
+    the lower end and `upper` the other. `fields`: `field` and more, whose values count
+    together. `any_of`: for the `temporal...` types, sets of rules of which one must
+    have fired whole; they stand in place of `op` and `count`.
     """
 
     type: str
@@ -84,6 +87,17 @@ class Correlation(Described, frozen=True, kw_only=True):
     field: str | None = None
     aliases: dict[str, dict[str, str]] = {}
     generate: bool = False
+    # Left out of the JSON where a rule has none: packs from before keep their hash.
+    upper: tuple[str, int | float] | msgspec.UnsetType = msgspec.UNSET
+    fields: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    any_of: tuple[tuple[str, ...], ...] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def every_field(self) -> tuple[str, ...]:
+        """All fields whose values it counts or computes with."""
+        if self.fields is not msgspec.UNSET:
+            return self.fields
+        return () if self.field is None else (self.field,)
 
 
 class ModelRule(Described, frozen=True, kw_only=True):

@@ -161,7 +161,20 @@ class Judge:
         return f"""
             SELECT a.g, a.t FROM (SELECT DISTINCT g, t FROM f) a
             JOIN f m ON m.g = a.g AND m.t BETWEEN a.t - {span} AND a.t
-            GROUP BY a.g, a.t HAVING {metric} {OPS[what.op]} {what.count} AND {self._sequence()}"""
+            GROUP BY a.g, a.t HAVING {self._condition(metric)} AND {self._sequence()}"""
+
+    def _condition(self, metric: str) -> str:
+        """The number in its range; of an expression over rules, one of its sets as a whole."""
+        what = self.definition
+        if what.any_of is not msgspec.UNSET:
+            sets = [
+                " AND ".join(f"bool_or(m.rule = '{rule}')" for rule in rules)
+                for rules in what.any_of
+            ]
+            return f"({' OR '.join(sets)})"
+        upper = "" if what.upper is msgspec.UNSET else f" AND {metric} {OPS[what.upper[0]]} "
+        last = "" if what.upper is msgspec.UNSET else str(what.upper[1])
+        return f"{metric} {OPS[what.op]} {what.count}{upper}{last}"
 
     def _sequence(self) -> str:
         """For temporal_ordered: some choice of as many rules as needed, each after the last."""
@@ -169,7 +182,9 @@ class Judge:
             return "true"
         span = self.definition.timespan_seconds
         choices = []
-        for rules in combinations(RULES, int(self.definition.count)):
+        any_of = self.definition.any_of
+        chains = combinations(RULES, int(self.definition.count))
+        for rules in chains if any_of is msgspec.UNSET else any_of:
             tables = ", ".join(f"f AS s{n}" for n in range(len(rules)))
             tests = [
                 f"s{n}.rule = '{rule}' AND s{n}.g = a.g AND s{n}.t BETWEEN a.t - {span} AND a.t"

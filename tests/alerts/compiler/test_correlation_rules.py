@@ -71,7 +71,20 @@ PORT = {"field": "dst_endpoint.port"}
         ({}, ports(1, 1), ports(1)),
         ({"condition": {"gt": 2}}, ports(1, 1, 1), ports(1, 1)),
         ({"condition": {"eq": 3}}, ports(1, 1, 1), ports(1, 1)),
-        ({"condition": {"lt": 1}}, None, ports(1, 1)),
+        ({"condition": {"gt": 1, "lte": 3}}, ports(1, 1), ports(1)),
+        (
+            {"type": "value_sum", "condition": PORT | {"gte": 50, "lt": 60}},
+            ports(50),
+            ports(40, 20),
+        ),
+        (
+            {
+                "type": "value_count",
+                "condition": {"field": ["dst_endpoint.port", "user.name"], "gte": 2},
+            },
+            ports(1, 2),
+            ports(1, 1),
+        ),
         ({"condition": {"lte": 1}}, ports(1), None),
         ({"condition": {"neq": 1}}, ports(1, 1), ports(1)),
         ({"type": "value_count", "condition": PORT | {"gte": 2}}, ports(1, 2), ports(1, 1)),
@@ -171,7 +184,27 @@ def test_a_name_is_the_column_of_each_rules_own_log_source(compiled: Any) -> Non
         ({"condition": {"gte": 1, "percentile": 5}}, {}, "percentile with event_count"),
         ({"condition": {"gte": 60_000}}, {}, "60000"),
         ({"condition": {"field": "nofield", "gte": 1}}, {}, "nofield"),
-        ({"type": "value_count", "condition": {"field": ["a", "b"], "gte": 1}}, {}, "['a', 'b']"),
+        ({"type": "value_sum", "condition": {"field": ["a", "b"], "gte": 1}}, {}, "['a', 'b']"),
+        ({"condition": {"lt": 1}}, {}, "asks for an absence"),
+        ({"condition": {"eq": 0}}, {}, "asks for an absence"),
+        ({"type": "temporal", "condition": "login and not login"}, {}, "`not` in a condition"),
+        ({"condition": {"gte": 3, "lt": 3}}, {}, "no number is gte 3 and lt 3"),
+        ({"condition": {"gt": 3, "lt": 4}}, {}, "no number is gt 3 and lt 4"),
+        ({"condition": {"gte": 1, "lte": float("nan")}}, {}, "'nan' in a range"),
+        ({"condition": {"gte": 1, "lte": "many"}}, {}, "'many' in a range"),
+        ({"condition": {"gte": 1, "gt": 1}}, {}, "gt, gte"),
+        ({"condition": {"eq": 1, "gt": 1}}, {}, "gt, eq"),
+        ({"condition": {"gte": 1, "lte": 60_000}}, {}, "60000"),
+        (
+            {"type": "value_count", "condition": PORT | {"gte": 1, "lte": 2}},
+            {"type": "first_seen"},
+            "with a range",
+        ),
+        (
+            {"type": "value_count", "condition": {"field": ["message", "mac"], "gte": 1}},
+            {"type": "first_seen"},
+            "several fields",
+        ),
         ({}, {"type": "newest"}, "newest"),
         ({}, {"type": "first_seen"}, "event_count"),
         ({}, {"learn": "1d"}, "learn"),
@@ -196,3 +229,66 @@ def test_correlations_that_count_each_other_are_refused(compiled: Any) -> None:
     assert not result.pack.correlations
     assert {r.rule for r in result.refused} == {ID.format(2), ID.format(3)}
     assert "its own findings" in result.refused[0].reason
+
+
+def steps(*texts: str) -> list[dict[str, Any]]:
+    return [
+        {"event": EVENT | {"message": text}, "start_seconds": second}
+        for second, text in enumerate(texts)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rules", "match", "no_match"),
+    [
+        ("temporal", None, steps("c", "a"), steps("a", "b")),
+        ("temporal", ["a", "b", "c"], steps("c", "b"), steps("c", "c")),
+        ("temporal_ordered", ["a", "b", "c"], steps("b", "c"), steps("c", "b", "a")),
+    ],
+)
+def test_a_temporal_condition_may_be_an_expression_over_rules(
+    compiled: Any, kind: str, rules: list[str] | None, match: Any, no_match: Any
+) -> None:
+    tests = {"match": [match], "no_match": [no_match]}
+    top = above(4, rules or [], {"tests": tests}, type=kind, condition="(a or b) and c")
+    if rules is None:
+        # The specification lets the condition alone name them.
+        del top["correlation"]["rules"]
+    result = compiled(*(rule(n, name, text=name) for n, name in enumerate("abc", 1)), top)
+    assert not result.refused
+    (made,) = result.pack.correlations
+    assert made.rules == (ID.format(1), ID.format(2), ID.format(3))
+    assert made.any_of == ((ID.format(1), ID.format(3)), (ID.format(2), ID.format(3)))
+    assert [o for o in check_rules(result) if not o.passed] == []
+
+
+def test_an_expression_that_comes_true_in_too_many_ways_is_refused(compiled: Any) -> None:
+    names = [f"r{n}" for n in range(10)]
+    pairs = " and ".join(f"({a} or {b})" for a in names for b in names if a < b)
+    free = " and ".join(f"(r{n} or s{n})" for n in range(8))
+    below = [rule(n, name) for n, name in enumerate([*names, *(f"s{n}" for n in range(8))], 10)]
+    result = compiled(
+        *below,
+        above(1, names, type="temporal", condition=pairs),
+        above(2, [f"{w}{n}" for w in "rs" for n in range(8)], type="temporal", condition=free),
+    )
+    assert {refused.rule for refused in result.refused} >= {ID.format(2)}
+    assert "more than 100 ways" in result.refused[-1].reason
+
+
+def test_a_range_through_an_alias_of_yaml_is_that_of_each_rule(tmp_path: Path) -> None:
+    text = yaml.safe_dump_all([rule(1, "login")])
+    for number in (2, 3):
+        text += "---\n" + yaml.safe_dump(above(number, ["login"], condition={"gte": 2, "lte": 4}))
+    (tmp_path / "rules.yml").write_text(text, "utf-8")
+    result = compile_rules([tmp_path])
+    assert [made.upper for made in result.pack.correlations] == [("lte", 4), ("lte", 4)]
+
+
+def test_what_a_pack_does_not_use_is_not_in_it(compiled: Any) -> None:
+    """Packs of before keep their hash, and rules their version."""
+    result = compiled(rule(1, "login"), above(2, ["login"]))
+    written = result.pack.to_json()
+    assert not any(name in written for name in (b'"upper"', b'"fields"', b'"any_of"'))
+    ranged = compiled(rule(1, "login"), above(2, ["login"], condition={"gte": 1, "lt": 3})).pack
+    assert type(ranged).from_json(ranged.to_json()) == ranged

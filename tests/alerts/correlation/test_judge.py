@@ -74,6 +74,15 @@ def definitions(draw: st.DrawFn, at_once: bool | None = None) -> Any:
         keys["percentile"] = draw(st.sampled_from([0, 25, 50, 75, 100]))
     if kind == "temporal_ordered":
         keys = {"op": "gte", "count": draw(st.integers(1, 3))}
+    if kind.startswith("temporal") and draw(st.booleans()):
+        sets = st.sampled_from([("a",), ("b",), ("a", "b"), ("b", "c"), ("a", "c"), RULES])
+        keys["any_of"] = tuple(draw(st.lists(sets, min_size=1, max_size=3, unique=True)))
+        keys |= {"op": "gte", "count": 1}
+    elif keys["op"] in ("gt", "gte") and kind != "temporal_ordered" and draw(st.booleans()):
+        keys["upper"] = (
+            draw(st.sampled_from(["lt", "lte"])),
+            keys["count"] + draw(st.integers(0, 9)),
+        )
     definition = correlation(type=kind, **keys)
     assume(at_once in (None, told_at_once(definition)))
     return definition
