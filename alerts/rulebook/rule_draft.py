@@ -52,7 +52,6 @@ _TELLING = (
     "query.type",
     "http_request.http_method",
     "http_request.url.path",
-    "http_request.user_agent",
     "connection_info.protocol_name",
     "dst_endpoint.port",
     "disposition_id",
@@ -68,6 +67,7 @@ _PERSONAL = (
     "src_endpoint.ip",
     "dst_endpoint.ip",
     "device.hostname",
+    "http_request.user_agent",
     _LAST,
 )
 """Columns that tell one event from its like: shown, not asked."""
