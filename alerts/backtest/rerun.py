@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from alerts.correlation.correlator import over_history
+from alerts.correlation.history import over_history
 from alerts.domain.entity import Holder, holder_of, micros
 from alerts.domain.finding import DISPROVED
 from alerts.matching.matcher import Matcher, event_batch

@@ -20,13 +20,16 @@ from alerts.compiler.enrichment_predicates import split_predicate
 from alerts.compiler.indicator_lists import INDICATOR, listed_test
 from alerts.compiler.model_rule_files import is_model
 from alerts.compiler.rule_files import (
+    EVERY,
     Filter,
     Placeholders,
+    files_of,
+    name_of,
+    parsed_document,
     placeholder_files,
     read_placeholders,
     require_small,
-    rule_files,
-    with_known_names,
+    whole_document,
 )
 from alerts.compiler.rule_text_bounds import require_bounded
 from alerts.compiler.sigma_to_predicate import (
@@ -48,10 +51,9 @@ from alerts.compiler.spark_rule_files import (
 )
 from alerts.domain.attack import techniques_of
 from alerts.rulepack.field_mapping import LogSource, Unmapped, mapping
-from alerts.rulepack.predicate import All, Node, Test, literals_of
+from alerts.rulepack.predicate import All, Node, literals_of
 from alerts.rulepack.rule_pack import Correlation, Query, Rule, RulePack, content_version
 from infra.config.bounded_yaml import yaml_documents
-from infra.errors import Fatal
 
 COUNTS_MISSING = "it counts rules that do not run"
 """How the reason begins for which a correlation is refused when one of its rules is not there."""
@@ -61,11 +63,6 @@ BUNDLED = Path(__file__).parents[1] / "rules"
 
 _ROLES = ("src_endpoint", "dst_endpoint", "device")
 """Endpoints a rule may be about."""
-
-_LEVELS = ("informational", "low", "medium", "high", "critical")
-
-_EVERY = Test("event_uid", "exists", True)
-"""Holds for every event: what a rule over a list demands that demands nothing else."""
 
 REFUSALS = (
     Unmapped,
@@ -150,7 +147,7 @@ def compile_rules(
     """
     refused: list[RefusedRule] = []
     drafts: dict[str, _Draft] = {}
-    for path in (*_files(folders), *imported(store)):
+    for path in (*files_of(folders), *imported(store)):
         for document in _documents(path, refused):
             if is_model(document):
                 # Read by `alerts.compiler.model_rule_files`: it asks nothing of single events.
@@ -163,7 +160,7 @@ def compile_rules(
                     # every reader.
                     raise Untranslatable(f"its id is taken by {taken.path}", "give it a new uuid")
             except REFUSALS as error:
-                refused.append(_refusal(_name(path, document), error, path))
+                refused.append(_refusal(name_of(path, document), error, path))
     _translate(drafts, refused, _placeholders(folders, refused), store)
     return _assemble(drafts, refused, set(disabled), set(levels))
 
@@ -174,19 +171,6 @@ def _refusal(rule: str, error: Exception, path: Path) -> RefusedRule:
         fallback = NO_LOOK_AROUND
     remedy = getattr(error, "remedy", fallback)
     return RefusedRule(rule, " ".join(str(error).split()), remedy, str(path))
-
-
-def _files(folders: Sequence[Path]) -> Iterator[Path]:
-    for folder in folders:
-        if folder.is_file():
-            yield folder
-            continue
-        if not folder.is_dir():
-            raise Fatal(
-                f"{folder}: no such rule folder; the rules in force stay as they are "
-                "(alerts.rules in the settings)"
-            )
-        yield from rule_files(folder)
 
 
 def _documents(path: Path, refused: list[RefusedRule]) -> list[Any]:
@@ -231,32 +215,10 @@ def _draft(path: Path, document: Any) -> _Draft:
     bounds = taken_bounds(document)
     asked = taken_fields(document, path) if is_query(document) else None
     whole = asked is not None or own.type == INDICATOR
-    parsed = _parsed(_whole(document) if whole else document)
+    parsed = parsed_document(whole_document(document) if whole else document)
     if parsed.id is None:
         raise Untranslatable("it has no id", "add `id:` with a fresh uuid")
     return _Draft(path, parsed, own, asked, bounds)
-
-
-def _whole(document: dict[str, Any]) -> dict[str, Any]:
-    """A rule with what one over a list, or a query, leaves out: any log source, any event."""
-    every: dict[str, Any] = {"every": {f"{_EVERY.field}|{_EVERY.op}": _EVERY.value}}
-    confirm = document.pop("confirm", None)
-    every |= {} if confirm is None else {"confirm": confirm}
-    every["condition"] = " and ".join(every)
-    return {"logsource": {"product": "ocsf"}, "detection": every} | document
-
-
-def _parsed(document: dict[str, Any]) -> SigmaRule | SigmaCorrelationRule | SigmaFilter:
-    if "correlation" in document:
-        return SigmaCorrelationRule.from_dict(document)
-    if "filter" in document:
-        return SigmaFilter.from_dict(with_known_names(document))
-    return SigmaRule.from_dict(with_known_names(document))
-
-
-def _name(path: Path, document: Any) -> str:
-    named = document.get("id") or document.get("title") if isinstance(document, dict) else None
-    return str(named or path.stem)
 
 
 def _roles(own: _Own) -> tuple[str, ...]:
@@ -400,7 +362,7 @@ def _lists(draft: _Draft, store: Path | None) -> Iterator[Node]:
 def _rule(draft: _Draft, parsed: SigmaRule, meaning: Meaning, filtered: Sequence[Node]) -> Rule:
     asked = predicate_of(parsed.detection, meaning)
     if filtered:
-        asked = All((asked, *filtered)) if asked != _EVERY else all_of(filtered)
+        asked = All((asked, *filtered)) if asked != EVERY else all_of(filtered)
     asked, confirm = split_predicate(asked)
     # Several log sources may share a class; these conditions tell them apart.
     where = where_of(meaning.source)
@@ -418,7 +380,7 @@ def _rule(draft: _Draft, parsed: SigmaRule, meaning: Meaning, filtered: Sequence
 
 def _query(draft: _Draft, asked: Asked, parsed: SigmaRule, meaning: Meaning) -> Query:
     rest, confirm = split_predicate(predicate_of(parsed.detection, meaning))
-    if rest != _EVERY:
+    if rest != EVERY:
         raise Untranslatable("`confirm` asks of the event", "ask that in the query")
     return Query(
         **_described(draft.parsed, draft.own),

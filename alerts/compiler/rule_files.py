@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from sigma.correlations import SigmaCorrelationRule
 from sigma.filters import SigmaFilter
 from sigma.rule import SigmaRule
 
+from alerts.rulepack.predicate import Test
 from infra.config.bounded_yaml import yaml_document
+from infra.errors import Fatal
 
 Placeholders: TypeAlias = Mapping[str, tuple[str, ...]]
 
@@ -19,6 +22,9 @@ PLACEHOLDERS = "placeholders.yml"
 
 MAX_FILE_BYTES = 1_000_000
 """Of a file with rules, or with values of placeholders."""
+
+EVERY = Test("event_uid", "exists", True)
+"""Holds for every event: what a rule over a list demands that demands nothing else."""
 
 _SPELLINGS = {"utf16le": "wide"}
 """Modifiers of Sigma that pySigma knows under another name."""
@@ -75,6 +81,46 @@ def _respelt(key: Any) -> Any:
         return key
     name, *modifiers = key.split("|")
     return "|".join([name, *(_SPELLINGS.get(modifier, modifier) for modifier in modifiers)])
+
+
+def files_of(folders: Sequence[Path]) -> Iterator[Path]:
+    """The rules' files of the folders, of which some may be files; raises `Fatal` for none."""
+    for folder in folders:
+        if folder.is_file():
+            yield folder
+            continue
+        if not folder.is_dir():
+            raise Fatal(
+                f"{folder}: no such rule folder; the rules in force stay as they are "
+                "(alerts.rules in the settings)"
+            )
+        yield from rule_files(folder)
+
+
+def whole_document(document: dict[str, Any]) -> dict[str, Any]:
+    """A rule with what one over a list, or a query, leaves out: any log source, any event."""
+    every: dict[str, Any] = {"every": {f"{EVERY.field}|{EVERY.op}": EVERY.value}}
+    confirm = document.pop("confirm", None)
+    every |= {} if confirm is None else {"confirm": confirm}
+    every["condition"] = " and ".join(every)
+    return {"logsource": {"product": "ocsf"}, "detection": every} | document
+
+
+def parsed_document(
+    document: dict[str, Any],
+) -> SigmaRule | SigmaCorrelationRule | SigmaFilter:
+    """A rule, correlation or filter as pySigma reads it; raises `SigmaError`."""
+    if "correlation" in document:
+        return SigmaCorrelationRule.from_dict(document)
+    if "filter" in document:
+        return SigmaFilter.from_dict(with_known_names(document))
+    return SigmaRule.from_dict(with_known_names(document))
+
+
+def name_of(path: Path, document: Any) -> str:
+    """What a rule is called when it is refused: its id, else its title, else its file."""
+    named = document.get("id") or document.get("title") if isinstance(document, dict) else None
+    return str(named or path.stem)
 
 
 @dataclass

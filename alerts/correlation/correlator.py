@@ -20,7 +20,7 @@ group that does with what it got; and where none does, it is disproved.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,8 +42,8 @@ from alerts.correlation.finding import (
     renew,
     told_again,
 )
-from alerts.correlation.first_seen import FirstSeen, forget_values, sight
-from alerts.correlation.packed_history import ENOUGH, Cold, pack_history, unpack_history
+from alerts.correlation.first_seen import FirstSeen, sight
+from alerts.correlation.packed_history import Cold, unpack_history
 from alerts.domain.entity import micros
 from alerts.domain.finding import counts
 from alerts.rulepack.predicate import fold
@@ -60,9 +60,6 @@ SKEW = 300 * 1_000_000
 
 CORRECTABLE = 3600 * 1_000_000
 """How long after a firing its holder can still be corrected, as long as job `repair` looks back."""
-
-HISTORY_BATCH = 10_000
-"""Findings of history between two times of forgetting."""
 
 MAX_ENTRIES = 1_000
 """Findings kept for a group, or twice what its condition needs; the oldest go first, counted."""
@@ -388,64 +385,6 @@ class Correlator:
         if not told_at_once(definition):
             until = min(until, group.closed)
         return _first_window(definition, group, since, until)
-
-
-def over_history(
-    definition: Correlation, rows: Iterable[Mapping[str, Any]]
-) -> Iterator[dict[str, Any]]:
-    """The findings of one correlation over history: what the stream tells when nothing is late.
-
-    `rows` are attributed findings by event time and then by finding id. Of two
-    attributions of a finding give the newer one only.
-    """
-    state = CorrelationState()
-    for number, row in enumerate(rows, 1):
-        # A Correlator indexes all of its state, so one serves until the next forgetting.
-        if number % HISTORY_BATCH == 1:
-            forget_findings(state, state.clock)
-            correlator = Correlator(state)
-        told_now = correlator.feed(definition, row)
-        # With the forgetting: windows that wait have to be told before their findings go.
-        if number % HISTORY_BATCH == 0:
-            told_now += correlator.settle(definition, 0)
-        yield from (out["row"] for out in told_now if out["out"] == "finding")
-    yield from (out["row"] for out in Correlator(state).settle(definition))
-
-
-def forget_findings(state: CorrelationState, clock: int) -> None:
-    """Drop what no finding inside the lateness can concern any more; `clock` in event time."""
-    oldest = state.forgotten = clock - state.span - LATENESS
-    # Whole packs go without being opened; single old entries in one are left out at `_thaw`.
-    state.cold = [cold for cold in state.cold if cold.until >= oldest]
-    for key, group in list(state.groups.items()):
-        group.entries = [e for e in group.entries if e.time >= oldest]
-        group.fired = [f for f in group.fired if f.end >= oldest - CORRECTABLE]
-        if group.seen is not None and forget_values(group.seen, oldest):
-            group.seen = None
-        known = group.entries or group.fired or group.seen is not None or group.cold >= oldest
-        if not known:
-            del state.groups[key]
-
-
-def pack_away(state: CorrelationState, clock: int, enough: int = ENOUGH) -> None:
-    """Pack what only a finding that comes later than `SETTLE` can concern, once it is `enough`.
-
-    `clock`: how far both event time and arrivals have come, so that a clock ahead of ours
-    packs nothing away that others still need.
-    """
-    # What may still share a window with a finding that is on time stays unpacked.
-    before = min(clock, state.clock) - state.span - SETTLE
-    cuts = {key: bisect_left(g.entries, before, key=by_time) for key, g in state.groups.items()}
-    # A pack has a cost of its own, so small ones are not worth making.
-    if sum(cuts.values()) < enough:
-        return
-    taken: dict[str, list[CorrelationEntry]] = {}
-    for key, cut in cuts.items():
-        if cut:
-            group = state.groups[key]
-            taken[key], group.entries = group.entries[:cut], group.entries[cut:]
-            group.cold = max(group.cold, taken[key][-1].time)
-    state.cold.append(pack_history(taken))
 
 
 def _move(one: Fired, old: _Group, new: _Group) -> None:

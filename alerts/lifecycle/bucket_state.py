@@ -8,15 +8,8 @@ from typing import Any
 import msgspec
 
 from alerts.correlation.conditions import told_at_once
-from alerts.correlation.correlator import (
-    CORRECTABLE,
-    LATENESS,
-    SKEW,
-    CorrelationState,
-    Correlator,
-    forget_findings,
-    pack_away,
-)
+from alerts.correlation.correlator import CORRECTABLE, LATENESS, SKEW, CorrelationState, Correlator
+from alerts.correlation.history import forget_findings, pack_away
 from alerts.domain.alert import FoldState, forget_alerts, rev_of
 from alerts.domain.entity import entity_of, holder_of, micros
 from alerts.domain.finding import counts, identity

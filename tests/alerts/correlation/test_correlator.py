@@ -10,13 +10,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.correlation.correlator import (
-    LATENESS,
-    MAX_ENTRIES,
-    CorrelationState,
-    Correlator,
-    forget_findings,
-)
+from alerts.correlation.correlator import LATENESS, MAX_ENTRIES, CorrelationState, Correlator
+from alerts.correlation.history import forget_findings
 from alerts.domain.entity import micros
 from alerts.domain.finding import identity
 from alerts.rulepack.rule_pack import Correlation

@@ -9,8 +9,9 @@ import duckdb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.correlation.correlator import CorrelationState, Correlator, forget_findings
+from alerts.correlation.correlator import CorrelationState, Correlator
 from alerts.correlation.first_seen import MAX_VALUES, FirstSeen, sight
+from alerts.correlation.history import forget_findings
 from alerts.domain.entity import micros
 from tests.alerts.correlation_history import NOON, Point, correlation, cut, ends, row, streamed
 from tests.examples import examples

@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from alerts.correlation import correlator
+from alerts.correlation import history as history_module
 from alerts.correlation.conditions import told_at_once
-from alerts.correlation.correlator import over_history
+from alerts.correlation.history import over_history
 from alerts.domain.entity import micros
 from tests.alerts.correlation_history import (
     NOON,
@@ -160,6 +160,6 @@ def test_history_is_forgotten_as_it_goes_and_tells_the_same(monkeypatch: Any) ->
     points = [Point(n, n * 7, RULES[n % 3], "bob", "1") for n in range(500)]
     rows = [row(point) for point in points]
     whole = [list(over_history(correlation(op=op, count=9), rows)) for op in OPS]
-    monkeypatch.setattr(correlator, "HISTORY_BATCH", 20)
+    monkeypatch.setattr(history_module, "HISTORY_BATCH", 20)
     assert [list(over_history(correlation(op=op, count=9), rows)) for op in OPS] == whole
     assert any(whole)

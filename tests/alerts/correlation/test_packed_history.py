@@ -9,14 +9,8 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from alerts.correlation.correlator import (
-    LATENESS,
-    SETTLE,
-    CorrelationState,
-    Correlator,
-    forget_findings,
-    pack_away,
-)
+from alerts.correlation.correlator import LATENESS, SETTLE, CorrelationState, Correlator
+from alerts.correlation.history import forget_findings, pack_away
 from alerts.correlation.packed_history import pack_history, unpack_history
 from alerts.domain.entity import micros
 from alerts.rulepack.rule_pack import Correlation
