@@ -20,8 +20,8 @@ import yaml
 
 from alerts.rulebook.rule_tests import RuleTestOutcome
 
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 cannot hold, not even escaped."""
+_NOT_XML = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 cannot hold, not even escaped, and what may steer a terminal."""
 REFUSED = "refused"
 """The rule that results about files stand under which give no rule."""
 
