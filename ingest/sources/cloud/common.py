@@ -227,7 +227,6 @@ _WORDS = {
 _VERBS: Mapping[str, int] = MappingProxyType(
     {word: activity for activity, words in _WORDS.items() for word in words.split()}
 )
-"""What a word of an operation does, as an activity of API Activity."""
 _WORD = re.compile(r"[A-Z]?[a-z]+", re.ASCII)
 _SEVERITY = MappingProxyType(
     {
@@ -254,7 +253,6 @@ def activity_of(word: str) -> int:
 
     The first of its words that is a known verb, also in the past tense, decides.
     """
-    # Bounded: an operation's name may come from outside.
     for part in _WORD.findall(word[:200]):
         low = part.lower()
         # `created` loses a d, `added` an ed; what is left is looked up.
@@ -302,8 +300,7 @@ _LISTS = (
     ("data", "events"),
 )
 _OBJECTS = (("detail",), ("event",), ("Event",), ("_source",), ("data",))
-# Envelopes in envelopes: without a bound a short record could unfold for long.
-NESTING = 4
+NESTING = 4  # Without a bound on envelopes in envelopes a short record could unfold for long.
 
 
 class EnvelopedSource(JsonSource):
@@ -324,9 +321,13 @@ class EnvelopedSource(JsonSource):
     def read(self, fields: Fields, context: Context) -> Event:
         """The event of one record. Raises `Unreadable`."""
 
+    def read_all(self, fields: Fields, context: Context) -> list[Event]:
+        """The events of one record, for a source whose records hold several."""
+        return [self.read(fields, context)]
+
     def events(self, fields: Fields, context: Context) -> list[Event]:
         if self.is_own(fields):
-            return [self.read(fields, context)]
+            return self.read_all(fields, context)
         event_list: list[Event] = []
         read = 0
         for each in unwrap(fields, self.is_own):
@@ -334,7 +335,7 @@ class EnvelopedSource(JsonSource):
                 if isinstance(each, Unreadable):
                     raise each
                 require_single(each)
-                event_list.append(self.read(each, context))
+                event_list += self.read_all(each, context)
                 read += 1
             except Unreadable as why:
                 event_list.append({"dead_letter_reason": str(why)})
@@ -378,7 +379,6 @@ def _contents(fields: Fields) -> Iterator[Fields | Unreadable]:
         lines = fields.pop("logEvents")
         yield from _with(fields, (_of_line(line) for line in lines))
         return
-    # Lists before objects: an object of one list is its carrier, whatever else it says.
     for path in _LISTS:
         value = look(fields, *path)
         if type(value) is list and value:

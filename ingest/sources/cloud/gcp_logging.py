@@ -27,7 +27,7 @@ from ingest.parsing.ocsf import (
     HTTP_METHODS,
     NETWORK,
     SUCCESS,
-    event,
+    kept,
     metadata,
     observables,
 )
@@ -47,6 +47,7 @@ from ingest.sources.cloud.common import (
     take_text,
     take_time,
 )
+from ingest.sources.shared.firewall import INBOUND, OUTBOUND, located
 
 _PRODUCT: Mapping[str, str] = {"name": "Cloud Logging", "vendor_name": "Google Cloud"}
 _PROTOCOLS: Mapping[int, str] = MappingProxyType(
@@ -77,7 +78,7 @@ def read_entry(fields: Fields, context: Context) -> Event:
     words = take_text(fields, "textPayload") or take_text(payload, "message")
     if words:
         columns["message"] = words
-    return event(
+    return located(
         class_uid,
         activity,
         stamp,
@@ -120,23 +121,28 @@ def _more(fields: Fields) -> Fields | None:
     )
 
 
-def _endpoint(connection: Fields, side: str, machine: Fields) -> Fields:
-    return {
-        "ip": take_ip(connection, f"{side}_ip"),
-        "port": take_number(connection, f"{side}_port", most=PORTS),
-        "name": take_text(machine, "vm_name"),
-    }
+def _endpoint(payload: Fields, side: str, machine: Fields) -> Fields | None:
+    leaves = kept(
+        ip=take_ip(payload, "connection", f"{side}_ip"),
+        port=take_number(payload, "connection", f"{side}_port", most=PORTS),
+        name=take_text(machine, "vm_name"),
+        zone=take_text(machine, "zone"),
+        country=take_text(payload, f"{side}_location", "country"),
+    )
+    if leaves and not leaves.keys() & {"ip", "name"}:
+        # OCSF takes no endpoint of a port alone.
+        leaves["name"] = "unknown"
+    return leaves or None
 
 
 def _connection(payload: Fields, context: Context) -> Fields:
     """A flow of a VPC, or a decision of its firewall."""
     connection = inner(payload, "connection")
     # Firewall entries name the machine `instance`, flows `src_instance`.
-    source = _endpoint(
-        connection, "src", inner(payload, "src_instance") or inner(payload, "instance")
-    )
-    target = _endpoint(connection, "dest", inner(payload, "dest_instance"))
     number = take_number(connection, "protocol", most=255)
+    source = _endpoint(payload, "src", inner(payload, "src_instance") or inner(payload, "instance"))
+    target = _endpoint(payload, "dest", inner(payload, "dest_instance"))
+    direction = _direction(payload)
     verdict = take_text(payload, "disposition")
     denied = verdict == "DENIED"
     rule = take_text(payload, "rule_details", "reference")
@@ -152,7 +158,7 @@ def _connection(payload: Fields, context: Context) -> Fields:
         "connection_info": {
             "protocol_num": number,
             "protocol_name": _PROTOCOLS.get(-1 if number is None else number),
-            "direction_id": 0,
+            **direction,
         },
         "traffic": filled(bytes=sent, bytes_out=sent, packets=packets, packets_out=packets),
         "action_id": (DENIED if denied else ALLOWED) if verdict else None,
@@ -164,10 +170,18 @@ def _connection(payload: Fields, context: Context) -> Fields:
     }
 
 
-def _addresses(source: Fields, target: Fields, *more: Any) -> list[Fields] | None:
+def _direction(payload: Fields) -> Mapping[str, Any]:
+    """Which way, as the machine saw it that reported the flow, or whose rule it was."""
+    word = look(payload, "reporter") or look(payload, "rule_details", "direction")
+    if word in ("SRC", "EGRESS"):
+        return OUTBOUND
+    return INBOUND if word in ("DEST", "INGRESS") else {"direction_id": 0}
+
+
+def _addresses(source: Fields | None, target: Fields | None, *more: Any) -> list[Fields] | None:
     return observables(
-        ("src_endpoint.ip", AN_IP, source.get("ip")),
-        ("dst_endpoint.ip", AN_IP, target.get("ip")),
+        ("src_endpoint.ip", AN_IP, (source or {}).get("ip")),
+        ("dst_endpoint.ip", AN_IP, (target or {}).get("ip")),
         *more,
     )
 

@@ -166,16 +166,9 @@ class GoogleWorkspace(EnvelopedSource):
         return look(fields, "id", "applicationName") is not None and "events" in fields
 
     def read(self, fields: Fields, context: Context) -> Event:
-        (event, *_) = self._all(fields, context)
-        return event
+        return self.read_all(fields, context)[0]
 
-    def events(self, fields: Fields, context: Context) -> list[Event]:
-        if self.is_own(fields):
-            return self._all(fields, context)
-        return super().events(fields, context)
-
-    @staticmethod
-    def _all(fields: Fields, context: Context) -> list[Event]:
+    def read_all(self, fields: Fields, context: Context) -> list[Event]:
         """The events of an activity, each with what the activity says of all of them."""
         parts = listed(fields, "events")
         if not parts:

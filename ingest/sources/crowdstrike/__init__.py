@@ -1,0 +1,1 @@
+"""CrowdStrike Falcon."""

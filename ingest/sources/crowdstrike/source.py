@@ -1,0 +1,234 @@
+"""CrowdStrike Falcon: what its stream says, and the events of its sensors.
+
+https://falcon.crowdstrike.com/support/documentation/62/streaming-api-event-dictionary and the
+"Falcon Data Replicator" and "Events Data Dictionary" guides of the same place (as of 2024):
+objects of
+`metadata` and `event`, and flat ones with an `event_simpleName`, whose numbers may be texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
+
+from ingest.parsing.ocsf import (
+    API,
+    AUTHENTICATION,
+    BASE,
+    FINDING,
+    INFORMATIONAL,
+    SUCCESS,
+    UNKNOWN,
+    address,
+    kept,
+)
+from ingest.parsing.source import Context, Event, Unreadable
+from ingest.parsing.timestamps import EPOCH, Stamp, stamp_epoch
+from ingest.sources.cloud.common import (
+    EnvelopedSource,
+    Fields,
+    activity_of,
+    inner,
+    look,
+    severity_of,
+    take,
+    take_ip,
+    take_name,
+    take_number,
+    take_text,
+)
+from ingest.sources.cloud.record import CloudRecord, person, status_of
+from ingest.sources.crowdstrike.sensor import PID, READERS, Sensor, hashes, read_other
+from ingest.sources.shared.firewall import split_user
+
+_PRODUCT: Mapping[str, str] = {"name": "Falcon", "vendor_name": "CrowdStrike"}
+_TIMES = ("ContextTimeStamp", "timestamp", "_time")
+_LEVELS = (INFORMATIONAL, INFORMATIONAL, 2, 3, 4, 5)
+# A quote inside of a text is escaped, so only keys match.
+_WRITTEN = re.compile(
+    rb'"(?:ContextTimeStamp|timestamp|eventCreationTime|UTCTimestamp)"\s*:\s*"?'
+    rb"(?P<old>\d{10}(?:\d{3})?)(?=[.\",}\s])"
+)
+
+
+def _stamp(fields: Fields, context: Context, *paths: tuple[str, ...]) -> Stamp:
+    """The first time at `paths`: seconds or milliseconds since 1970, as number or text."""
+    received_at = context.record.received_at
+    first: object = None
+    for path in paths:
+        value = look(fields, *path)
+        stamp = stamp_epoch(value, received_at)
+        if value not in (None, "", 0) and stamp.quality != "received":
+            take(fields, *path)
+            return stamp
+        first = first or value
+    return Stamp.missing(received_at, first)
+
+
+def _machine(host: str | None, uid: str | None, ip: str | None) -> Fields | None:
+    leaves = kept(hostname=host, uid=uid, ip=ip)
+    return leaves | {"type_id": UNKNOWN} if leaves else None
+
+
+def _sensed(fields: Fields, context: Context) -> Event:
+    """An event of a sensor, from the Falcon Data Replicator."""
+    stamp = _stamp(fields, context, *((name,) for name in _TIMES))
+    name = take_text(fields, "event_simpleName")
+    if name is None:
+        raise Unreadable("no 'event_simpleName' in the event")
+    host = take_text(fields, "ComputerName")
+    sensor = Sensor(
+        CloudRecord(_PRODUCT, fields, stamp),
+        name,
+        {
+            "about": kept(event_code=name, uid=take_name(fields, "id")),
+            "message": f"{name} on {host}" if host else name,
+            "device": _machine(
+                host, take_text(fields, "aid") or "unknown", take_ip(fields, "LocalIP")
+            ),
+            "operation": name,
+        },
+    )
+    for pattern, reader in READERS:
+        if pattern.match(name):
+            return reader(sensor)
+    return read_other(sensor)
+
+
+def _detection(event: Fields, record: CloudRecord, columns: dict[str, Any], kind: str) -> Event:
+    title = take_text(event, "DetectName") or take_text(event, "Name")
+    title = title or take_text(event, "IncidentType") or kind
+    uid = take_text(event, "DetectId") or take_text(event, "CompositeId")
+    uid = uid or take_text(event, "IdentityProtectionIncidentId") or take_text(event, "IncidentID")
+    name = split_user(take_text(event, "UserName"))
+    level = take_text(event, "SeverityName")
+    number = take_number(event, "Severity", most=100)
+    severity = severity_of(level)
+    if level is None and number is not None:
+        # Once of five steps, since 2023 of a hundred.
+        severity = _LEVELS[number if number <= 5 else min(number // 20 + 1, 5)]
+    file = take_text(event, "FileName")
+    process: Fields = kept(
+        pid=take_number(event, "ProcessId", most=PID),
+        name=file,
+        path=take_text(event, "FilePath"),
+        cmd_line=take_text(event, "CommandLine"),
+        hashes=hashes(event, "SHA256String", "SHA1String", "MD5String") or None,
+    )
+    if process and "pid" not in process:
+        process["uid"] = take_name(event, "ProcessId") or "unknown"
+    tactic, technique = take_text(event, "Tactic"), take_text(event, "Technique")
+    attack = kept(
+        tactic={"name": tactic} if tactic else None,
+        technique={"name": technique} if technique else None,
+    )
+    columns |= {
+        "message": title,
+        "severity": severity,
+        "device": _machine(
+            take_text(event, "ComputerName")
+            or take_text(event, "Hostname")
+            or take_text(event, "EndpointName"),
+            take_text(event, "SensorId") or take_text(event, "AgentId"),
+            take_ip(event, "LocalIP") or take_ip(event, "LocalIPv4"),
+        ),
+        "finding_info": kept(
+            uid=uid or title,
+            title=title,
+            desc=take_text(event, "DetectDescription")
+            or take_text(event, "Description")
+            or take_text(event, "IncidentDescription"),
+            src_url=take_text(event, "FalconHostLink"),
+            created_time=record.stamp.time,
+        ),
+        "more": {"attacks": [attack]} if attack else None,
+        "by": name,
+    }
+    row = record.event(FINDING, 1, **columns)
+    if process:
+        row["actor"] = (row.get("actor") or {}) | {"process": process}
+    return row
+
+
+def _audit(event: Fields, record: CloudRecord, columns: dict[str, Any], kind: str) -> Event:
+    """What somebody did in Falcon's console or through its API."""
+    operation = take_text(event, "OperationName") or kind
+    success = look(event, "Success")
+    written = take_text(event, "UserIp")
+    # Some releases write the address of the proxy behind that of the user.
+    ip = address((written or "").split(",")[0].strip())
+    if written and (ip is None or "," in written):
+        event["UserIp"] = written
+    who = take_text(event, "UserId")
+    columns |= {
+        "message": f"{who or 'unknown'}: {operation}",
+        "status": status_of(success) if success is not None else SUCCESS,
+        "source": {"ip": ip} if ip else None,
+        "by": person(who),
+        "service": take_text(event, "ServiceName"),
+        "operation": operation,
+    }
+    if "authenticat" in operation.lower() or operation.lower() in ("userlogin", "saml2assert"):
+        return record.event(AUTHENTICATION, 1, is_remote=True, **columns)
+    return record.event(API, activity_of(operation), **columns)
+
+
+def _streamed(fields: Fields, context: Context) -> Event:
+    """A message of the stream."""
+    event = inner(fields, "event")
+    kind = take_text(fields, "metadata", "eventType") or "event"
+    stamp = _stamp(fields, context, ("metadata", "eventCreationTime"), ("event", "UTCTimestamp"))
+    record = CloudRecord(_PRODUCT, fields, stamp)
+    columns: dict[str, Any] = {
+        "about": kept(
+            event_code=kind,
+            uid=take_name(fields, "metadata", "offset"),
+            log_name="Event Streams",
+        ),
+    }
+    reader: Callable[[Fields, CloudRecord, dict[str, Any], str], Event] | None = None
+    if kind.endswith("AuditEvent"):
+        reader = _audit
+    elif "Severity" in event or "Detection" in kind or "Incident" in kind:
+        reader = _detection
+    if reader is not None:
+        return reader(event, record, columns, kind)
+    return record.event(BASE, UNKNOWN, message=kind, **columns)
+
+
+@dataclass(frozen=True)
+class CrowdStrike(EnvelopedSource):
+    """CrowdStrike Falcon's stream and sensors."""
+
+    name: str = "crowdstrike"
+    time_keys: ClassVar[tuple[str, ...]] = _TIMES
+
+    def is_own(self, fields: Fields) -> bool:
+        return "event_simpleName" in fields or (
+            look(fields, "metadata", "eventType") is not None and bool(inner(fields, "event"))
+        )
+
+    def read(self, fields: Fields, context: Context) -> Event:
+        if "event_simpleName" in fields:
+            return _sensed(fields, context)
+        return _streamed(fields, context)
+
+    def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
+        since = when - EPOCH
+        digits = str((since.days * 86400 + since.seconds) * 1000 + since.microseconds // 1000)
+
+        def new(match: re.Match[bytes]) -> bytes:
+            before = match[0][: match.start("old") - match.start()]
+            return before + digits[: len(match["old"])].encode()
+
+        replaced, changed = _WRITTEN.subn(new, raw)
+        if not changed:
+            raise Unreadable("no time of the sensor or the stream in the object")
+        return replaced
+
+
+SOURCES = (CrowdStrike(),)
