@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from infra.config.settings import Settings, WebhookSettings
-from infra.errors import Retryable, Usage
+from infra.errors import Fatal, Retryable, Usage
 from infra.process.clock import clock
 from infra.process.table_output import add_output_option, print_rows
 from infra.storage.file_lock import ExclusiveLock, Taken
@@ -39,6 +39,10 @@ def build(subparsers: Any) -> None:
     retried = verbs.add_parser("retry", help="give what was given up another day")
     retried.add_argument("--hook", metavar="NAME", help="of this hook only")
     retried.set_defaults(run=retry)
+
+    tested = verbs.add_parser("test", help="send a made-up alert to a hook, in its form")
+    tested.add_argument("hook", metavar="NAME", help="name of the hook")
+    tested.set_defaults(run=send_sample)
 
     delivering = verbs.add_parser("deliver", help="deliver until stopped ('up' does this)")
     delivering.set_defaults(run=deliver)
@@ -75,16 +79,53 @@ def retry(args: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
+def send_sample(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate webhooks test NAME`: exit code 1 when the hook did not take it."""
+    from alerts.delivery.webhook import Undelivered, check, post
+    from alerts.delivery.webhook_sample import sample
+
+    hook = next((hook for hook in settings.webhooks if hook.name == args.hook), None)
+    if hook is None:
+        raise Usage(f"no webhook '{args.hook}' in the settings")
+    check(hook)
+    if unknown := unknown_rules(settings, hook):
+        raise Usage(f"webhook {hook.name}: no rule {', '.join(map(repr, unknown))} in force")
+    alert = sample(clock.now(), hook)
+    key, body = f"{alert['alert_id']}:1", msgspec.json.encode(alert)
+    try:
+        post(hook, key, body, int(clock.time()), settings.api.console_url)
+    except Undelivered as error:
+        print(f"webhook {hook.name}: {error}", file=sys.stderr)
+        return 1
+    print(f"webhook {hook.name} took a sample as {hook.form}", file=sys.stderr)
+    return 0
+
+
+def unknown_rules(settings: Settings, hook: WebhookSettings) -> list[str]:
+    """Rules of the hook's filter that neither are in force nor switched off."""
+    from alerts.delivery.platform_alert import RULE
+    from alerts.rulepack.locations import store_folder
+    from alerts.rulepack.rule_pack import PackStore
+
+    if not hook.rules:
+        return []
+    store = PackStore(store_folder(settings))
+    pack, off = store.get(store.current()), store.disabled()
+    known = {RULE, *off}
+    return [rule for rule in hook.rules if rule not in known and pack.described(rule) is None]
+
+
 def deliver(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate webhooks deliver`: exit code 1 when a thread has died; 'up' starts it again."""
-    from alerts.delivery.webhook import secret_of, target_of
+    from alerts.delivery.webhook import check
 
     if not settings.webhooks:
         raise Usage("there are no webhooks; write [[webhooks]] into the settings")
     for hook in settings.webhooks:
         # All hooks before the first delivery: a wrong setting is then said at once, not by one
         # thread.
-        target_of(hook), secret_of(hook)
+        check(hook)
+        _warn(settings, hook)
     alone = _alone(settings)
     stop = threading.Event()
     for hook in settings.webhooks:
@@ -95,6 +136,17 @@ def deliver(args: argparse.Namespace, settings: Settings) -> int:
         stop.set()
         alone.release()
     return 1
+
+
+def _warn(settings: Settings, hook: WebhookSettings) -> None:
+    """Say which rules of a filter are not there; a rule that was removed must not stop the rest."""
+    try:
+        unknown = unknown_rules(settings, hook)
+    except Fatal:
+        return  # no rules were compiled yet
+    if unknown:
+        line = f"webhook {hook.name}: no rule {', '.join(map(repr, unknown))} in force"
+        print(line, file=sys.stderr, flush=True)
 
 
 def delivering(settings: Settings) -> bool:
@@ -155,12 +207,21 @@ def listen(settings: Settings, stop: threading.Event) -> None:
 
 
 def _putter(settings: Settings) -> Any:
-    from alerts.delivery.webhook_queue import enqueue
+    from alerts.delivery.webhook_forms import FIRST_ONLY, wants
+    from alerts.delivery.webhook_queue import enqueue, is_new
 
     def put(revision: Any, db: Any) -> None:
         body = revision.body
-        level = (body.get("rule") or {}).get("level", "")
-        hooks = [hook.name for hook in settings.webhooks if level in hook.levels]
+        is_open = body.get("state") != "closed"
+        hooks = [
+            hook.name
+            for hook in settings.webhooks
+            if wants(hook, body)
+            and (
+                hook.form not in FIRST_ONLY
+                or (is_open and is_new(db, hook.name, revision.alert_id))
+            )
+        ]
         key = (revision.alert_id, revision.revision)
         enqueue(db, hooks, key, str(body.get("title")), msgspec.json.encode(body), clock.time())
 
@@ -179,7 +240,7 @@ def work_off(settings: Settings, hook: WebhookSettings, stop: threading.Event) -
             stop.wait(IDLE)
             continue
         try:
-            post(hook, due.key, due.body, int(clock.time()))
+            post(hook, due.key, due.body, int(clock.time()), settings.api.console_url)
         except Undelivered as error:
             if queue.failed(due, str(error), clock.time()):
                 print(

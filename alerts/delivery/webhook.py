@@ -10,6 +10,7 @@ hook's secret over `SECONDS.BODY`. Receivers refuse a time that is minutes old.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import http.client
@@ -22,11 +23,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from alerts.delivery.webhook_forms import rendered
 from infra.config.secrets import either
 from infra.config.settings import WebhookSettings
+from infra.config.webhook_section import ADDRESS_IS_SECRET
 from infra.errors import Usage
 
 AGENT = "headgate-webhook/1"
+
+_PAGERDUTY = "https://events.pagerduty.com/v2/enqueue"
+_ANSWER_BYTES = 65536
 
 _CLOUDS_OWN = frozenset(map(ipaddress.ip_address, ("168.63.129.16", "192.0.0.192")))
 """Look public, and are answered inside a cloud: Azure's wire server, Oracle's metadata."""
@@ -48,12 +54,15 @@ class _Target:
 
 def target_of(hook: WebhookSettings) -> _Target:
     """The parts of the hook's URL; raises `Usage` for one that is not to be called."""
-    where = f"webhook {hook.name}: url {hook.url!r}"
+    is_secret = hook.form in ADDRESS_IS_SECRET
+    url = secret_of(hook).decode() if is_secret else hook.url or _PAGERDUTY
+    where = f"webhook {hook.name}: url {'*****' if is_secret else repr(url)}"
     try:
-        parts = urlsplit(hook.url)
+        parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise Usage(f"{where}: {error}") from None
+        # The reason may quote the address.
+        raise Usage(f"{where}: {'not an address' if is_secret else error}") from None
     if parts.scheme not in ("https", "http") or not parts.hostname:
         raise Usage(f"{where}: write https://HOST/PATH")
     # A password in a URL ends up in logs and error messages.
@@ -78,6 +87,14 @@ def secret_of(hook: WebhookSettings) -> bytes:
     if not value:
         raise Usage(f"webhook {hook.name}: environment variable {hook.secret_env} is not set")
     return value.encode()
+
+
+def check(hook: WebhookSettings) -> None:
+    """Raises `Usage` for a hook that cannot be called as it is set up."""
+    target_of(hook)
+    secret = secret_of(hook).decode()
+    if hook.form == "thehive" and not (secret.isascii() and secret.isprintable()):
+        raise Usage(f"webhook {hook.name}: its token has letters that no HTTP header may hold")
 
 
 def signature(secret: bytes, seconds: int, body: bytes) -> str:
@@ -123,19 +140,22 @@ def addresses(target: _Target, *, allow_private: bool) -> list[str]:
     return allowed
 
 
-def post(hook: WebhookSettings, key: str, body: bytes, seconds: int) -> None:
-    """Send one revision (`key`: alert_id:revision); returns when the hook took it (2xx).
+def post(
+    hook: WebhookSettings, key: str, body: bytes, seconds: int, console_url: str | None = None
+) -> None:
+    """Send one revision (`key`: alert_id:revision) in the hook's form; returns when it took it.
 
-    `seconds`: time of the signature, since 1970. Raises `Undelivered`.
+    Taken is 2xx. `seconds`: time of the signature, since 1970. Raises `Undelivered`.
     """
     target = target_of(hook)
+    secret = secret_of(hook)
+    # Made late: a routing key must not lie in the queue's file.
+    body = rendered(hook, secret.decode(), body, console_url)
     headers = {
         "Host": _authority(target),
         "Content-Type": "application/json",
         "User-Agent": AGENT,
-        "Headgate-Delivery": key,
-        "Headgate-Signature": signature(secret_of(hook), seconds, body),
-    }
+    } | _proof(hook, secret, key, seconds, body)
     problem = ""
     # Two at most, say IPv6 and IPv4: each may take the whole timeout while others wait.
     for address in addresses(target, allow_private=hook.allow_private)[:2]:
@@ -146,7 +166,9 @@ def post(hook: WebhookSettings, key: str, body: bytes, seconds: int) -> None:
         whole.start()
         try:
             connection.request("POST", target.path, body, headers)
-            status = connection.getresponse().status
+            response = connection.getresponse()
+            status = response.status
+            is_known = hook.form == "thehive" and status == 400 and _is_known(response)
             if connection.is_cut:
                 raise TimeoutError(f"no whole answer within {hook.timeout_seconds:g} s")
         except (OSError, http.client.HTTPException) as error:
@@ -155,12 +177,30 @@ def post(hook: WebhookSettings, key: str, body: bytes, seconds: int) -> None:
         finally:
             whole.cancel()
             connection.close()
-        if 200 <= status < 300:
+        if 200 <= status < 300 or is_known:
             return
         why = ": redirects are not followed" if 300 <= status < 400 else ""
         # An answer is an answer: another address is tried only where there was none.
         raise Undelivered(f"{target.host} answered {status}{why}")
     raise Undelivered(problem)
+
+
+def _proof(
+    hook: WebhookSettings, secret: bytes, key: str, seconds: int, body: bytes
+) -> dict[str, str]:
+    """The headers that say who calls."""
+    if hook.form == "headgate":
+        signed = signature(secret, seconds, body)
+        return {"Headgate-Delivery": key, "Headgate-Signature": signed}
+    if hook.form == "jira":
+        account = base64.b64encode(f"{hook.user}:".encode() + secret).decode()
+        return {"Accept": "application/json", "Authorization": f"Basic {account}"}
+    return {"Authorization": f"Bearer {secret.decode()}"} if hook.form == "thehive" else {}
+
+
+def _is_known(response: http.client.HTTPResponse) -> bool:
+    """Whether TheHive has an alert of this sourceRef: an earlier try came through after all."""
+    return b"already exist" in response.read(_ANSWER_BYTES)
 
 
 def _authority(target: _Target) -> str:

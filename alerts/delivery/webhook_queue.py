@@ -25,6 +25,8 @@ CREATE TABLE IF NOT EXISTS delivery (
   attempts INTEGER DEFAULT 0, next_at REAL, gave_up_at REAL, problem TEXT,
   PRIMARY KEY (hook, alert_id, revision));
 CREATE INDEX IF NOT EXISTS due ON delivery (hook, gave_up_at, next_at);
+CREATE TABLE IF NOT EXISTS made (
+  hook TEXT, alert_id TEXT, PRIMARY KEY (hook, alert_id)) WITHOUT ROWID;
 """
 
 
@@ -133,6 +135,15 @@ def enqueue(
             "VALUES (?, ?, ?, ?, ?, ?, ?)",
             (hook, *key, title, body, now, now),
         )
+
+
+def is_new(db: sqlite3.Connection, hook: str, alert_id: str) -> bool:
+    """Whether the hook never had this alert; from now on it had. In the transaction of `enqueue`.
+
+    For hooks that make an issue of each body: it is 32 bytes an alert, and kept.
+    """
+    statement = "INSERT OR IGNORE INTO made (hook, alert_id) VALUES (?, ?)"
+    return db.execute(statement, (hook, alert_id)).rowcount == 1
 
 
 def pause(attempts: int, chance: float) -> float:

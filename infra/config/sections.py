@@ -461,34 +461,6 @@ class AlertSettings(_Section):
     )
 
 
-class WebhookSettings(_Section):
-    """An address that gets alerts by HTTP, signed, besides the topic."""
-
-    name: str = Field(min_length=1, description="what it is called in lists and messages")
-    url: str = Field(description="https://HOST/PATH; http only with allow_private")
-    secret: SecretStr | None = Field(None, description="signs each delivery (HMAC-SHA256)")
-    secret_env: str | None = Field(
-        None, description="environment variable that holds the secret, instead of secret"
-    )
-    secret_file: Path | None = Field(
-        None, description="file that holds the secret in one line, its owner's alone (0600)"
-    )
-    levels: tuple[str, ...] = Field(
-        ("medium", "high", "critical"), description="levels of alerts that it gets"
-    )
-    allow_private: bool = Field(
-        False, description="it may be in a private network, on loopback, or without TLS"
-    )
-    timeout_seconds: float = Field(10.0, gt=0, description="longest wait for its answer")
-
-    @model_validator(mode="after")
-    def _one_secret(self) -> WebhookSettings:
-        given = (self.secret, self.secret_env, self.secret_file)
-        if sum(secret is not None for secret in given) != 1:
-            raise ValueError("give secret, secret_env or secret_file, one of them")
-        return self
-
-
 class ApiKeySettings(_Section):
     """A key of somebody who may do less than who has the API's token."""
 
@@ -517,6 +489,11 @@ class ApiSettings(_Section):
         (), description="further bearer tokens, each with a name and a role"
     )
     console: bool = Field(True, description="whether the web console is served at /")
+    console_url: str | None = Field(
+        None,
+        pattern=r"^https?://[!-~]+$",
+        description="where people reach the console; alerts by webhook then link to it",
+    )
     statement_seconds: float = Field(30.0, gt=0, description="longest statement")
     statement_rows: int = Field(10_000, gt=0, description="most rows of a statement's answer")
     statement_bytes: int = Field(

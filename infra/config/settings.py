@@ -32,8 +32,8 @@ from infra.config.sections import (
     SourceSettings,
     SparkSettings,
     TargetSettings,
-    WebhookSettings,
 )
+from infra.config.webhook_section import WebhookSettings
 from infra.errors import Usage
 from infra.storage.paths import SCHEME, Location, bucketed, location
 

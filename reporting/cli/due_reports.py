@@ -109,6 +109,8 @@ def _send(
     hook = next((hook for hook in settings.webhooks if hook.name == wanted.webhook), None)
     if hook is None:
         raise Usage(f"reports.scheduled: no [[webhooks]] entry is called {wanted.webhook}")
+    if hook.form != "headgate":
+        raise Usage(f"reports.scheduled: webhook {hook.name} has the form {hook.form}, of alerts")
     body = json.dumps(webhook_body(report, files), ensure_ascii=False).encode()
     post(hook, f"{files[0].name}:1", body, int(report.made_at.timestamp()))
 

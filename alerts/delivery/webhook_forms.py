@@ -1,0 +1,247 @@
+"""The body that a webhook gets: the alert itself, or what a product takes.
+
+Text of logs never becomes markup, a mention or a link: it goes where the product reads plain
+text, or is escaped, and what a client would link by itself is broken as analysts do it
+(`http[:]//`, `[@]`). Sources of the formats:
+
+- Slack: https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks/ and
+  https://docs.slack.dev/reference/block-kit/blocks/
+- Teams: https://learn.microsoft.com/microsoftteams/platform/webhooks-and-connectors/ and
+  https://adaptivecards.io/explorer/ (1.4)
+- PagerDuty: https://developer.pagerduty.com/docs/send-alert-event
+- Jira: https://developer.atlassian.com/cloud/jira/platform/rest/v3/api-group-issues/ and
+  https://developer.atlassian.com/cloud/jira/platform/apis/document/structure/
+- TheHive 5: https://docs.strangebee.com/thehive/api-docs/ (create alert)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from infra.config.webhook_section import WebhookSettings
+
+FIRST_ONLY = ("jira", "thehive")
+"""Forms that make something new of each body: they get an alert once, not each revision."""
+
+Link = tuple[str, str]
+
+_LINKED = re.compile(r"(?i)://|@|\b(?:mailto|tel|www)(?=[:.])")
+_CONTROL = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]+"
+)
+_SAFE_ADDRESS = re.compile(r"[^\s<>|\"\\()\[\]`{}^]+")
+"""What could end a link's own markup is percent-encoded in a right address."""
+_PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+
+_PAGER_SEVERITY = {"critical": "critical", "high": "error", "medium": "warning"}
+_PAGER_ACTION = {"triaged": "acknowledge", "closed": "resolve"}
+_HIVE_SEVERITY = {"medium": 2, "high": 3, "critical": 4}
+
+
+class _View:
+    """What all forms say of an alert, each text harmless and bounded."""
+
+    def __init__(self, alert: dict[str, Any], console_url: str | None) -> None:
+        rule = alert.get("rule") or {}
+        entity = alert.get("entity") or {}
+        self.alert_id = str(alert.get("alert_id") or "")
+        self.level = str(rule.get("level") or "")
+        self.state = str(alert.get("lifecycle") or alert.get("state") or "new")
+        self.title = plain(alert.get("title") or rule.get("name"), 200) or "Alert"
+        self.summary = plain(alert.get("summary"), 1500)
+        self.event_time = str(alert.get("event_time") or "")
+        self.entity = plain(f"{entity.get('type')} {entity.get('value')}", 200)
+        self.rule_id = plain(rule.get("id"), 120)
+        self.runbook = plain(rule.get("runbook"), 1000)
+        self.facts = [
+            ("Level", self.level),
+            ("State", plain(f"{self.state}, revision {alert.get('revision')}", 100)),
+            ("About", self.entity),
+            ("Rule", plain(rule.get("name"), 200)),
+            ("Last event", plain(self.event_time, 60)),
+            ("Findings", plain(alert.get("count"), 20)),
+        ]
+        self.links = [*_console(self.alert_id, console_url), *_runbook(rule.get("runbook"))]
+
+    @property
+    def lines(self) -> list[str]:
+        """All of it, a line each."""
+        runbook = [] if any(name == "Runbook" for name, _ in self.links) else [self.runbook]
+        lines = [self.summary, *(f"{name}: {text}" for name, text in self.facts), *runbook]
+        return [line for line in lines if line]
+
+
+def plain(value: object, most: int) -> str:
+    """Text of at most `most` characters, on one line, in which no client sees link or mention."""
+    text = _CONTROL.sub(" ", "" if value is None else str(value)).strip()
+    text = _LINKED.sub(_broken, text)
+    return text if len(text) <= most else text[: most - 1] + "\u2026"
+
+
+def _broken(match: re.Match[str]) -> str:
+    word = match.group()
+    return {"://": "[:]//", "@": "[@]"}.get(word, f"[{word}]")
+
+
+def _console(alert_id: str, console_url: str | None) -> list[Link]:
+    if not console_url or not alert_id:
+        return []
+    return [("Open in the console", f"{console_url.rstrip('/')}/alerts/{quote(alert_id, safe='')}")]
+
+
+def _runbook(runbook: object) -> list[Link]:
+    """The rule's runbook, where it is nothing but an address; a rule's author wrote it."""
+    text = str(runbook or "").strip()
+    try:
+        is_address = urlsplit(text).scheme in ("https", "http") and bool(urlsplit(text).hostname)
+    except ValueError:
+        return []
+    return [("Runbook", text)] if is_address and _SAFE_ADDRESS.fullmatch(text) else []
+
+
+def rendered(
+    hook: WebhookSettings, secret: str, body: bytes, console_url: str | None = None
+) -> bytes:
+    """The body for a hook of a queued alert (JSON as on the topic), UTF-8 JSON.
+
+    `secret`: goes into the body of pagerduty alone, as its routing key.
+    """
+    if hook.form == "headgate":
+        return body
+    view = _View(msgspec.json.decode(body), console_url)
+    return msgspec.json.encode(_FORMS[hook.form](view, hook, secret))
+
+
+def _slack(view: _View, _: WebhookSettings, __: str) -> dict[str, Any]:
+    blocks: list[dict[str, Any]] = [
+        {"type": "header", "text": _slack_text(view.title, 150)},
+        {"type": "section", "fields": [_slack_text(f"{k}: {v}") for k, v in view.facts]},
+    ]
+    texts = [view.summary, *([] if len(view.links) > 1 else [view.runbook])]
+    blocks += [{"type": "section", "text": _slack_text(text)} for text in texts if text]
+    if view.links:
+        links = "  ".join(f"<{_slack_escaped(url)}|{name}>" for name, url in view.links)
+        markup = {"type": "mrkdwn", "text": links, "verbatim": True}
+        blocks.append({"type": "context", "elements": [markup]})
+    # What a notification shows; `mrkdwn` off, so that neither stars nor ticks mean anything.
+    text = _slack_escaped(f"{view.level}: {view.title}")
+    return {"text": text, "mrkdwn": False, "blocks": blocks}
+
+
+def _slack_text(text: str, most: int = 2000) -> dict[str, Any]:
+    shown = text
+    # The limits count what is sent, and an escaped letter is up to five.
+    while len(_slack_escaped(shown)) > most:
+        shown = shown[: len(shown) * 3 // 4] + "\u2026"
+    return {"type": "plain_text", "text": _slack_escaped(shown) or " ", "emoji": False}
+
+
+def _slack_escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _teams(view: _View, _: WebhookSettings, __: str) -> dict[str, Any]:
+    def block(text: str, **keys: Any) -> dict[str, Any]:
+        # A TextBlock and a FactSet read Markdown, a TextRun does not.
+        return {"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": text, **keys}]}
+
+    head = block(view.title, weight="Bolder", size="Medium")
+    card: dict[str, Any] = {
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "body": [head, *map(block, view.lines)],
+    }
+    if view.links:
+        card["actions"] = [
+            {"type": "Action.OpenUrl", "title": name, "url": url} for name, url in view.links
+        ]
+    content = {"contentType": "application/vnd.microsoft.card.adaptive", "content": card}
+    return {"type": "message", "attachments": [content]}
+
+
+def _pagerduty(view: _View, _: WebhookSettings, secret: str) -> dict[str, Any]:
+    action = _PAGER_ACTION.get(view.state, "trigger")
+    event: dict[str, Any] = {
+        "routing_key": secret, "event_action": action, "dedup_key": view.alert_id
+    }  # fmt: skip
+    if action != "trigger":
+        return event
+    payload = {
+        "summary": view.title,
+        "source": view.entity,
+        "severity": _PAGER_SEVERITY.get(view.level, "info"),
+        "class": view.rule_id,
+        "custom_details": {
+            **dict(view.facts), "Summary": view.summary, "Runbook": view.runbook
+        },
+    }  # fmt: skip
+    if view.event_time:
+        payload["timestamp"] = view.event_time
+    links = [{"href": url, "text": name} for name, url in view.links]
+    return event | {"payload": payload, "client": "Headgate", "links": links}
+
+
+def _jira(view: _View, hook: WebhookSettings, _: str) -> dict[str, Any]:
+    def paragraph(text: str, url: str = "") -> dict[str, Any]:
+        run: dict[str, Any] = {"type": "text", "text": text}
+        if url:
+            run["marks"] = [{"type": "link", "attrs": {"href": url}}]
+        return {"type": "paragraph", "content": [run]}
+
+    content = [*map(paragraph, view.lines), *(paragraph(name, url) for name, url in view.links)]
+    return {
+        "fields": {
+            "project": {"key": hook.project},
+            "issuetype": {"name": hook.issue_type},
+            "summary": view.title,
+            "description": {"type": "doc", "version": 1, "content": content},
+            "labels": ["headgate", f"headgate-{view.level}"],
+        }
+    }
+
+
+def _thehive(view: _View, _: WebhookSettings, __: str) -> dict[str, Any]:
+    # Its description is Markdown: each mark is escaped, as CommonMark allows for all of ASCII's.
+    lines = [_PUNCTUATION.sub(r"\\\1", line) for line in view.lines]
+    alert: dict[str, Any] = {
+        "type": "headgate",
+        "source": "headgate",
+        "sourceRef": view.alert_id,
+        "title": view.title,
+        "description": "\n\n".join(lines),
+        "severity": _HIVE_SEVERITY.get(view.level, 1),
+        "tags": ["headgate", f"level:{view.level}"],
+    }
+    if view.event_time:
+        alert["date"] = int(datetime.fromisoformat(view.event_time).timestamp() * 1000)
+    urls = [url for _, url in view.links]
+    return alert | ({"externalLink": urls[0]} if urls else {})
+
+
+_FORMS: dict[str, Callable[[_View, WebhookSettings, str], dict[str, Any]]] = {
+    "slack": _slack,
+    "teams": _teams,
+    "pagerduty": _pagerduty,
+    "jira": _jira,
+    "thehive": _thehive,
+}
+
+
+def wants(hook: WebhookSettings, alert: dict[str, Any]) -> bool:
+    """Whether the hook's filter lets an alert through: by level, rule, and types of entities."""
+    rule = alert.get("rule") or {}
+    if rule.get("level") not in hook.levels:
+        return False
+    if hook.rules and rule.get("id") not in hook.rules:
+        return False
+    # Also those it names besides: a correction makes a device of an address, and whoever was told
+    # of the alert has to hear of its end.
+    entities = [alert.get("entity") or {}, *(alert.get("entities") or ())]
+    return not hook.entities or any(entity.get("type") in hook.entities for entity in entities)

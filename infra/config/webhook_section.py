@@ -1,0 +1,78 @@
+"""Settings of webhooks: where alerts go by HTTP, in which form, and which of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from infra.config.sections import _Section
+
+WebhookForm = Literal["headgate", "slack", "teams", "pagerduty", "jira", "thehive"]
+AlertLevel = Literal["informational", "low", "medium", "high", "critical"]
+EntityType = Literal["device", "ip", "host", "user", "rule", "event"]
+
+ADDRESS_IS_SECRET = ("slack", "teams")
+"""Forms of which who knows the address may post to it."""
+
+
+class WebhookSettings(_Section):
+    """An address that gets alerts by HTTP, besides the topic."""
+
+    name: str = Field(min_length=1, description="what it is called in lists and messages")
+    form: WebhookForm = Field(
+        "headgate",
+        description="whose body it gets: headgate (the alert, signed), slack, teams, pagerduty, "
+        "jira, thehive",
+    )
+    url: str = Field(
+        "",
+        description="https://HOST/PATH, http only with allow_private; slack and teams: none, it is "
+        "the secret; pagerduty: none is https://events.pagerduty.com/v2/enqueue",
+    )
+    secret: SecretStr | None = Field(
+        None,
+        description="headgate: signs each delivery (HMAC-SHA256); slack, teams: the whole address; "
+        "pagerduty: the routing key; jira, thehive: the API token",
+    )
+    secret_env: str | None = Field(
+        None, description="environment variable that holds the secret, instead of secret"
+    )
+    secret_file: Path | None = Field(
+        None, description="file that holds the secret in one line, its owner's alone (0600)"
+    )
+    user: str = Field("", description="jira: account that the API token is of")
+    project: str = Field("", description="jira: key of the project that gets the issues")
+    issue_type: str = Field("Task", min_length=1, description="jira: type of the issues")
+    levels: tuple[AlertLevel, ...] = Field(
+        ("medium", "high", "critical"), description="levels of alerts that it gets"
+    )
+    rules: tuple[str, ...] = Field((), description="ids of rules whose alerts it gets; none: all")
+    entities: tuple[EntityType, ...] = Field(
+        (), description="it gets alerts that name an entity of these types; none: all"
+    )
+    allow_private: bool = Field(
+        False, description="it may be in a private network, on loopback, or without TLS"
+    )
+    timeout_seconds: float = Field(10.0, gt=0, description="longest wait for its answer")
+
+    @model_validator(mode="after")
+    def _one_secret(self) -> Self:
+        given = (self.secret, self.secret_env, self.secret_file)
+        if sum(secret is not None for secret in given) != 1:
+            raise ValueError("give secret, secret_env or secret_file, one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _of_the_form(self) -> Self:
+        if self.form in ADDRESS_IS_SECRET and self.url:
+            raise ValueError(f"form {self.form}: its address is the secret; leave out url")
+        if self.form not in (*ADDRESS_IS_SECRET, "pagerduty") and not self.url:
+            raise ValueError(f"form {self.form}: it needs a url")
+        is_jira = self.form == "jira"
+        if is_jira and not (self.user and self.project):
+            raise ValueError("form jira: it needs user and project")
+        if not is_jira and (self.user or self.project or "issue_type" in self.model_fields_set):
+            raise ValueError(f"form {self.form}: user, project and issue_type are jira's alone")
+        return self
