@@ -1,8 +1,7 @@
 """CrowdStrike Falcon: what its stream says, and the events of its sensors.
 
 https://falcon.crowdstrike.com/support/documentation/62/streaming-api-event-dictionary and the
-"Falcon Data Replicator" and "Events Data Dictionary" guides of the same place (as of 2024):
-objects of
+"Falcon Data Replicator" and "Events Data Dictionary" guides of the same place: objects of
 `metadata` and `event`, and flat ones with an `event_simpleName`, whose numbers may be texts.
 """
 

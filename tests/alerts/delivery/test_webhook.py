@@ -39,6 +39,7 @@ class Receiver:
     def __init__(self) -> None:
         self.got: list[tuple[str, dict[str, str], bytes]] = []
         self.answer = 204
+        self.text = b""
         self.wait = 0.0
         receiver = self
 
@@ -50,6 +51,7 @@ class Receiver:
                 self.send_response(receiver.answer)
                 self.send_header("Location", "/elsewhere")
                 self.end_headers()
+                self.wfile.write(receiver.text)
 
             def log_message(self, *_: Any) -> None:
                 """Say nothing."""

@@ -22,6 +22,9 @@ from alerts.delivery.consumer import AlertRevision
 from alerts.delivery.webhook import Undelivered, check, post, target_of
 from alerts.delivery.webhook_forms import plain, rendered, wants
 from alerts.delivery.webhook_queue import Queue
+from alerts.rulebook.rule_switch import compiled_rules
+from alerts.rulepack.locations import store_folder
+from alerts.rulepack.rule_pack import PackStore
 from infra.config.settings import Settings, WebhookSettings, load
 from infra.errors import Usage
 from tests.alerts.delivery.test_webhook import Receiver
@@ -186,6 +189,28 @@ def test_a_sample_is_taken_by_each_product(
     assert KEY not in said.out + said.err
     with pytest.raises(Usage, match="no webhook 'nobody'"):
         run(settings, "test", "nobody")
+
+
+def test_thehive_that_has_the_alert_already_is_content(tmp_path: Path) -> None:
+    product = Product("thehive")
+    product.answer, product.text = 400, b'{"message": "Alert already exist"}'
+    settings = load(home=tmp_path, webhooks=[product.hook_of_form()])
+    assert run(settings, "test", "thehive") == 0
+    product.text = b'{"message": "source is missing"}'
+    assert run(settings, "test", "thehive") == 1
+
+
+def test_a_filter_by_a_rule_that_nobody_has_is_refused_by_name(tmp_path: Path) -> None:
+    product = Product("slack")
+    pack = compiled_rules(load(home=tmp_path)).pack
+    store = PackStore(store_folder(load(home=tmp_path)))
+    store.set_current(store.put(pack))
+    hooks = [product.hook_of_form(rules=(pack.rules[0].id, "no-such-rule"))]
+    with pytest.raises(Usage, match="no rule 'no-such-rule' in force"):
+        run(load(home=tmp_path, webhooks=hooks), "test", "slack")
+    assert product.got == []
+    hooks = [product.hook_of_form(rules=(pack.rules[0].id, pack.correlations[0].id))]
+    assert run(load(home=tmp_path, webhooks=hooks), "test", "slack") == 0
 
 
 def run(settings: Settings, *words: str) -> int:
