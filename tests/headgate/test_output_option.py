@@ -31,6 +31,7 @@ NO_ROWS = {
     "import": SENTENCE,
     "parse": "prints OCSF objects, which are JSON",
     "rules navigator": FILE,
+    "rules new": FILE,
     "report run": FILE,
     "report due": FILE,
     "keys add": TOKEN,
@@ -50,6 +51,7 @@ NO_ROWS = {
     "suppress remove": SENTENCE,
     "triage": SENTENCE,
     "webhooks retry": SENTENCE,
+    "webhooks test": SENTENCE,
 }
 """Commands without rows, and why."""
 DOCUMENTS = {
