@@ -34,7 +34,7 @@ def heard(settings: Settings) -> int:
 
 
 @pytest.mark.full
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_lost_machine_and_a_lost_broker_come_back_with_nothing_lost_or_doubled(
     own_broker: Broker, tmp_path: Path
 ) -> None:

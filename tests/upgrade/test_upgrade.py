@@ -107,7 +107,7 @@ def test_former_words_work_on_a_former_home_and_say_their_new_ones(
 
 
 @pytest.mark.full
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_every_job_goes_on_where_the_former_release_left_it(former: Path, tmp_path: Path) -> None:
     with continued(former, tmp_path) as settings:
         home, lake, bootstrap = settings.home, settings.lake_root, settings.kafka.bootstrap
