@@ -17,8 +17,17 @@ from zoneinfo import ZoneInfo
 
 from ingest.parsing.ocsf import NETWORK, address, kept, mac_address, metadata, unmapped
 from ingest.parsing.source import Context, Event, Unreadable
-from ingest.parsing.timestamps import EPOCH, stamp_epoch
-from ingest.sources.cloud.common import EnvelopedSource, Fields, inner, listed, look
+from ingest.parsing.timestamps import stamp_epoch
+from ingest.sources.cloud.common import (
+    PORTS,
+    EnvelopedSource,
+    Fields,
+    inner,
+    listed,
+    look,
+    look_text,
+    ms,
+)
 from ingest.sources.shared.firewall import (
     CLOSE,
     INBOUND,
@@ -36,12 +45,11 @@ from ingest.sources.shared.firewall import (
 from ingest.sources.shared.http_exchange import whole
 
 _PRODUCT: Mapping[str, str] = {"name": "Network Watcher", "vendor_name": "Microsoft"}
-_PORT = 65535
 _STATES = {"B": OPEN, "C": TRAFFIC, "E": CLOSE, "D": REFUSE}
 _PROTOCOLS = {"T": "tcp", "U": "udp"}
 _TIMES = re.compile(rb'(?<=")(\d{10}|\d{13})(?=,[0-9A-Fa-f.:]{2,45},)')
-_FEWEST, _WITH_VOLUMES, _OF_NETWORKS = 8, 13, 13
-"""Values of a flow in version 1, in version 2, and in logs of virtual networks."""
+_FEWEST, _WITH_VOLUMES = 8, 13
+"""Values of a flow in version 1; in version 2, and in logs of virtual networks."""
 
 
 class _Group(NamedTuple):
@@ -64,25 +72,33 @@ def _groups(fields: Fields) -> Iterator[tuple[_Group, list[Any]]]:
         for group in listed(ruled, "flows"):
             tuples = look(group, "flowTuples")
             if type(tuples) is list:
-                name, mac = look(ruled, "rule"), look(group, "mac")
-                yield _Group(_text(name), _text(mac), None, False, about), tuples
+                rule, mac = look_text(ruled, "rule"), look_text(group, "mac")
+                yield _Group(rule, mac, None, False, about), tuples
     for flow in listed(fields, "flowRecords", "flows"):
         for group in listed(flow, "flowGroups"):
             tuples = look(group, "flowTuples")
             if type(tuples) is list:
-                mac = look(fields, "macAddress")
-                acl = _text(look(flow, "aclID"))
-                yield _Group(_text(look(group, "rule")), _text(mac), acl, True, about), tuples
-
-
-def _text(value: object) -> str | None:
-    return value if type(value) is str and value else None
+                rule, mac = look_text(group, "rule"), look_text(fields, "macAddress")
+                yield _Group(rule, mac, look_text(flow, "aclID"), True, about), tuples
 
 
 def _volumes(values: list[str]) -> Fields | None:
     """Packets and bytes there, packets and bytes back; Azure leaves them empty at the start."""
     there, sent, back, received = (whole(value) for value in values)
     return traffic(sent, received, there, back)
+
+
+def _decision(values: list[str], *, networks: bool) -> tuple[bool, str]:
+    """Whether a flow was let pass, and its state, a key of `_STATES`."""
+    word = values[7]
+    if networks:
+        return word != "D", word
+    if word not in ("A", "D"):
+        raise Unreadable(f"flowTuples: expected A or D as the decision, found '{word}'")
+    if word == "D":
+        return False, word
+    # Version 1 tells that a flow was let pass, not whether it opened.
+    return True, (values[8] or "B") if len(values) > _FEWEST else "C"
 
 
 def _flow(text: object, group: _Group, context: Context) -> Event:
@@ -92,32 +108,22 @@ def _flow(text: object, group: _Group, context: Context) -> Event:
     if len(values) < _FEWEST:
         raise Unreadable(f"flowTuples: {len(values)} values, expected at least {_FEWEST}")
     stamp = stamp_epoch(values[0], context.record.received_at)
-    source = endpoint(ip=address(values[1]), port=whole(values[3], _PORT))
-    target = endpoint(ip=address(values[2]), port=whole(values[4], _PORT))
+    source = endpoint(ip=address(values[1]), port=whole(values[3], PORTS))
+    target = endpoint(ip=address(values[2]), port=whole(values[4], PORTS))
     if source is None or target is None:
         raise Unreadable(f"flowTuples: no two addresses in '{text[:60]}'")
-    if group.networks:
-        state, decided = values[7], values[7] != "D"
-        spoken: str = values[5]
-        rest = kept(encryption=values[8] if len(values) > 8 else None)
-    else:
-        decided = values[7] == "A"
-        state = (values[8] if len(values) > 8 and decided else None) or ("B" if decided else "D")
-        # Version 1 tells that a flow was let pass, not whether it opened.
-        state = state if len(values) > 8 or not decided else "C"
-        spoken, rest = _PROTOCOLS.get(values[5], values[5]), {}
-        if values[7] not in ("A", "D"):
-            raise Unreadable(f"flowTuples: expected A or D as the decision, found '{values[7]}'")
+    decided, state = _decision(values, networks=group.networks)
+    # Logs of networks have the protocol's number.
+    spoken = values[5] if group.networks else _PROTOCOLS.get(values[5], values[5])
+    rest = kept(encryption=values[8] if group.networks and len(values) > _FEWEST else None)
     long = len(values) >= _WITH_VOLUMES
     volumes = _volumes(values[9:13]) if long else None
-    beyond = values[13:] if long else values[9:] if len(values) > 9 else []
+    beyond = values[13:] if long else values[9:]
     outward = values[6] == "O"
     directed = OUTBOUND if outward else INBOUND if values[6] == "I" else {}
     # Azure names one interface: that of its own machine, whichever end it is.
     (source if outward else target).update(kept(mac=mac_address(group.mac)))
-    resource = _text(look(group.about, "targetResourceID")) or _text(
-        look(group.about, "resourceId")
-    )
+    resource = look_text(group.about, "targetResourceID") or look_text(group.about, "resourceId")
     rule = kept(name=group.rule, uid=group.acl)
     left = {name: value for name, value in group.about.items() if name != "category"}
     return located(
@@ -130,7 +136,7 @@ def _flow(text: object, group: _Group, context: Context) -> Event:
             _PRODUCT,
             stamp,
             event_code=state,
-            log_name=_text(look(group.about, "category")),
+            log_name=look_text(group.about, "category"),
         ),
         cloud={"provider": "Azure", **kept(account=_subscription(resource))},
         src_endpoint=source,
@@ -175,8 +181,7 @@ class AzureFlow(EnvelopedSource):
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         """Every flow gets the same time, in seconds or milliseconds as it had it."""
-        since = when - EPOCH
-        digits = str((since.days * 86400 + since.seconds) * 1000 + since.microseconds // 1000)
+        digits = str(ms(when))
         new, changed = _TIMES.subn(lambda match: digits[: len(match[1])].encode(), raw)
         if not changed:
             raise Unreadable("no flow that begins with a time in the record")

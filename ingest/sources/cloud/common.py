@@ -55,6 +55,12 @@ def look(fields: Mapping[str, Any], *path: str) -> Any:
     return value
 
 
+def look_text(fields: Mapping[str, Any], *path: str) -> str | None:
+    """The text at `path`, left in place; None for anything else, and for empty text."""
+    value = look(fields, *path)
+    return value if type(value) is str and value else None
+
+
 def inner(fields: Mapping[str, Any], *path: str) -> Fields:
     """The object at `path`, left in place; an empty one where there is none."""
     value = look(fields, *path)
@@ -227,6 +233,7 @@ _WORDS = {
 _VERBS: Mapping[str, int] = MappingProxyType(
     {word: activity for activity, words in _WORDS.items() for word in words.split()}
 )
+"""What a word of an operation does, as an activity of API Activity."""
 _WORD = re.compile(r"[A-Z]?[a-z]+", re.ASCII)
 _SEVERITY = MappingProxyType(
     {
@@ -253,6 +260,7 @@ def activity_of(word: str) -> int:
 
     The first of its words that is a known verb, also in the past tense, decides.
     """
+    # Bounded: an operation's name may come from outside.
     for part in _WORD.findall(word[:200]):
         low = part.lower()
         # `created` loses a d, `added` an ed; what is left is looked up.
@@ -300,7 +308,8 @@ _LISTS = (
     ("data", "events"),
 )
 _OBJECTS = (("detail",), ("event",), ("Event",), ("_source",), ("data",))
-NESTING = 4  # Without a bound on envelopes in envelopes a short record could unfold for long.
+# Envelopes in envelopes: without a bound a short record could unfold for long.
+NESTING = 4
 
 
 class EnvelopedSource(JsonSource):
@@ -379,6 +388,7 @@ def _contents(fields: Fields) -> Iterator[Fields | Unreadable]:
         lines = fields.pop("logEvents")
         yield from _with(fields, (_of_line(line) for line in lines))
         return
+    # Lists before objects: an object of one list is its carrier, whatever else it says.
     for path in _LISTS:
         value = look(fields, *path)
         if type(value) is list and value:

@@ -31,7 +31,7 @@ from ingest.sources.cloud.common import (
     EnvelopedSource,
     Fields,
     inner,
-    look,
+    look_text,
     take,
     take_number,
     take_text,
@@ -85,8 +85,8 @@ def _read(fields: Fields, context: Context) -> Event:
     if reason is None:
         raise Unreadable("no 'reason' in the event")
     about = next((name for name in _ABOUT if inner(fields, name)), _ABOUT[0])
-    space, name = look(fields, about, "namespace"), look(fields, about, "name")
-    named = "/".join(part for part in (space, name) if type(part) is str)
+    space, name = look_text(fields, about, "namespace"), look_text(fields, about, "name")
+    named = "/".join(filter(None, (space, name)))
     words = take_text(fields, "message") or take_text(fields, "note")
     level = take_text(fields, "type")
     component = (
@@ -109,7 +109,7 @@ def _read(fields: Fields, context: Context) -> Event:
     more: dict[str, Any] = kept(count=count)
     resources = None
     if class_uid == LIFECYCLE:
-        more["app"] = {"name": name if type(name) is str and name else "unknown"}
+        more["app"] = {"name": name or "unknown"}
     elif class_uid == API:
         # Only this class has a place for it: elsewhere it stays under its own name.
         uid, kind = take_text(fields, about, "uid"), take_text(fields, about, "kind")

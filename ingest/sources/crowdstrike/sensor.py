@@ -22,6 +22,7 @@ from ingest.parsing.ocsf import (
 )
 from ingest.parsing.source import Event
 from ingest.sources.cloud.common import (
+    PORTS,
     Fields,
     take_ip,
     take_name,
@@ -32,7 +33,6 @@ from ingest.sources.cloud.record import CloudRecord, person
 from ingest.sources.shared.firewall import INBOUND, OUTBOUND, connection, endpoint, file_hash
 
 PID = 2**32 - 1
-_PORT = 65535
 _TYPES = {1: "A", 2: "NS", 5: "CNAME", 12: "PTR", 15: "MX", 16: "TXT", 28: "AAAA", 33: "SRV"}
 _LOGON_TYPES = frozenset((2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13))
 
@@ -110,11 +110,11 @@ def _network(sensor: Sensor) -> Event:
     fields = sensor.fields
     here = endpoint(
         ip=take_ip(fields, "LocalAddressIP4") or take_ip(fields, "LocalAddressIP6"),
-        port=take_number(fields, "LocalPort", most=_PORT),
+        port=take_number(fields, "LocalPort", most=PORTS),
     )
     there = endpoint(
         ip=take_ip(fields, "RemoteAddressIP4") or take_ip(fields, "RemoteAddressIP6"),
-        port=take_number(fields, "RemotePort", most=_PORT),
+        port=take_number(fields, "RemotePort", most=PORTS),
     )
     way = take_number(fields, "ConnectionDirection", most=3)
     inward = way == 1 or "Accept" in sensor.name
@@ -136,7 +136,7 @@ def _network(sensor: Sensor) -> Event:
 
 def _dns(sensor: Sensor) -> Event:
     fields = sensor.fields
-    kind = take_number(fields, "RequestType", most=_PORT)
+    kind = take_number(fields, "RequestType", most=PORTS)
     name = take_text(fields, "DomainName") or "unknown"
     answers = [
         {"rdata": text.strip()}

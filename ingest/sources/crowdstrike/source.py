@@ -26,13 +26,14 @@ from ingest.parsing.ocsf import (
     kept,
 )
 from ingest.parsing.source import Context, Event, Unreadable
-from ingest.parsing.timestamps import EPOCH, Stamp, stamp_epoch
+from ingest.parsing.timestamps import Stamp, stamp_epoch
 from ingest.sources.cloud.common import (
     EnvelopedSource,
     Fields,
     activity_of,
     inner,
     look,
+    ms,
     severity_of,
     take,
     take_ip,
@@ -217,8 +218,7 @@ class CrowdStrike(EnvelopedSource):
         return _streamed(fields, context)
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
-        since = when - EPOCH
-        digits = str((since.days * 86400 + since.seconds) * 1000 + since.microseconds // 1000)
+        digits = str(ms(when))
 
         def new(match: re.Match[bytes]) -> bytes:
             before = match[0][: match.start("old") - match.start()]

@@ -19,6 +19,7 @@ from ingest.sources.cloud.common import (
     inner,
     listed,
     look,
+    look_text,
     moment,
     severity_of,
     take_name,
@@ -36,13 +37,9 @@ _MARKS = ("serviceSource", "detectionSource", "providerAlertId", "detectorId")
 
 def _of_kind(evidence: list[Fields], kind: str) -> Iterator[Fields]:
     for each in evidence:
-        type_name = look(each, "@odata.type")
-        if type(type_name) is str and type_name.lower().endswith(kind.lower()):
+        type_name = look_text(each, "@odata.type")
+        if type_name and type_name.lower().endswith(kind.lower()):
             yield each
-
-
-def _text(value: object) -> str | None:
-    return value if type(value) is str and value else None
 
 
 def _account(evidence: list[Fields]) -> Fields | None:
@@ -50,19 +47,19 @@ def _account(evidence: list[Fields]) -> Fields | None:
     holders = [inner(each, "userAccount") for each in _of_kind(evidence, "userEvidence")]
     holders += [inner(each, "userAccount") for each in evidence]
     for account in filter(None, holders):
-        name = _text(look(account, "userPrincipalName")) or _text(look(account, "accountName"))
-        uid = _text(look(account, "azureAdUserId")) or _text(look(account, "userSid"))
-        domain = _text(look(account, "domainName"))
+        name = look_text(account, "userPrincipalName") or look_text(account, "accountName")
+        uid = look_text(account, "azureAdUserId") or look_text(account, "userSid")
+        domain = look_text(account, "domainName")
         if name or uid:
-            return person(name, uid, _text(look(account, "displayName")), domain=domain)
+            return person(name, uid, look_text(account, "displayName"), domain=domain)
     return None
 
 
 def _device(evidence: list[Fields]) -> Fields | None:
     for each in _of_kind(evidence, "deviceEvidence"):
-        name = _text(look(each, "deviceDnsName")) or _text(look(each, "hostName"))
-        uid = _text(look(each, "mdeDeviceId")) or _text(look(each, "azureAdDeviceId"))
-        ip = _text(look(each, "lastIpAddress"))
+        name = look_text(each, "deviceDnsName") or look_text(each, "hostName")
+        uid = look_text(each, "mdeDeviceId") or look_text(each, "azureAdDeviceId")
+        ip = look_text(each, "lastIpAddress")
         leaves = kept(hostname=name, uid=uid, ip=address(ip) if ip else None)
         if leaves:
             return leaves | {"type_id": UNKNOWN}
@@ -76,9 +73,9 @@ def _source(evidence: list[Fields]) -> Fields | None:
         aimed = type(roles) is list and {"destination", "attacked"} & {
             role.lower() for role in roles if type(role) is str
         }
-        ip = _text(look(each, "ipAddress"))
+        ip = look_text(each, "ipAddress")
         if ip and not aimed:
-            country = _text(look(each, "countryLetterCode"))
+            country = look_text(each, "countryLetterCode")
             return endpoint(ip=address(ip), country=country)
     return None
 
