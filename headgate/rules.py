@@ -147,18 +147,7 @@ class RuleBook:
             if isinstance(rule, RuleDraft):
                 store = store_folder(self._settings)
                 outcomes += check_rules(compile_rules([rule.path], store=store), (), self._spark)
-        rows = [
-            {
-                "id": outcome.rule_id,
-                "title": outcome.title,
-                "event": outcome.number,
-                "must": "match" if outcome.must_match else "not match",
-                "passed": outcome.passed,
-                "detail": outcome.detail,
-            }
-            for outcome in outcomes
-        ]
-        return result_of(rows, _TEST_COLUMNS)
+        return result_of([outcome.row for outcome in outcomes], _TEST_COLUMNS)
 
     def preview(
         self, rule: str | RuleDraft, since: datetime | str = "24h", *, limit: int = 100

@@ -11,15 +11,13 @@ from typing import Any
 
 from alerts.cli.explain import asking
 from alerts.cli.output import since_when
-from alerts.rulebook.raw_lines import RECEIVED_AT, require_source, rows_of_line
+from alerts.domain.levels import SEVERITY_BY_LEVEL
+from alerts.rulebook.raw_lines import require_source, rows_of_line, rows_of_lines
 from alerts.rulebook.rule_draft import DraftOptions, RawTest, drafted
 from infra.config.settings import Settings
 from infra.errors import Usage
-from ingest.parsing.event_rows import event_rows
-from ingest.parsing.source import ParseSettings, Record
 
 _MOST_EVENTS = 20
-_LEVELS = ("informational", "low", "medium", "high", "critical")
 
 
 def build(verbs: Any) -> None:
@@ -37,7 +35,9 @@ def build(verbs: Any) -> None:
         "--lines", metavar="FILE", default="-", help="the raw lines (default: -, stdin)"
     )
     new.add_argument("--title", default="", help="default: from the kind of event")
-    new.add_argument("--level", choices=_LEVELS, default="medium", help="default: medium")
+    new.add_argument(
+        "--level", choices=tuple(SEVERITY_BY_LEVEL), default="medium", help="default: medium"
+    )
     new.set_defaults(run=new_rule)
 
 
@@ -95,10 +95,7 @@ def _from_lines(source: str, file: str) -> list[RawTest]:
     lines = {str(n): line for n, line in enumerate(re.split("\r?\n", text), 1) if line.strip()}
     if not lines:
         raise Usage(f"{file}: no line is in it")
-    records = [
-        Record(number, source, "live", RECEIVED_AT, line.encode()) for number, line in lines.items()
-    ]
-    rows = event_rows(records, ParseSettings(scopes=(("default", ()),)))
+    rows = rows_of_lines(source, {number: line.encode() for number, line in lines.items()})
     dead = next((row for row in rows if row.get("dead_letter_reason")), None)
     if dead is None:
         parts = dict.fromkeys(tuple(row["record_ids"]) for row in rows)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from alerts.cli import spark_rules
+from alerts.compiler.compiler import RefusedRule
+from alerts.compiler.model_rule_files import Models
 from alerts.rulebook.model_rule_tests import check_models
 from alerts.rulebook.outcome_reports import RefusedFile, junit, sarif
 from alerts.rulebook.rule_store import model_rules
@@ -81,10 +84,7 @@ def _in_force(names: list[str], settings: Settings) -> _Tested:
         outcomes += check_models(models, judged)
     if names:
         return outcomes, [], len(only | judged) - _rules_of(outcomes)
-    refused = [
-        RefusedFile(r.rule, Path(r.path), f"{r.reason}; {r.remedy}") for r in compiled.refused
-    ]
-    refused += [RefusedFile(bad.path.stem, bad.path, bad.reason) for bad in models.refused]
+    refused = _refused(compiled.refused, models)
     return outcomes, refused, len(compiled.sources) + len(models.sources) - _rules_of(outcomes)
 
 
@@ -95,12 +95,18 @@ def _at(path: Path, settings: Settings) -> _Tested:
     if rules.ids:
         outcomes += spark_rules.checked(rules.compiled, rules.ids, settings)
     outcomes += check_models(rules.models)
-    refused = [RefusedFile(r.rule, Path(r.path), f"{r.reason}; {r.remedy}") for r in rules.refused]
-    refused += [RefusedFile(bad.path.stem, bad.path, bad.reason) for bad in rules.models.refused]
+    refused = _refused(rules.refused, rules.models)
     count = len(rules.ids) + len(rules.models.sources)
     if not count and not refused:
         raise Usage(f"{path}: no rule is in there; see docs/how-to/write-a-sigma-rule.md")
     return outcomes, refused, count - _rules_of(outcomes)
+
+
+def _refused(rules: Iterable[RefusedRule], models: Models) -> list[RefusedFile]:
+    return [
+        *(RefusedFile(r.rule, Path(r.path), f"{r.reason}; {r.remedy}") for r in rules),
+        *(RefusedFile(bad.path.stem, bad.path, bad.reason) for bad in models.refused),
+    ]
 
 
 def _rules_of(outcomes: list[RuleTestOutcome]) -> int:
@@ -114,17 +120,6 @@ def _print(outcomes: list[RuleTestOutcome], refused: list[RefusedFile], form: st
     if form == "sarif":
         print_document(sarif(outcomes, refused), indent=2)
         return
-    rows = [
-        {
-            "id": outcome.rule_id,
-            "title": outcome.title,
-            "event": outcome.number,
-            "must": "match" if outcome.must_match else "not match",
-            "passed": outcome.passed,
-            "detail": outcome.detail,
-        }
-        for outcome in outcomes
-        if form != "table" or not outcome.passed
-    ]
+    rows = [outcome.row for outcome in outcomes if form != "table" or not outcome.passed]
     if rows or form != "table":
         print_rows(rows, form)

@@ -64,8 +64,13 @@ def require_source(name: str) -> None:
 
 def rows_of_line(source: str, raw: bytes) -> list[dict[str, Any]]:
     """What the source's parser makes of a record; what it refuses has `dead_letter_reason`."""
-    record = Record("test", source, "live", RECEIVED_AT, raw)
-    return event_rows([record], ParseSettings(scopes=_SCOPES))
+    return rows_of_lines(source, {"test": raw})
+
+
+def rows_of_lines(source: str, raws: Mapping[str, bytes]) -> list[dict[str, Any]]:
+    """The same of several records by their ids, which may be parts of one event."""
+    records = [Record(name, source, "live", RECEIVED_AT, raw) for name, raw in raws.items()]
+    return event_rows(records, ParseSettings(scopes=_SCOPES))
 
 
 def unfolded(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -139,12 +139,13 @@ def drafted(tests: Sequence[RawTest], options: DraftOptions) -> str:
         head = _head(options, identity, events[0], key)
         return "\n".join([*head, *_detection(chosen, beside), *_tests(options, tests), ""])
 
-    if telling and not _failure(text_of(telling)):
+    failure = _failure(text_of(telling)) if telling else ""
+    if telling and not failure:
         return text_of(telling)
     # A field that the matcher reads otherwise than it stands in the event is left out.
     fitting = [item for item in telling if not _failure(text_of([item]))]
     if not fitting:
-        why = f": {_failure(text_of(telling))}" if telling else ""
+        why = f": {failure}" if failure else ""
         raise Usage(f"no field of these events makes a rule that matches all of them{why}")
     return text_of(fitting)
 

@@ -48,6 +48,18 @@ class RuleTestOutcome:
     detail: str = ""
     path: Path = Path()
 
+    @property
+    def row(self) -> dict[str, Any]:
+        """It as a row for people: id, title, event, must, passed, detail."""
+        return {
+            "id": self.rule_id,
+            "title": self.title,
+            "event": self.number,
+            "must": "match" if self.must_match else "not match",
+            "passed": self.passed,
+            "detail": self.detail,
+        }
+
 
 def check_rules(
     compiled: Compiled, only: Collection[str] = (), spark: Lend | None = None

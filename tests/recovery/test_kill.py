@@ -24,7 +24,6 @@ from confluent_kafka import Consumer
 from infra.config.settings import Settings, load
 from infra.kafka.client import Broker, ensure_topics
 from infra.process.subprocesses import PlatformProcess
-from tests.full import rest_full
 from tests.recovery import judge
 from tests.recovery.flow import SOURCES, Flow
 from tests.recovery.plant import batches, complaints, driver, settle, until
@@ -54,16 +53,14 @@ FILES = {
     "alerts committed, not published": ("lake/gold/alert/_delta_log", "*.json"),
 }
 JOBS = ("ingest", "sessions", "alert", "repair", "rollup", "logins")
-QUICK = [
+PHASES = [
     *(Phase(name, folder, pattern) for name, (folder, pattern) in FILES.items()),
     Phase("in the Kafka transaction", isolation="read_uncommitted"),
 ]
-ALWAYS = [phase for phase in QUICK if phase.isolation]
-REST = [phase for phase in QUICK if phase not in ALWAYS]
 RUNS = {
-    "in the transaction": ALWAYS,
-    "up to the commit of findings": REST[:5],
-    "from the end of ingest's batch to the commit of alerts": REST[5:],
+    "in the transaction": PHASES[-1:],
+    "up to the commit of findings": PHASES[:5],
+    "from the end of ingest's batch to the commit of alerts": PHASES[5:-1],
 }
 """What one test kills in: several phases, as its runs to the end cost as much as five kills."""
 MORE = {
@@ -74,7 +71,7 @@ MORE = {
     **{f"{job} in the ledger": ("spool/ledger", f"{job}-*.json") for job in JOBS},
 }
 ALL = [
-    *QUICK,
+    *PHASES,
     *(Phase(name, folder, pattern) for name, (folder, pattern) in MORE.items()),
     Phase("after the Kafka transaction", isolation="read_committed"),
     Phase("at a random moment"),
@@ -89,8 +86,9 @@ SOAK_SEEDS = int(os.environ.get("HEADGATE_SOAK_SEEDS", "6"))
 """Each is a run of its own, with a kill in every phase: six are more than a hundred kills."""
 
 
+@pytest.mark.full
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("phases", rest_full(0, RUNS.values()), ids=list(RUNS))
+@pytest.mark.parametrize("phases", RUNS.values(), ids=list(RUNS))
 def test_alerts_survive_kill_9_in_every_phase(
     own_broker: Broker, tmp_path: Path, phases: list[Phase]
 ) -> None:
