@@ -88,8 +88,8 @@ def send_sample(args: argparse.Namespace, settings: Settings) -> int:
     if hook is None:
         raise Usage(f"no webhook '{args.hook}' in the settings")
     check(hook)
-    if unknown := unknown_rules(settings, hook):
-        raise Usage(f"webhook {hook.name}: no rule {', '.join(map(repr, unknown))} in force")
+    if unknown := rules_problem(settings, hook):
+        raise Usage(unknown)
     alert = sample(clock.now(), hook)
     key, body = f"{alert['alert_id']}:1", msgspec.json.encode(alert)
     try:
@@ -101,18 +101,20 @@ def send_sample(args: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def unknown_rules(settings: Settings, hook: WebhookSettings) -> list[str]:
-    """Rules of the hook's filter that neither are in force nor switched off."""
+def rules_problem(settings: Settings, hook: WebhookSettings) -> str:
+    """A sentence about rules of the hook's filter that neither are in force nor switched off."""
     from alerts.delivery.platform_alert import RULE
     from alerts.rulepack.locations import store_folder
     from alerts.rulepack.rule_pack import PackStore
 
     if not hook.rules:
-        return []
+        return ""
     store = PackStore(store_folder(settings))
     pack, off = store.get(store.current()), store.disabled()
     known = {RULE, *off}
-    return [rule for rule in hook.rules if rule not in known and pack.described(rule) is None]
+    unknown = [rule for rule in hook.rules if rule not in known and pack.described(rule) is None]
+    named = ", ".join(map(repr, unknown))
+    return f"webhook {hook.name}: no rule {named} in force" if unknown else ""
 
 
 def deliver(args: argparse.Namespace, settings: Settings) -> int:
@@ -141,12 +143,11 @@ def deliver(args: argparse.Namespace, settings: Settings) -> int:
 def _warn(settings: Settings, hook: WebhookSettings) -> None:
     """Say which rules of a filter are not there; a rule that was removed must not stop the rest."""
     try:
-        unknown = unknown_rules(settings, hook)
+        unknown = rules_problem(settings, hook)
     except Fatal:
         return  # no rules were compiled yet
     if unknown:
-        line = f"webhook {hook.name}: no rule {', '.join(map(repr, unknown))} in force"
-        print(line, file=sys.stderr, flush=True)
+        print(unknown, file=sys.stderr, flush=True)
 
 
 def delivering(settings: Settings) -> bool:

@@ -14,7 +14,7 @@ from sigma.exceptions import SigmaError, SigmaRegularExpressionError
 from sigma.filters import SigmaFilter
 from sigma.rule import SigmaRule, SigmaRuleBase, SigmaYAMLLoader
 
-from alerts.compiler.correlation_conditions import Bounds, taken_bounds
+from alerts.compiler.correlation_conditions import Upper, taken_upper
 from alerts.compiler.correlation_rules import carried_fields, correlation_of
 from alerts.compiler.enrichment_predicates import split_predicate
 from alerts.compiler.indicator_lists import INDICATOR, listed_test
@@ -126,7 +126,7 @@ class _Draft:
     parsed: SigmaRule | SigmaCorrelationRule | SigmaFilter
     own: _Own
     asked: Asked | None = None
-    bounds: Bounds = ()
+    upper: Upper | None = None
     rule: Rule | Correlation | Query | None = None
 
 
@@ -212,13 +212,13 @@ def _draft(path: Path, document: Any) -> _Draft:
     if path.is_relative_to(BUNDLED) and not (own.tests.get("match") and own.tests.get("no_match")):
         raise Untranslatable("it has no tests", "add headgate.tests: match and no_match events")
     require_bounded(document)
-    bounds = taken_bounds(document)
+    upper = taken_upper(document)
     asked = taken_fields(document, path) if is_query(document) else None
     whole = asked is not None or own.type == INDICATOR
     parsed = parsed_document(whole_document(document) if whole else document)
     if parsed.id is None:
         raise Untranslatable("it has no id", "add `id:` with a fresh uuid")
-    return _Draft(path, parsed, own, asked, bounds)
+    return _Draft(path, parsed, own, asked, upper)
 
 
 def _roles(own: _Own) -> tuple[str, ...]:
@@ -404,7 +404,7 @@ def _correlation(
     every = {rule_id: other.parsed for rule_id, other in drafts.items()}
     own = draft.own
     made = correlation_of(
-        parsed, _described(parsed, own), by_name, every, own.type, own.learn, draft.bounds
+        parsed, _described(parsed, own), by_name, every, own.type, own.learn, draft.upper
     )
     generate = made.generate if own.generate is None else own.generate
     return msgspec.structs.replace(made, generate=generate)

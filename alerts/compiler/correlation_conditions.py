@@ -24,7 +24,8 @@ from sigma.correlations import (
 from alerts.compiler.sigma_to_predicate import Untranslatable
 
 Number = int | float
-Bounds = tuple[tuple[str, Number], ...]
+Upper = tuple[str, Number]
+"""The upper end of a range: lt or lte, and its number."""
 
 MAX_ALTERNATIVES = 100
 """Ways in which an expression over rules may come true."""
@@ -36,20 +37,20 @@ _NO_ABSENCE = (
 )
 
 
-def taken_bounds(document: dict[str, Any]) -> Bounds:
-    """The second number of a range, taken out of a correlation's document; empty without one.
+def taken_upper(document: dict[str, Any]) -> Upper | None:
+    """The upper end of a range, taken out of a correlation's document; None without one.
 
     Raises `Untranslatable` for two numbers that make no range.
     """
     correlation = document.get("correlation")
     if not isinstance(correlation, dict) or not isinstance(correlation.get("condition"), dict):
-        return ()
+        return None
     condition = correlation["condition"]
     lower = [op for op in _LOWER if op in condition]
     upper = [op for op in _UPPER if op in condition]
     others = [op for op in ("eq", "neq") if op in condition]
     if len([*lower, *upper, *others]) < 2:
-        return ()
+        return None
     if others or len(lower) > 1 or len(upper) > 1:
         named = ", ".join([*lower, *upper, *others])
         raise Untranslatable(
@@ -67,7 +68,7 @@ def taken_bounds(document: dict[str, Any]) -> Bounds:
     # In copies: by an alias of YAML other rules may have the same condition.
     rest = {name: value for name, value in condition.items() if name != upper[0]}
     document["correlation"] = correlation | {"condition": rest}
-    return ((upper[0], high),)
+    return upper[0], high
 
 
 def _require_between(lower: str, low: Number, upper: str, high: Number, kind: str) -> None:

@@ -18,7 +18,7 @@ from sigma.exceptions import SigmaTimespanError
 from sigma.rule import SigmaRule, SigmaRuleBase
 
 from alerts.compiler.correlation_conditions import (
-    Bounds,
+    Upper,
     alternatives,
     fields_of_condition,
     references,
@@ -48,12 +48,12 @@ def correlation_of(
     rules: Parsed,
     kind: str = "",
     learn: str = "",
-    bounds: Bounds = (),
+    upper: Upper | None = None,
 ) -> Correlation:
     """The correlation; raises `Untranslatable` or `Unmapped` for what cannot run.
 
     `names` are rule ids by short name, `rules` all that were read by id. `kind` and
-    `learn` are `headgate.type` and `headgate.learn`, `bounds` the upper end of a range.
+    `learn` are `headgate.type` and `headgate.learn`, `upper` the upper end of a range.
     """
     sigma_type = parsed.type.name.lower()
     # Each once and in order: for `temporal_ordered` the order is the condition.
@@ -67,8 +67,9 @@ def correlation_of(
         least = min(len(rules) for rules in sets)
         condition = SigmaCorrelationCondition(SigmaCorrelationConditionOperator.GTE, least)
     _check_condition(sigma_type, condition)
-    if bounds:
-        more["upper"] = _upper(sigma_type, kind, bounds)
+    if upper is not None:
+        _require_upper(sigma_type, kind, upper)
+        more["upper"] = upper
     _check_circle(str(parsed.id), names, rules)
     seconds = parsed.timespan.seconds
     if seconds > MAX_SPAN_SECONDS:
@@ -118,14 +119,12 @@ def _type(sigma_type: str, kind: str) -> str:
     return kind
 
 
-def _upper(sigma_type: str, kind: str, bounds: Bounds) -> tuple[str, int | float]:
-    """The upper end of a range, where one can be."""
-    (upper,) = bounds
+def _require_upper(sigma_type: str, kind: str, upper: Upper) -> None:
+    """Raises `Untranslatable` for a range where none can be, or beyond what is counted."""
     if kind:
         raise Untranslatable(f"headgate.type {kind} with a range", "use `gte: 1`")
     if sigma_type in ("event_count", "value_count") and upper[1] > MAX_COUNT:
         raise Untranslatable(f"it counts up to {upper[1]}", f"at most {MAX_COUNT}; or no upper end")
-    return upper
 
 
 def _seconds(learn: str, kind: str) -> int:

@@ -29,16 +29,17 @@ def rules_at(path: Path, settings: Settings) -> RulesAt:
     A file is read alone first. Where that does not do, since a correlation counts rules of other
     files or a value stands in `placeholders.yml`, its folder is read too, then the rules in force.
     """
-    rules = _within(path, [path], settings)
+    models = read_models([path], {})
+    rules = _within(path, [path], settings, models)
     if rules.refused and path.is_file():
-        rules = _within(path, [path.parent], settings)
+        rules = _within(path, [path.parent], settings, models)
     if any(refused.reason.startswith(COUNTS_MISSING) for refused in rules.refused):
         around = path.parent if path.is_file() else path
-        rules = _within(path, [around, *rule_folders(settings)], settings)
+        rules = _within(path, [around, *rule_folders(settings)], settings, models)
     return rules
 
 
-def _within(path: Path, folders: Sequence[Path], settings: Settings) -> RulesAt:
+def _within(path: Path, folders: Sequence[Path], settings: Settings, models: Models) -> RulesAt:
     compiled = compile_rules(folders, store=store_folder(settings))
     here = path.resolve()
 
@@ -52,4 +53,4 @@ def _within(path: Path, folders: Sequence[Path], settings: Settings) -> RulesAt:
         # A folder that is in force as well is read twice; its second reading is no news.
         if stands_here(Path(refused.path)) and refused.rule not in ids
     )
-    return RulesAt(compiled, frozenset(ids), refused, read_models([path], {}))
+    return RulesAt(compiled, frozenset(ids), refused, models)
