@@ -41,6 +41,18 @@ def _mcp() -> Build:
     return build
 
 
+def _export() -> Build:
+    from headgate.as_code.command import build_export
+
+    return build_export
+
+
+def _plan() -> Build:
+    from headgate.as_code.command import build_plan
+
+    return build_plan
+
+
 def _training() -> Training:
     from headgate.demo.appcds_training import make_archive
 
@@ -58,6 +70,10 @@ register_commands(
 register_commands(
     Command("notebook", "open the lessons in Jupyter", _notebook, "ask the data"),
     Command("mcp", "tools for an assistant, read only", _mcp, "ask the data"),
+)
+register_commands(
+    Command("export", "write what is in force as files for git", _export, "keep it in order"),
+    Command("plan", "what such files would change", _plan, "keep it in order"),
 )
 register_training(_training)
 register_command_line("headgate.cli")

@@ -28,6 +28,7 @@ NO_ROWS = {
     "completion": FILE,
     "console-link": TOKEN,
     "evidence export": FILE,
+    "export": FILE,
     "import": SENTENCE,
     "parse": "prints OCSF objects, which are JSON",
     "rules navigator": FILE,

@@ -1,0 +1,1 @@
+"""What is in force as files of a git repository: export, plan, apply."""
