@@ -53,6 +53,12 @@ def _plan() -> Build:
     return build_plan
 
 
+def _apply() -> Build:
+    from headgate.as_code.command import build_apply
+
+    return build_apply
+
+
 def _training() -> Training:
     from headgate.demo.appcds_training import make_archive
 
@@ -74,6 +80,7 @@ register_commands(
 register_commands(
     Command("export", "write what is in force as files for git", _export, "keep it in order"),
     Command("plan", "what such files would change", _plan, "keep it in order"),
+    Command("apply", "put such files in force, as one", _apply, "keep it in order"),
 )
 register_training(_training)
 register_command_line("headgate.cli")

@@ -42,6 +42,7 @@ RUNS_ON = "runs until it is stopped"
 CHANGES = "takes an id, a file or a folder that is the reader's"
 NOT_RUN = {
     "alerts published": NEEDS_BROKER,
+    "apply": CHANGES,
     "assets import": CHANGES,
     "accounts put": CHANGES,
     "evidence": "needs a case; tests/api/routes/test_cases.py",
@@ -55,6 +56,7 @@ NOT_RUN = {
     "compact": STARTS_SPARK,
     "demo": "takes a minute and a half; tests/e2e and the demo's own check",
     "erase": STARTS_SPARK,
+    "export": "writes a folder; tests/headgate/as_code",
     "gaps": NEEDS_BROKER,
     "import": STARTS_SPARK,
     "indicators load": CHANGES,
@@ -66,6 +68,7 @@ NOT_RUN = {
     "models train": STARTS_SPARK,
     "models use": CHANGES,
     "notebook": RUNS_ON,
+    "plan": "needs an export; tests/headgate/as_code",
     "quality": STARTS_SPARK,
     "rebuild": STARTS_SPARK,
     "repair": STARTS_SPARK,

@@ -1,0 +1,159 @@
+"""Making changes as one: written down before the first, and finished by whoever comes next."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from alerts.rulebook.rule_store import recompile
+from headgate.as_code.kinds.every import COMPILED, KINDS, kind_named
+from headgate.as_code.kinds.kind import FolderReading
+from headgate.as_code.state import ConfigChange, field_changes
+from infra.config.settings import Settings
+from infra.errors import Fatal
+from infra.process.os_user import acting_user
+from infra.storage.file_lock import ExclusiveLock
+from infra.storage.state_file import StateFile
+from infra.streaming.outbox import put_row
+
+Reached = Callable[[str], None]
+"""Is called before each step with its name; a test ends the process there."""
+
+
+class ApplyJournal(msgspec.Struct, frozen=True):
+    """What an apply is about to do: all of it, so that the folder is not needed again."""
+
+    apply_id: str
+    who: str
+    started_at: datetime
+    folder: str
+    changes: tuple[ConfigChange, ...]
+
+    @property
+    def sentence(self) -> str:
+        """What it is, for people."""
+        when = self.started_at.isoformat(timespec="seconds")
+        return f"apply of {self.folder} by {self.who}, {when}, {len(self.changes)} changes"
+
+
+@contextmanager
+def alone(settings: Settings) -> Iterator[None]:
+    """One apply at a time; raises `Taken` for a second."""
+    lock = ExclusiveLock(
+        _folder(settings) / "lock", lambda pid: f"process {pid} applies a folder; wait for its end"
+    )
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def unfinished(settings: Settings) -> ApplyJournal | None:
+    """The apply that ended midway; None where none did."""
+    return _journal(settings).read()
+
+
+def begin_apply(
+    settings: Settings,
+    reading: FolderReading,
+    changes: Sequence[ConfigChange],
+    folder: Path,
+    reached: Reached,
+) -> None:
+    """Make changes to what is in force. Ends it midway, they are made by `finish_apply`."""
+    apply_id = uuid.uuid4().hex
+    reached("stage")
+    staged = _staged(settings, apply_id)
+    staged.mkdir(parents=True)
+    for change in changes:
+        stage = kind_named(change.kind).stage
+        if stage is not None:
+            stage(reading, change, staged)
+    reached("journal")
+    now = datetime.now(UTC)
+    _journal(settings).write(
+        ApplyJournal(apply_id, acting_user(), now, str(folder.absolute()), tuple(changes))
+    )
+    finish_apply(settings, reached)
+
+
+def finish_apply(settings: Settings, reached: Reached) -> ApplyJournal | None:
+    """Make all changes of the journal, those that were made once more, which changes nothing."""
+    journal = unfinished(settings)
+    if journal is None:
+        _sweep(settings)
+        return None
+    # What is compiled first: rules, lists and switches come into force together, by one pointer.
+    _put_all(settings, journal, [k.name for k in KINDS if k.name in COMPILED], reached)
+    if any(change.kind in COMPILED for change in journal.changes):
+        reached("compile")
+        recompile(settings)
+    _put_all(settings, journal, [k.name for k in KINDS if k.name not in COMPILED], reached)
+    for number, change in enumerate(journal.changes):
+        reached(f"audit {change.kind} {change.name}")
+        _audit(settings, journal, number, change)
+    reached("done")
+    _journal(settings).remove()
+    _sweep(settings)
+    return journal
+
+
+def _put_all(
+    settings: Settings, journal: ApplyJournal, kinds: Sequence[str], reached: Reached
+) -> None:
+    staged = str(_staged(settings, journal.apply_id))
+    for name in kinds:
+        put = kind_named(name).put
+        for change in journal.changes:
+            if change.kind != name:
+                continue
+            if put is None:
+                raise Fatal(f"{name} {change.name}: {kind_named(name).by_hand}")
+            reached(f"{name} {change.name}")
+            put(settings, change, staged)
+
+
+def _audit(settings: Settings, journal: ApplyJournal, number: int, change: ConfigChange) -> None:
+    fields = field_changes(change, kind_named(change.kind).described)
+    detail = {"folder": journal.folder, "fields": [field.field for field in fields][:100]}
+    put_row(
+        settings.home.absolute() / "spool" / "audit",
+        # The same name when it is tried again: the row replaces the one that waits.
+        f"config-{journal.apply_id}-{number}",
+        {
+            "at": journal.started_at.isoformat(),
+            "who": journal.who,
+            "act": f"config.{change.action}",
+            "target": f"{change.kind} {change.name}",
+            "detail": msgspec.json.encode(detail).decode(),
+            "outcome": "ok",
+        },
+    )
+
+
+def _journal(settings: Settings) -> StateFile[ApplyJournal]:
+    return StateFile(
+        _folder(settings) / "journal.json",
+        ApplyJournal,
+        "it named an apply that ended midway; remove it, and apply the folder again",
+    )
+
+
+def _folder(settings: Settings) -> Path:
+    return settings.home.absolute() / "apply"
+
+
+def _staged(settings: Settings, apply_id: str) -> Path:
+    return _folder(settings) / apply_id
+
+
+def _sweep(settings: Settings) -> None:
+    """Remove what an apply kept for itself; one that ended before its journal left it behind."""
+    for folder in _folder(settings).glob("*/"):
+        shutil.rmtree(folder)
