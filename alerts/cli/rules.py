@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from alerts.cli import backtest, cost, coverage, new_rule, rule_tests, spark_rules
+from alerts.cli import backtest, cost, coverage, new_rule, rule_tests, spark_rules, tuning
 from alerts.cli import models as models_cli
 from alerts.cli.output import since_when
 from alerts.compiler.compiler import Compiled, compile_rules
@@ -88,6 +88,7 @@ def build(subparsers: Any) -> None:
     coverage.build(verbs)
     rule_tests.build(verbs)
     new_rule.build(verbs)
+    tuning.build(verbs)
 
 
 def list_rules(args: argparse.Namespace, settings: Settings) -> int:

@@ -31,6 +31,9 @@ VERDICTS: dict[Verdict, tuple[int, str]] = {
 TRUE_VERDICTS: frozenset[Verdict] = frozenset({"true_positive", "suspicious"})
 """Verdicts that count for a rule when its true-positive rate is taken."""
 
+JUDGING_VERDICTS: frozenset[Verdict] = TRUE_VERDICTS | {"false_positive", "benign"}
+"""Verdicts that count at all then: an exercise, a duplicate or lack of data tell nothing of it."""
+
 
 def verdict_of(text: str) -> Verdict:
     """The verdict that a person wrote; case, blanks and hyphens are no matter.

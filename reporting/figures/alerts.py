@@ -5,20 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from alerts.tuning import verdict_counts
 from reporting.document.request import ReportRequest
 
 LEVELS = ("critical", "high", "medium", "low", "informational")
 
-# An alert belongs to the interval its first revision's event is in; what it says is its newest.
-# What was kept from the topic (a suppression, a budget) troubled nobody and is not counted.
-ALERTS = """
-WITH alert AS (
-  SELECT a.*, f.began FROM gold.alert_current a
-  JOIN (SELECT alert_id, min_by(event_time, revision) AS began FROM gold.alert GROUP BY alert_id) f
-  USING (alert_id)
-  WHERE f.began >= $since AND f.began < $until AND a.suppressed_by IS NULL
-)
-"""
+ALERTS = verdict_counts.ALERTS
 _BUCKETS = (
     ALERTS + "SELECT date_trunc('{unit}', timezone($zone, began)) AS start, level, count(*) AS n "
     "FROM alert GROUP BY 1, 2"

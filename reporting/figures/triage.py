@@ -4,57 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from alerts.domain.verdict import TRUE_VERDICTS
+from alerts.tuning.verdict_counts import BY_RULE, COUNTED, HANDLED
 from reporting.document.request import ReportRequest
-from reporting.figures.alerts import ALERTS
 
-_TRUE = ", ".join(f"'{verdict}'" for verdict in sorted(TRUE_VERDICTS))
-_HANDLED = (
-    ALERTS
-    + """, act AS (
-  SELECT alert_id, min("at") AS acknowledged, min("at") FILTER (action = 'close') AS closed_at
-  FROM gold.alert_action
-  WHERE action IN ('assign', 'verdict', 'note', 'close') AND "at" < $made GROUP BY alert_id
-),
-decided AS (
-  SELECT alert_id, min(TRY_CAST(json_extract_string(body, '$.detected_at') AS TIMESTAMPTZ)) AS at
-  FROM gold.alert WHERE revision = 1 GROUP BY alert_id
-),
-handled AS (
-  SELECT a.alert_id, a.rule_id, a.rule_name, a.level, a.risk_score, a.mode,
-         json_extract_string(a.body, '$.state') = 'closed' AS closed,
-         json_extract_string(a.body, '$.verdict') AS verdict,
-         json_extract_string(a.body, '$.assignee') AS assignee,
-         a.began, d.at AS detected, act.acknowledged, act.closed_at
-  FROM alert a LEFT JOIN decided d USING (alert_id) LEFT JOIN act USING (alert_id)
-)
-"""
-)
 _TOTALS = (
-    _HANDLED
+    HANDLED
     + f"""
-SELECT count(*) AS alerts, count(*) FILTER (closed) AS closed,
-       count(*) FILTER (NOT closed) AS open,
+SELECT {COUNTED}, count(*) FILTER (closed) AS closed,
        count(*) FILTER (NOT closed AND level IN ('high', 'critical')) AS open_serious,
-       count(*) FILTER (verdict IS NOT NULL) AS judged,
-       count(*) FILTER (verdict IN ({_TRUE})) AS true_positive,
        quantile_cont(epoch(detected) - epoch(began), 0.5) FILTER (mode = 'live') AS detect,
        quantile_cont(epoch(acknowledged) - epoch(detected), 0.5)
-         FILTER (acknowledged >= detected) AS acknowledge,
-       quantile_cont(epoch(closed_at) - epoch(detected), 0.5)
-         FILTER (closed_at >= detected) AS close
+         FILTER (acknowledged >= detected) AS acknowledge
 FROM handled
-"""
-)
-_BY_RULE = (
-    _HANDLED
-    + f"""
-SELECT rule_id, any_value(rule_name) AS title, any_value(level) AS level, count(*) AS alerts,
-       count(*) FILTER (verdict IN ({_TRUE})) AS true_positive,
-       count(*) FILTER (verdict IS NOT NULL AND verdict NOT IN ({_TRUE})) AS false_positive,
-       count(*) FILTER (verdict IS NULL) AS unjudged,
-       count(*) FILTER (NOT closed) AS open
-FROM handled GROUP BY rule_id ORDER BY alerts DESC, rule_id
 """
 )
 _KNOWN_RULES = """
@@ -75,14 +36,15 @@ def triage_totals(request: ReportRequest) -> dict[str, Any]:
 
 def triage_by_rule(request: ReportRequest) -> list[dict[str, Any]]:
     """Each rule's alerts with its true-positive rate and what to do about it, most alerts first."""
-    rows = request.ask(_BY_RULE, made=request.made_at)
+    rows = request.ask(BY_RULE, made=request.made_at)
     earlier = {row["rule_id"] for row in request.ask(_KNOWN_RULES)}
-    earlier_rows = request.before.ask(_BY_RULE, made=request.made_at)
+    earlier_rows = request.before.ask(BY_RULE, made=request.made_at)
     before = {row["rule_id"]: row["alerts"] for row in earlier_rows}
     for row in rows:
-        judged = row["true_positive"] + row["false_positive"]
-        row["judged"] = judged
-        row["rate"] = row["true_positive"] / judged if judged else None
+        # What was allowed was no alarm either; what no verdict says is as good as not judged.
+        row["false_positive"] += row["benign"]
+        row["unjudged"] += row["other"]
+        row["rate"] = row["true_positive"] / row["judged"] if row["judged"] else None
         row["before"] = before.get(row["rule_id"], 0)
         row["advice"] = advice(row, new=row["rule_id"] not in earlier)
     return rows
