@@ -72,14 +72,16 @@ def field_changes(
     `described` gives what a person compares, such as a rule's keys instead of its text. Where that
     is equal, the values themselves are compared: a comment was changed.
     """
-    old, new = ({} if v is None else _flat(described(v)) for v in (change.before, change.after))
-    if old == new:
-        old, new = _flat(change.before or {}), _flat(change.after or {})
-    return tuple(
-        FieldChange(name, old.get(name), new.get(name))
-        for name in sorted(old.keys() | new.keys())
-        if old.get(name) != new.get(name)
-    )
+    before, after = change.before or {}, change.after or {}
+    read = [{} if v is None else _flat(described(v)) for v in (change.before, change.after)]
+    # The last is for names with dots in them, which look like mappings inside of mappings.
+    for old, new in (read, (_flat(before), _flat(after)), (before, after)):
+        names = sorted(old.keys() | new.keys())
+        # A key without a value is not the same as no key.
+        differing = [n for n in names if old.get(n) != new.get(n) or (n in old) != (n in new)]
+        if differing:
+            return tuple(FieldChange(name, old.get(name), new.get(name)) for name in differing)
+    return ()
 
 
 def _by_key(state: ConfigState) -> dict[tuple[str, str], ObjectValues]:

@@ -63,14 +63,17 @@ def test_the_order_of_a_state_does_not_matter(before: ConfigState, after: Config
 
 @given(STATES, STATES)
 @examples(60)
-def test_a_change_names_a_field_that_differs_or_an_object_without_any(
-    before: ConfigState, after: ConfigState
-) -> None:
+def test_a_change_names_the_fields_that_differ(before: ConfigState, after: ConfigState) -> None:
     for change in diff_states(before, after):
-        fields = field_changes(change)
-        assert all(field.before != field.after for field in fields)
         if change.action == "change":
-            assert fields
+            assert field_changes(change)
+
+
+def test_names_with_dots_and_keys_without_a_value_are_told() -> None:
+    dotted = ConfigChange("rule", "a", {"x": {"y": 1}}, {"x.y": 1})
+    assert {field.field for field in field_changes(dotted)} == {"x", "x.y"}
+    empty = ConfigChange("rule", "a", {}, {"x": None})
+    assert field_changes(empty) == (FieldChange("x", None, None),)
 
 
 def test_fields_are_compared_as_a_person_reads_them() -> None:
