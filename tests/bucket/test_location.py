@@ -127,6 +127,7 @@ def log_of(table: Location, number: int) -> None:
         single(table / LOG, version).write_text("\n".join(map(json.dumps, actions)))
 
 
+@pytest.mark.full
 def test_a_log_is_shortened_archived_and_brought_back(
     root: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:

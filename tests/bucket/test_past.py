@@ -58,6 +58,7 @@ def statements(settings: Settings) -> Iterator[Statements]:
         running.close()
 
 
+@pytest.mark.full
 def test_what_left_the_log_is_lent_by_who_is_alone_with_the_table(settings: Settings) -> None:
     table = folder(settings)
     at = Committed(table).of(1)

@@ -91,6 +91,7 @@ def test_pods_ask_for_no_right_that_restricted_namespaces_refuse() -> None:
             assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
+@pytest.mark.full
 def test_what_a_pod_names_is_there() -> None:
     there = {(one["kind"], one["metadata"]["name"]) for one in objects()}
     data = of_kind("ConfigMap")[0]["data"]

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.console.places import places
-from tests.full import rest_full
 
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 RUN = """
@@ -33,7 +32,8 @@ def test_no_page_has_a_serious_finding(browse, desk, theme):
     assert watched.errors == []
 
 
-@pytest.mark.parametrize("theme", rest_full(1, ["dark", "light"]))
+@pytest.mark.full
+@pytest.mark.parametrize("theme", ["dark", "light"])
 def test_the_login_and_the_question_before_a_close_have_none(browse, theme):
     watched = browse(theme, signed_in=False)
     page = watched.go("/login")

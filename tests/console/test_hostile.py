@@ -168,6 +168,7 @@ def test_each_alert_event_and_name_with_a_hostile_text_is_only_text(
             check(watched, f"/alerts?q={quote(text, safe='')}", rest=False)
 
 
+@pytest.mark.full
 def test_an_error_that_repeats_what_was_asked_is_text_too(browse):
     watched = browse()
     for text in HOSTILE[:8]:

@@ -12,6 +12,7 @@ from tests.console.story import SECRET
 SUCCEEDED = "SSH login succeeded after guessing"
 
 
+@pytest.mark.full
 def test_a_correction_is_understood_and_judged_by_mouse(browse, desk):
     watched = browse()
     page = watched.page
@@ -156,6 +157,7 @@ def test_a_session_that_ended_leads_to_the_login(browse):
     page.wait_for_url("**/login**")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("switch", ["theme", "zone"])
 def test_theme_and_zone_stay_as_chosen(browse, switch):
     watched = browse()

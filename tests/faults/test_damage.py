@@ -28,7 +28,6 @@ from infra.spark.internals import forget_tables
 from infra.streaming.job import Batch
 from infra.streaming.lake import Lake
 from infra.streaming.outbox import put_row
-from tests.full import rest_full
 from tests.recovery import judge
 
 NUMBER = Table("silver.number", "numbers that arrive", (Column("n", T.LongType(), "a number"),))
@@ -128,14 +127,6 @@ STORED = tuple(
 )
 
 
-def each_file_once(damages: tuple[Damage, ...]) -> list[Damage]:
-    """One damage to each kind of file, and all ways among them."""
-    kinds: dict[tuple[str, str | None], list[Damage]] = {}
-    for damage in damages:
-        kinds.setdefault((damage.pattern, damage.says), []).append(damage)
-    return [ways[place % len(ways)] for place, ways in enumerate(kinds.values())]
-
-
 @pytest.fixture(scope="module")
 def worked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home where some batches are through."""
@@ -198,14 +189,14 @@ def forget(spark: SparkSession) -> None:
     forget_tables(spark)
 
 
-@pytest.mark.parametrize(
-    "damage", rest_full(each_file_once(DAMAGES).__contains__, DAMAGES), ids=str
-)
+@pytest.mark.full
+@pytest.mark.parametrize("damage", DAMAGES, ids=str)
 def test_damage_is_survived_or_named(spark: SparkSession, found: Settings, damage: Damage) -> None:
     survived_or_named(spark, found, damage)
 
 
-@pytest.mark.parametrize("damage", rest_full(1, STORED), ids=str)
+@pytest.mark.full
+@pytest.mark.parametrize("damage", STORED, ids=str)
 def test_damage_to_state_in_rocksdb_is_named(
     stored: SparkSession, found_stored: Settings, damage: Damage
 ) -> None:
@@ -239,6 +230,7 @@ def survived_or_named(spark: SparkSession, found: Settings, damage: Damage) -> N
     assert judge.column(found.lake_root / "gold/first", "n") == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.full
 def test_a_row_that_a_power_cut_emptied_is_set_aside_by_name(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,7 +19,6 @@ from infra.config.settings import load
 from infra.runtime.restart_policy import FailureRecord, Retry
 from infra.streaming.lake import Lake
 from tests.faults.test_damage import BATCHES, FIRST, NUMBER, arrive, first
-from tests.full import rest_full
 from tests.recovery import judge
 
 SIZE = 8 * 2**20
@@ -54,8 +53,9 @@ def fill(disk: Path, spare: int) -> Path:
     return filler
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not shutil.which("mount") or os.geteuid() != 0, reason="only root may mount")
-@pytest.mark.parametrize("part", rest_full(1, ["checkpoints", "lake"]))
+@pytest.mark.parametrize("part", ["checkpoints", "lake"])
 def test_a_full_disk_is_waited_out(spark: SparkSession, tmp_path: Path, part: str) -> None:
     with small_disk(tmp_path / "disk") as disk:
         settings = load(home=tmp_path / "home", **{part: disk / part})

@@ -162,6 +162,7 @@ def test_without_a_restore_nothing_is_compared(settings: Settings, outbox: Outbo
     assert not republish_guard.guard_file(settings).exists()
 
 
+@pytest.mark.full
 def test_a_new_broker_gets_what_the_lost_one_never_had(
     settings: Settings, outbox: Outbox, broker: Broker, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,6 +181,7 @@ def test_a_new_broker_gets_what_the_lost_one_never_had(
     assert told(new) == [("a", 2), ("c", 1)]
 
 
+@pytest.mark.full
 def test_a_new_broker_beside_a_lake_from_a_backup_gets_again_what_went_out_since(
     settings: Settings, outbox: Outbox, broker: Broker
 ) -> None:
@@ -199,7 +201,8 @@ def test_of_a_new_table_all_goes_out_though_no_driver_lived_to_publish_it(
     assert "go on" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", rest_full(1, ["--now", "--up-to 1", "--up-to -1"]))
+@pytest.mark.full
+@pytest.mark.parametrize("option", ["--now", "--up-to 1", "--up-to -1"])
 def test_a_place_that_nobody_knows_is_asked_of_a_person(
     settings: Settings, outbox: Outbox, broker: Broker, option: str
 ) -> None:
@@ -253,6 +256,7 @@ def test_a_log_that_was_shortened_behind_versions_that_told_nothing_is_no_gap(
     assert told(settings) == [("a", 1), ("a", 2)]
 
 
+@pytest.mark.full
 def test_a_log_that_lost_what_was_never_published_says_how_to_go_on(
     settings: Settings, outbox: Outbox
 ) -> None:

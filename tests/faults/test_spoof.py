@@ -11,7 +11,6 @@ from enrich.dhcp.lease_rules import LeaseEvent
 from enrich.dhcp.segments import Segment
 from enrich.dhcp.tracker_state import TrackerBucket, decode_bucket, encode_bucket
 from tests.enrich.dhcp.test_tracker_state import LIMITS, START, line, us
-from tests.full import rest_full
 
 SPOOFED = 10_000
 SOAK_SPOOFED = int(os.environ.get("HEADGATE_SOAK_MACS", "10000000"))
@@ -39,7 +38,8 @@ def flood(spoofed: int, pool: int) -> Iterator[list[LeaseEvent]]:
         yield lines
 
 
-@pytest.mark.parametrize("pool", rest_full(1, [250, 2**23]))
+@pytest.mark.full
+@pytest.mark.parametrize("pool", [250, 2**23])
 def test_spoofed_clients_are_forgotten_with_their_leases(pool: int) -> None:
     spoof(SPOOFED, pool)
 

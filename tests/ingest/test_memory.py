@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.full import rest_full
 from tests.ingest.memory_worker import KINDS
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("kind", rest_full(1, KINDS))
+@pytest.mark.full
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_worker_stays_below_600_megabytes(kind: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.ingest.memory_worker", kind, str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

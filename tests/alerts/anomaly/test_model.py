@@ -260,6 +260,7 @@ def test_a_rule_without_a_model_does_not_run(tmp_path: Path) -> None:
     assert len(read_models([BUNDLED_MODELS], {}).sources) >= 1
 
 
+@pytest.mark.full
 def test_every_bundled_model_brings_tests_and_passes_them() -> None:
     found = read_models([BUNDLED_MODELS], {})
     assert all(source.match and source.no_match for source in found.sources.values())

@@ -54,6 +54,7 @@ def test_test_runs_the_rules_own_events(home: Settings, capsys: pytest.CaptureFi
     }
 
 
+@pytest.mark.full
 def test_rules_of_kind_model_are_tested_previewed_and_backtested_by_the_same_commands(
     home: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,6 +50,7 @@ def listed(
     return found
 
 
+@pytest.mark.full
 def test_a_suppression_is_added_listed_with_what_it_silenced_and_ended(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,6 +107,7 @@ def test_a_reason_and_an_end_are_demanded(tmp_path: Path, words: tuple[str, ...]
         run(load(home=tmp_path), "suppress", "add", *words)
 
 
+@pytest.mark.full
 def test_a_request_brings_an_old_alert_along_and_not_a_new_one(
     spark: SparkSession, empty_tables: Path, tmp_path: Path
 ) -> None:

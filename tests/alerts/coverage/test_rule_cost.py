@@ -103,6 +103,7 @@ def test_a_spool_that_cannot_be_written_fails_no_batch(tmp_path: Path) -> None:
     assert meter.match(taken(100).batches[0]).num_rows == 1
 
 
+@pytest.mark.full
 def test_a_sample_comes_from_all_over_the_span_and_both_costs_are_shown(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:

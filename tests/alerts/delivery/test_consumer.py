@@ -185,6 +185,7 @@ def test_what_the_topic_lost_while_it_was_away_comes_from_the_feed_once_and_in_o
     assert stand.consume(1, api) == [("d", 1)]
 
 
+@pytest.mark.full
 #   topic     a1 b1 | made anew: a2 b2 a3: as many as there were, or more
 def test_a_topic_made_anew_is_not_taken_for_the_one_that_is_gone(
     stand: Stand, lake: Lake, serve: Callable[[Settings], Api]

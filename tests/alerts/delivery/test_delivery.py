@@ -220,6 +220,7 @@ def told(lake: Lake) -> list[tuple[str, dict[str, Any]]]:
     return out
 
 
+@pytest.mark.full
 def test_what_counts_as_out_is_on_the_brokers_disk(lake: Lake) -> None:
     """A power cut of the only broker must not take it: each write is forced there."""
     kafka = lake.settings.kafka

@@ -221,6 +221,7 @@ def test_what_changed_since_is_told(told: Settings, capsys: pytest.CaptureFixtur
     assert "selections" not in found["matched"][0] or not found["matched"][0]["selections"]
 
 
+@pytest.mark.full
 def test_the_api_explains_alike(told: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     ids = alerts_of(told, capsys)
     assert command(told, "explain", ids[LOGIN], "--output", "json") == 0

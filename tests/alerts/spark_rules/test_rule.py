@@ -608,6 +608,7 @@ def test_sql_goes_live_at_the_next_batch_and_survives_a_crash_between_two_commit
     assert "3 findings in" in shown.err
 
 
+@pytest.mark.full
 def test_a_function_is_let_in_by_import_and_set_aside_rules_are_told(
     spark: SparkSession, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

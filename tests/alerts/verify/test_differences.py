@@ -225,6 +225,7 @@ def test_a_span_that_retention_has_reached_is_refused(lake: Lake) -> None:
         Verification(lake, NOON, NOON + timedelta(hours=1), lambda _: None).run()
 
 
+@pytest.mark.full
 def test_what_was_attributed_anew_is_known_by_its_rows(lake: Lake) -> None:
     said = [
         # finding, via, holder: named once; named anew within the wait; nobody, then somebody late

@@ -41,6 +41,7 @@ class Slow:
         return self.answers.pop(0)
 
 
+@pytest.mark.full
 def test_a_ledger_that_takes_long_to_fold_is_asked_less_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ def at(lake: Lake, version: int) -> datetime:
     return Committed(lake.folder(EVENT)).of(version)
 
 
+@pytest.mark.full
 def test_each_version_is_answered_as_it_was(told: Lake, statements: Statements) -> None:
     answers = [statements.run(COUNT, as_of=at(told, version)) for version in range(4)]
     assert [answer.rows for answer in answers] == [[[0]], [[2]], [[3]], [[1]]]

@@ -203,6 +203,7 @@ def test_a_bomb_of_memory_is_stopped_and_the_next_statement_answered(
     assert statements.run("SELECT 1").rows == [[1]]
 
 
+@pytest.mark.full
 def test_a_worker_that_was_killed_is_replaced(day: Lake) -> None:
     running = Statements(day.settings)
     try:

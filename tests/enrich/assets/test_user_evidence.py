@@ -228,6 +228,7 @@ def asked(lake: Lake, second: float, **keys: Any) -> list[Witness]:
         return [Witness.of(dict(zip(names, row, strict=True))) for row in result.fetchall()]
 
 
+@pytest.mark.full
 def test_a_device_is_told_of_by_what_it_did_while_it_had_the_address(house: Lake) -> None:
     first = users(asked(house, 60, mac=A), at(60))
     assert {one.name: one.kinds for one in first} == {
@@ -264,6 +265,7 @@ def test_zeeks_lease_is_a_witness_below_the_servers(house: Lake) -> None:
     assert (other.name, other.evidence[0]) == (B, "zeek-0#0")
 
 
+@pytest.mark.full
 def test_both_engines_see_the_same_witnesses(house: Lake) -> None:
     columns = "kind, event_uid, ip, host, user_name, mac"
     witnesses = f"SELECT {columns}, until IS NULL FROM silver.witness"

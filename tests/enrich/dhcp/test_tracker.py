@@ -112,6 +112,7 @@ def holders(attributions: list[Row]) -> list[tuple[str, str | None, str | None]]
     return sorted((r.finding_id, r.holder.mac, r.holder.session_id) for r in attributions)
 
 
+@pytest.mark.full
 def test_a_batch_with_nothing_but_a_heartbeat_says_how_far_all_is_known(lake, run) -> None:
     put(lake, EVENT, [finished(7), finished(9)])
     run()

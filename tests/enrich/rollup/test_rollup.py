@@ -296,6 +296,7 @@ def test_a_batch_is_merged_once_and_takes_the_place_of_what_has_its_key(lake: La
     assert held == [("a", 2), ("b", 3), (None, 5)]
 
 
+@pytest.mark.full
 def test_logins_without_a_long_pause_are_one_session_of_the_device(lake: Lake) -> None:
     # A holds 10.0.0.1 from 0 to 3 h      x x  x      x              x    (pauses: 30 min)
     lake = Lake(

@@ -23,6 +23,7 @@ def run(settings: Settings, *words: str) -> int:
     return code
 
 
+@pytest.mark.full
 def test_a_changed_row_of_the_audit_is_named(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,6 +26,7 @@ def runs(process: psutil.Process) -> bool:
         return False
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's end")
 def test_it_does_not_outlive_a_kill_of_who_started_it(tmp_path: Path) -> None:
     with subprocess.Popen(

@@ -318,6 +318,7 @@ def test_a_backup_of_an_earlier_form_is_restored_and_a_later_one_refused(
     assert restore(load(home=tmp_path / "earlier"), made) == 7
 
 
+@pytest.mark.full
 def test_a_backup_says_how_much_is_only_in_the_broker(
     home: Settings, tmp_path: Path, own_broker: Broker, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

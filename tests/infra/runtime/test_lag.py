@@ -55,6 +55,7 @@ def read_up_to(settings: Settings, batch: int, *places: dict[str, object]) -> No
     (spark / "commits" / str(batch)).write_text("v1\n{}")
 
 
+@pytest.mark.full
 def test_messages_are_asked_of_the_broker_and_unknown_while_it_hangs(
     own: Settings, own_broker: Broker, looking: LagReader
 ) -> None:

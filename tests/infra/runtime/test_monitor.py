@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from infra.runtime.lag import LagReader
 from infra.runtime.monitor import Watch
 from infra.streaming.job import Job
@@ -20,6 +22,7 @@ def counted(lake: Lake) -> Job:
     )
 
 
+@pytest.mark.full
 def test_rows_later_than_the_watermark_are_counted_over_batches_nobody_looked_at(
     lake: Lake,
 ) -> None:

@@ -183,6 +183,7 @@ def test_a_damaged_checkpoint_is_refused_by_name(lake, numbers):
     assert written(lake) == [1, 4, 9]
 
 
+@pytest.mark.full
 def test_a_checkpoint_older_than_the_table_is_refused(lake, numbers):
     checkpoint = lake.settings.checkpoint_root / "squares"
     numbers(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from infra.config.settings import load
@@ -12,6 +13,7 @@ from infra.delta.ops_tables import LEDGER
 from infra.streaming.lake import Lake
 
 
+@pytest.mark.full
 def test_names_in_a_session_are_those_of_the_lake_registered_last(
     spark: SparkSession, empty_tables: Path, tmp_path: Path
 ) -> None:

@@ -103,6 +103,7 @@ def test_a_table_gets_what_it_lacks_and_its_streams_go_on(lake: Lake) -> None:
     assert lake.version(NEW) == version
 
 
+@pytest.mark.full
 def test_the_release_before_goes_on_with_the_newer_table(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -184,6 +184,7 @@ def test_what_expired_before_a_topic_was_first_read_does_not_count_as_read(
     assert [row["rows_read"] for row in lake.read(LEDGER).select("rows_read").collect()] == [1]
 
 
+@pytest.mark.full
 def test_a_topic_made_anew_stops_the_job_also_where_it_has_more_messages(
     source: Settings, drain: Callable[[], list[str]], capsys
 ) -> None:

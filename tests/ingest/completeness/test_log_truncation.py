@@ -128,6 +128,7 @@ def test_a_broker_that_began_anew_and_lost_nothing_is_gone_on_with(
     assert drain().keys() == {"m0", "m1", "m2"}
 
 
+@pytest.mark.full
 def test_what_bronze_does_not_have_says_nothing(source: Settings, drain: Drain) -> None:
     topic = topic_of("sshd", source.kafka)
     one_by_one(source, "m0", "m1")

@@ -24,7 +24,6 @@ from ingest.pipeline.file_scanner import Scanner, listing
 from ingest.pipeline.files_job import FileEntry, Refusals, files, flow
 from ingest.pipeline.inflight import held, oldest_in_flight
 from ingest.tables import EVENT, LANDED, RECORD
-from tests.full import rest_full
 
 OLD = 1_200_000_000  # 2008-01-10
 
@@ -98,6 +97,7 @@ def test_each_file_is_taken_once_whatever_its_age_depth_and_packing(told, drop):
     assert unnamed(told) == (0, 0, 0)
 
 
+@pytest.mark.full
 def test_coordinates_are_path_content_and_line(told, drop):
     path = land(drop, "a.log", sshd(1), b"", sshd(2))
     once(told)
@@ -107,6 +107,7 @@ def test_coordinates_are_path_content_and_line(told, drop):
     assert found["state"] == "taken"
 
 
+@pytest.mark.full
 def test_what_the_folder_says_reaches_the_parser(lake, tmp_path):
     drop = tmp_path / "win"
     land(drop, "a.log", b"Nov 21 04:00:00 b1 sshd[1]: Server listening on 0.0.0.0 port 22.", at=OLD)
@@ -139,6 +140,7 @@ def test_a_file_that_grows_after_it_was_taken_is_refused_by_name(told, drop, cap
     assert unnamed(told) == (0, 0, 0)
 
 
+@pytest.mark.full
 def test_a_file_that_is_still_written_waits_and_is_taken_whole(lake, drop):
     told = with_folders(
         lake, ssh={"paths": [str(drop)], "source": "sshd", "min_file_age_seconds": 0.4}
@@ -340,7 +342,8 @@ print(rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 102
 """
 
 
-@pytest.mark.parametrize("name", rest_full(1, ["a.log.gz", "a.log"]))
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["a.log.gz", "a.log"])
 def test_a_file_of_100_mb_is_read_in_bounded_memory(drop, name):
     lines = [(b"%d " % number).ljust(1023, b"x") + b"\n" for number in range(1024)]
     with (

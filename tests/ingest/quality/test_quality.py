@@ -134,6 +134,7 @@ def test_what_looks_like_an_address(text: str, is_address: bool) -> None:
     assert bool(re.search(ADDRESS, text)) is is_address
 
 
+@pytest.mark.full
 def test_the_command_reads_the_table_and_its_exit_code_tells(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:

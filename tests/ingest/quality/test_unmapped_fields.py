@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pytest
 
 from ingest.quality.self_events import NAMED, of_drift
 from ingest.quality.unmapped_fields import (
@@ -120,6 +121,7 @@ def test_a_place_with_very_many_keys_is_one_field(tmp_path: Path) -> None:
     assert silver.learn([("aws", {"tags": {"quite new": 1}})]) == []
 
 
+@pytest.mark.full
 def test_ten_thousand_keys_fill_neither_the_table_nor_the_schema(tmp_path: Path) -> None:
     silver = Silver(tmp_path)
     columns = len(EVENT.columns)

@@ -135,6 +135,7 @@ def files_of(lake: Lake) -> set[str]:
     return {file.name for file in active_files(lake.spark, lake.path(EVENT))}
 
 
+@pytest.mark.full
 def test_rows_become_what_todays_parser_makes_of_them_and_others_stay(line: Line) -> None:
     lake = line.lake
     line.receive(*[sshd(n) for n in range(40)], *[dns(n) for n in range(40)])

@@ -186,6 +186,7 @@ def test_a_person_goes_from_all_layers_and_alerts_stay(
     assert again["tables"] == {}
 
 
+@pytest.mark.full
 def test_alerts_that_an_erasure_put_in_place_are_not_published_again(told: Lake) -> None:
     alerts, publisher = table("gold.alert"), Publisher(told.settings)
     folder, before = told.folder(alerts), told.version(alerts)

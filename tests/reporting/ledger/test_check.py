@@ -66,6 +66,7 @@ def lose(lake: Lake, where: str, told: str = "") -> None:
         lake.spark.conf.unset(name)
 
 
+@pytest.mark.full
 def test_a_check_looks_at_what_is_new_and_says_how_far_the_broker_is(
     lake: Lake,
     source: Settings,

@@ -105,6 +105,7 @@ def names(lake: Lake, since: datetime, until: datetime, source: str | None = Non
     return sorted(one.reason for one in found)
 
 
+@pytest.mark.full
 #          09   10   11   12   13   14   ...   accepted
 #  night        |---------|                       x
 #  dns                         |----|             x
@@ -127,6 +128,7 @@ def test_a_gap_stands_in_the_hours_it_is_missing_from(lake: Lake) -> None:
     assert names(lake, late, late + timedelta(hours=1), "zeek:dns") == ["old"]
 
 
+@pytest.mark.full
 def test_the_command_and_the_report_of_the_outage_name_the_gap(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,6 +32,7 @@ def made(lake: MemoryLake, name: str, interval: str, home: Path = HOME) -> Repor
     return report
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", WHOLE)
 def test_every_report_is_made_of_a_year_and_of_nothing(year: MemoryLake, name: str) -> None:
     for lake in (year, MemoryLake()):
