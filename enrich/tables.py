@@ -109,7 +109,8 @@ ATTRIBUTION = Table(
         ),
     ),
     event_time="event_time",
-    key=("finding_id", "role", "rev"),
+    # Jobs `alert` and `repair` may both say it of one segment, each once: neither waits.
+    key=("finding_id", "role", "rev", "via"),
     cluster_by=("event_time",),
     stats=("finding_id", "role", "rev", "event_time", "via"),
     expires="gold_days",

@@ -137,6 +137,17 @@ def unattributed_findings(lake: Path | UPath) -> list[str]:
     return [name for (name,) in rows.fetchall()]
 
 
+def doubled_attributions(lake: Path | UPath) -> list[str]:
+    """Each job says once whose address it was, for each segment that it rests on."""
+    rows = open_lake().execute(
+        f"""SELECT finding_id, rev, via, count(*) FROM delta_scan('{lake}/gold/attribution')
+            WHERE via <> 'heartbeat' GROUP BY finding_id, role, rev, via HAVING count(*) > 1"""
+    )
+    return [
+        f"{name}: rev {rev} by {via} {count} times" for name, rev, via, count in rows.fetchall()
+    ]
+
+
 def wrong_on_topic(lake: Path | UPath, messages: list[dict[str, Any]]) -> list[str]:
     """I3: each revision of gold.alert that is not silenced is on the topic once, in order."""
     table = {

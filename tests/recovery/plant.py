@@ -85,6 +85,7 @@ def complaints(settings: Settings, accepted: Mapping[judge.Place, bytes]) -> lis
         *judge.nameless_records(lake),
         *judge.doubled_findings(lake),
         *judge.unattributed_findings(lake),
+        *judge.doubled_attributions(lake),
         *judge.wrong_on_topic(lake, messages),
         *judge.wrong_states(messages, states),
     ]
