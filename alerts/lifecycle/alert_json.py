@@ -10,12 +10,13 @@ import msgspec
 
 from alerts.domain.alert import About, Alert, Revised
 from alerts.domain.attack import attack_entries
-from alerts.domain.entity import Holder, event_instant
+from alerts.domain.entity import Holder, event_instant, micros
 from alerts.domain.finding import identity, named
 from alerts.domain.levels import SEVERITY_BY_LEVEL, score_of_level
 from alerts.domain.rate_limit import HELD_BACK
 from alerts.rulepack.rule_pack import Described, RulePack
 from enrich.attribution.confidence import Claim
+from enrich.dhcp.lease_rules import ended_so_far
 
 _SCHEMA = "urn:headgate:alert:1"
 """`$id` of the JSON Schema that bodies follow (`alert.schema.json`)."""
@@ -273,7 +274,7 @@ def _holder(holder: Holder | None, ip: str | None) -> dict[str, Any]:
         **{name: time and stamp(time) for name, time in times.items()},
         "status": known.status or "unknown",
         "evidence": known.evidence or [],
-        "ended": known.ended,
+        "ended": _ended(known),
         "confidence": known.confidence,
         "certainty": known.certainty,
         "reason": known.reason,
@@ -283,6 +284,14 @@ def _holder(holder: Holder | None, ip: str | None) -> dict[str, Any]:
             for server in known.servers or ()
         ],
     }
+
+
+def _ended(known: Holder) -> str | None:
+    # In microseconds: of one time the zone may be written and of the other not.
+    end, complete = (
+        None if time is None else micros(time) for time in (known.lease_end, known.complete_up_to)
+    )
+    return ended_so_far(known.ended, end, complete)
 
 
 def _rival(rival: Claim) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from enrich.attribution.competing_leases import Said, rivals_of, true_at
 from enrich.attribution.confidence import LEASED, NONE, OUTSIDE, STATIC, Server, assessed, standing
 from enrich.attribution.lease_lookup import CLAIMS_DUCKDB
 from enrich.attribution.server_liveness import HEARD_SQL
-from enrich.dhcp.lease_rules import EXPIRED
+from enrich.dhcp.lease_rules import ended_so_far
 from infra.config.settings import ScopeSettings
 from infra.errors import Usage
 
@@ -134,9 +134,6 @@ def _said(row: ReaderRow) -> Said:
 
 def _lease(row: ReaderRow, complete: datetime | None) -> models.Lease:
     evidence: dict[str, Any] = row["evidence"] or {}
-    ended, end = evidence.get("ended"), row["lease_end"]
-    if ended == EXPIRED and end is not None and (complete is None or end > complete):
-        ended = None  # it will, unless it is renewed
     return models.Lease(
         mac=row["mac"],
         hostname=row["hostname"],
@@ -149,5 +146,5 @@ def _lease(row: ReaderRow, complete: datetime | None) -> models.Lease:
         learned_at=row["learned_at"],
         rev=row["rev"],
         evidence=evidence.get("event_uids") or [],
-        ended=ended,
+        ended=ended_so_far(evidence.get("ended"), row["lease_end"], complete),
     )

@@ -46,6 +46,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TypeVar
 
 import msgspec
 
@@ -53,6 +55,8 @@ OFFER, REQUEST, DECLINE, ACK, NAK, RELEASE, INFORM, EXPIRE = range(2, 10)
 """OCSF `activity_id` of DHCP Activity (class 4004) that the rules look at."""
 TALK = (OFFER, REQUEST, INFORM)
 LEASE_ACTIVITIES = (DECLINE, ACK, NAK, RELEASE, EXPIRE, *TALK)
+
+_Instant = TypeVar("_Instant", int, datetime)
 
 EXPIRED, TAKEN_OVER, UNANSWERED = "expired", "taken over", "unanswered"
 _ENDED = {DECLINE: "declined", NAK: "refused", RELEASE: "released", EXPIRE: EXPIRED}
@@ -65,6 +69,15 @@ EXCHANGE_US = 60 * SECOND_US
 over (RFC 2131, 3.1); the clocks of a failover pair differ by less (dhcpd refuses a peer's)."""
 LONGEST_CLAIM_SECONDS = 3600  # nobody said how long it is; an hour is a short lease
 RENEWALS_KEPT = 3
+
+
+def ended_so_far(ended: str | None, end: _Instant | None, complete: _Instant | None) -> str | None:
+    """Why a lease ended by `complete`, how far its log was known; None while it still ran.
+
+    Until then one that will run out may be renewed, though its span already says `expired`.
+    """
+    runs = ended == EXPIRED and end is not None and (complete is None or end > complete)
+    return None if runs else ended
 
 
 class LeaseEvent(msgspec.Struct, frozen=True, array_like=True):

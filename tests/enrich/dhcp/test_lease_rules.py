@@ -10,12 +10,14 @@ from enrich.dhcp.lease_rules import (
     ACK,
     DECLINE,
     EXPIRE,
+    EXPIRED,
     NAK,
     RELEASE,
     SECOND_US,
     LeaseEvent,
     Session,
     Timeline,
+    ended_so_far,
     replay,
 )
 from enrich.dhcp.segments import Segment, diff
@@ -270,3 +272,20 @@ def test_a_session_keeps_its_identity() -> None:
     assert isinstance(one, Session)
     assert one.session_id == replay([line(0, A), line(3, A)]).sessions[0].session_id
     assert one.session_id != replay([line(1, A)]).sessions[0].session_id
+
+
+@pytest.mark.parametrize(
+    ("ended", "complete", "so_far"),
+    [
+        (EXPIRED, 99, None),  # it may still be renewed
+        (EXPIRED, None, None),  # nothing is known of the log
+        (EXPIRED, 100, EXPIRED),
+        ("released", 99, "released"),
+        (None, 100, None),
+    ],
+)
+def test_a_lease_that_still_runs_has_not_ended(
+    ended: str | None, complete: int | None, so_far: str | None
+) -> None:
+    assert ended_so_far(ended, 100, complete) == so_far
+    assert ended_so_far(ended, None, complete) == ended
