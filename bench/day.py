@@ -1,4 +1,4 @@
-"""A day in small: all jobs under load with upkeep and faults, and what must not grow meanwhile."""
+"""A day in small: all jobs under load, maintenance and faults, and what must not grow meanwhile."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What an event takes on disk, and a device in the state: the figures that sizing is computed from.
 
 Events go through the same code as in job `ingest`, in this process; files are as a batch leaves
-them. Upkeep's larger files are sorted and compress a little better.
+them. Maintenance's larger files are sorted and compress a little better.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def run(quick: bool = False) -> Report:
     report.notes.append(
         "cause: a blob is read, decoded, encoded and written whole whenever its bucket has a row, "
         "and a heartbeat is a row for each; of cells a batch touches those of its lines and those "
-        "that are due. What grows with them is the store's own upkeep: compaction and snapshots."
+        "that are due. What grows with them is the store's own work: compaction and snapshots."
     )
     return report
 

@@ -58,7 +58,11 @@ def register() -> None:
     register_schedule(
         # It runs against the clock's doubt, and says the same but once.
         ScheduledCommand(
-            "upkeep", ("compact",), lambda settings: settings.maintenance.minutes, clock.doubt, inf
+            "maintenance",
+            ("compact",),
+            lambda settings: settings.maintenance.minutes,
+            clock.doubt,
+            inf,
         )
     )
 

@@ -86,7 +86,7 @@ _FORMER_GAUGES = {
 
 
 def _deprecated(name: str) -> str:
-    return f"Deprecated, gone with the next release: headgate_job_{name}."
+    return f"Deprecated, gone with the next release: headgate_{name}."
 
 
 class _DroppedRows(Collector):
@@ -121,7 +121,9 @@ class Jobs:
             for name, doc in STATUS_GAUGES.items()
         }
         self._former = {
-            name: Gauge(f"headgate_job_{name}", _deprecated(new), (_JOB,), registry=registry)
+            name: Gauge(
+                f"headgate_job_{name}", _deprecated(f"job_{new}"), (_JOB,), registry=registry
+            )
             for name, new in _FORMER_GAUGES.items()
         }
         self._dropped = _DroppedRows()
@@ -222,31 +224,39 @@ class _Work(Collector):
             yield family
 
 
-class Upkeep:
-    """Gauges of the newest upkeep of all tables, from what it left in the home."""
+class Maintenance:
+    """Gauges of the newest maintenance of all tables, from what it left in the home."""
 
     def __init__(self, registry: CollectorRegistry, settings: Settings) -> None:
         self._settings = settings
-        self._age = Gauge(
-            "headgate_upkeep_age_seconds",
-            "Since upkeep last went through all tables and left none out; NaN before it ever did.",
-            registry=registry,
-        )
-        self._held = Gauge(
-            "headgate_upkeep_held_seconds",
-            "For how long a job that does not read on has held up a table's upkeep.",
-            ("table", _JOB),
-            registry=registry,
-        )
+        age = "Since maintenance last went through all tables and left none out; NaN before it did."
+        held = "For how long a job that does not read on has held up a table's maintenance."
+        # Each under its former name too: who alerts on that one would hear nothing more.
+        self._age = [
+            Gauge(f"headgate_{name}_age_seconds", doc, registry=registry)
+            for name, doc in (
+                ("maintenance", age),
+                ("upkeep", _deprecated("maintenance_age_seconds")),
+            )
+        ]
+        self._held = [
+            Gauge(f"headgate_{name}_held_seconds", doc, ("table", _JOB), registry=registry)
+            for name, doc in (
+                ("maintenance", held),
+                ("upkeep", _deprecated("maintenance_held_seconds")),
+            )
+        ]
 
     def refresh(self) -> None:
         """Read the file anew."""
-        self._held.clear()
         now, result = time.time(), retention_holds.last(self._settings)
         done = result.succeeded_at if result else None
-        self._age.set(nan if done is None else now - done)
-        for hold in result.held if result else ():
-            self._held.labels(hold.table, hold.job).set(now - hold.since)
+        for age in self._age:
+            age.set(nan if done is None else now - done)
+        for held in self._held:
+            held.clear()
+            for hold in result.held if result else ():
+                held.labels(hold.table, hold.job).set(now - hold.since)
 
 
 class Meters:
@@ -274,7 +284,7 @@ class Meters:
         self._age = self._gauge(
             "job_since_batch_seconds", "Since the newest batch in the ledger was finished.", _JOB
         )
-        former = _deprecated("since_batch_seconds")
+        former = _deprecated("job_since_batch_seconds")
         self._former_age = self._gauge("job_batch_age_seconds", former, _JOB)
         self._finished: dict[str, float] = {}
         """When each job's newest batch was finished, seconds since 1970."""
@@ -285,7 +295,7 @@ class Meters:
         self.registry.register(self._work)
         self._dead = self._gauge("dead_letters", "Records that no parser could read.")
         self._status = Jobs(self.registry, settings)
-        self._upkeep = Upkeep(self.registry, settings)
+        self._maintenance = Maintenance(self.registry, settings)
         LedgerCheck(self.registry, settings)
         self._lock = threading.Lock()
         self._due = 0.0
@@ -312,7 +322,7 @@ class Meters:
                 self._due = asked + min(rest, MOST_SECONDS)
             self._show_ages()
             self._status.refresh()
-            self._upkeep.refresh()
+            self._maintenance.refresh()
             return generate_latest(self.registry)
 
     def _refresh(self, reader: Reader) -> None:

@@ -59,7 +59,7 @@ def _was(
         version = version_at(one.name, table, at)
         folder = readable(engine, table, version, alone, beside / one.name)
     except FileNotFoundError:
-        # It was there when it was looked for, and upkeep forgot it since.
+        # It was there when it was looked for, and maintenance forgot it since.
         raise Usage(f"{one.name}: as it was at {at.isoformat()} it is no longer kept") from None
     # A log that reaches back is not enough: VACUUM may have taken the files of that version.
     require_files(engine, one.name, folder, version, at)

@@ -46,7 +46,7 @@ def newest(lake: Lake) -> Position:
     table = lake.folder(DHCP_SEGMENT)
     for commit in newest_first(table):
         marker = commit.marker
-        # Repairs and upkeep commit to this table as well.
+        # Repairs and maintenance commit to this table as well.
         if marker is not None and marker["job"] == SESSIONS_JOB:
             return Position(marker["query"], marker["batch"], _offset(lake, marker))
     if oldest_version(table) == 0:

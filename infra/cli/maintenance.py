@@ -1,4 +1,4 @@
-"""Command `compact`: upkeep of the tables beside the jobs that run."""
+"""Command `compact`: maintenance of the tables beside the jobs that run."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _compact(arguments: argparse.Namespace, settings: Settings) -> int:
     with ExitStack() as stack:
         lock = Lock(settings.checkpoint_root / "upkeep", "upkeep")
         stack.callback(lock.release)
-        spark = session(settings.model_copy(update={"spark": small}), "headgate-upkeep")
+        spark = session(settings.model_copy(update={"spark": small}), "headgate-maintenance")
         stack.callback(spark.stop)
         lake = Lake(spark, settings)
         lake.claim()  # before it deletes by its own checkpoints what another home's jobs need
@@ -95,7 +95,9 @@ def tend_all(lake: Lake, tables: Sequence[Declared]) -> tuple[list[Done], list[H
             done.append(tend(lake, declared, lambda line: print(line, file=sys.stderr)))
         except HeadgateError as error:
             refused.append(error)
-        except Exception as error:  # one damaged file must not end the upkeep of all that follow
+        except (
+            Exception
+        ) as error:  # one damaged file must not end the maintenance of all that follow
             lines = str(error).strip().splitlines() or ["no more is known"]
             why = f"{type(error).__name__}: {lines[0]}"
             refused.append(Fatal(f"{declared.name}: could not be tended, others were: {why}"))

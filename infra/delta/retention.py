@@ -107,8 +107,10 @@ def register_source_lookup(lookup: Callable[[str], object]) -> None:
 
 
 def furthest(settings: Settings, table: str) -> Applied:
-    """Of a table by its name, the furthest that upkeep ever went. Raises `Fatal` when the note of
-    it is damaged."""
+    """Of a table by its name, the furthest that maintenance ever went.
+
+    Raises `Fatal` when the note of it is damaged.
+    """
     return retention_applied(settings.lake_root / path_of(table))
 
 

@@ -1,6 +1,6 @@
 """Tables as they were: which version a table had at an instant, and whether it can still be read.
 
-A version is there as long as the log tells its files and none of them was deleted. What upkeep
+A version is there as long as the log tells its files and none of them was deleted. What maintenance
 promises of that is `maintenance.keep_hours`; here it is looked at, not reckoned.
 """
 
@@ -89,7 +89,7 @@ def require_files(
     if gone:
         raise Usage(
             f"{name}: as it was at {_said(at)} (version {version}) it can no longer be read: "
-            f"{gone} of its {len(listed)} files were deleted since. Upkeep keeps what left a "
+            f"{gone} of its {len(listed)} files were deleted since. Maintenance keeps what left a "
             "table for maintenance.keep_hours; ask for a later instant"
         )
 

@@ -1,4 +1,4 @@
-"""Upkeep beside running jobs: compaction, retention, what holds it back, backup and restore.
+"""Maintenance beside running jobs: compaction, retention, what holds it back, backup and restore.
 
 Imports `infra.runtime` and below.
 """

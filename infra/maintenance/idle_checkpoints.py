@@ -2,7 +2,7 @@
 
 A stream goes on where it was, so what it has yet to read stays for it. `headgate import` runs for
 an hour in a year, and reads a table into which job `files` writes each day: its place would hold up
-that table's log until the next import. So upkeep moves it, over commits without a row for it.
+that table's log until the next import. So maintenance moves it, over commits without a row for it.
 """
 
 from __future__ import annotations

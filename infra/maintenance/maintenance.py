@@ -47,7 +47,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class Done:
-    """What upkeep did to a table, in files; bytes are of files deleted from disk."""
+    """What maintenance did to a table, in files; bytes are of files deleted from disk."""
 
     table: str
     files: int = 0

@@ -3,7 +3,7 @@
 A stream goes on where it was, so what it has yet to read stays for it. A job that runs no more has
 its checkpoint all the same, and holds what it read for good: its log grows with every commit, and
 once that is longer than the log remembers what left the table, nothing of it is deleted either.
-So upkeep says who it is and what to do, and leaves it in `<home>/upkeep.json` for the API.
+So maintenance says who it is and what to do, and leaves it in `<home>/upkeep.json` for the API.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Behind:
 
 @dataclass(frozen=True)
 class RetentionHold:
-    """A job that holds up the upkeep of a table, from when on; `off`: why it does not run."""
+    """A job that holds up the maintenance of a table, from when on; `off`: why it does not run."""
 
     table: str
     job: str
@@ -95,7 +95,7 @@ def sentence(settings: Settings, found: Sequence[RetentionHold]) -> str:
     """Which jobs hold up what, and what to do. It stays the same until that does."""
     jobs = {held.job: [other for other in found if other.job == held.job] for held in found}
     _of_jobs = [_of_job(settings, job, tables) for job, tables in sorted(jobs.items())]
-    return f"upkeep is held up: {'; '.join(_of_jobs)}"
+    return f"maintenance is held up: {'; '.join(_of_jobs)}"
 
 
 def _of_job(settings: Settings, job: str, found: Sequence[RetentionHold]) -> str:
@@ -114,12 +114,12 @@ def _of_job(settings: Settings, job: str, found: Sequence[RetentionHold]) -> str
     return f"job {job} {what}: start it, or let it catch up (headgate status)"
 
 
-# -- what upkeep leaves to the API -----------------------------------------------------------------
+# -- what maintenance leaves to the API -----------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Tended:
-    """What the newest upkeep of all tables found; epoch seconds.
+    """What the newest maintenance of all tables found; epoch seconds.
 
     `succeeded_at`: when one last ended that left out no table; None: none did.
     """
@@ -144,11 +144,11 @@ def leave(settings: Settings, refused: int, found: Sequence[RetentionHold]) -> N
 
 
 def last(settings: Settings) -> Tended | None:
-    """What the newest upkeep left; None before the first, and where it cannot be read."""
-    with suppress(OSError, Fatal):  # the next upkeep, which replaces it, names a damaged one
+    """What the newest maintenance left; None before the first, and where it cannot be read."""
+    with suppress(OSError, Fatal):  # the next maintenance, which replaces it, names a damaged one
         return _state(settings).read()
     return None
 
 
 def _state(settings: Settings) -> StateFile[Tended]:
-    return StateFile(_file(settings), Tended, "the next upkeep writes it anew")
+    return StateFile(_file(settings), Tended, "the next maintenance writes it anew")

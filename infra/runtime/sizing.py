@@ -48,7 +48,7 @@ class MeasuredLoad:
     standing: float
     """Cores that the micro-batches of all jobs take however few events come."""
     others: float
-    """CPU seconds an event costs beyond reading and detecting it: counts, sessions, upkeep."""
+    """CPU seconds an event costs beyond reading and detecting it: counts, sessions, maintenance."""
     worker_mb: float
     """The largest Python worker; there is one for each core."""
     bronze: float
@@ -128,7 +128,7 @@ def sized(load: Load, known: MeasuredLoad) -> list[Figure]:
             "data files of a batch, at most",
             TABLES * cores,
             "",
-            f"{TABLES} tables x partitions; upkeep merges them",
+            f"{TABLES} tables x partitions; maintenance merges them",
         ),
         Figure(
             "spark.shuffle_partitions",

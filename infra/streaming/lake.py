@@ -223,7 +223,7 @@ class Lake(DeltaTables):
         try:
             retire(self.settings, self.folder(table))
         except (OSError, ValueError) as error:
-            # The batch is written; the next one tries again, and so does upkeep.
+            # The batch is written; the next one tries again, and so does maintenance.
             say(f"{table.name}: its log was not shortened: {error}")
 
     def present(self, table: Table, run: Batch, column: str) -> int:
@@ -282,7 +282,7 @@ class Lake(DeltaTables):
         folder = self.folder(table)
         for table_commit in newest_first(folder):
             marker = table_commit.marker
-            # Upkeep, repairs and other jobs commit between ours.
+            # Maintenance, repairs and other jobs commit between ours.
             if marker is None or marker["job"] != run.job:
                 continue
             if marker["query"] != run.query_id:

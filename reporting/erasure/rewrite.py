@@ -308,7 +308,7 @@ class Eraser:
             self._lake.replace(table, files, added, json.dumps({"erase": self._erasure.id} | lines))
         except Moved:
             # The only end that says that nothing was committed. After any other the new files may
-            # be part of the table; where they are not, upkeep takes them.
+            # be part of the table; where they are not, maintenance takes them.
             delete(self._lake.folder(table) / file.name for file in added)
             raise
         self._clean[table.name].update((file.name, self._known(table)) for file in added)

@@ -321,7 +321,7 @@ def _delete(
             continue
         if table.name in behind or table.name == "gold.alert":
             why = "jobs have yet to read them" if table.name in behind else "not published for sure"
-            tell(f"{table.name}: former versions stay until upkeep takes them ({why})")
+            tell(f"{table.name}: former versions stay until maintenance takes them ({why})")
             continue
         folder = lake.folder(table)
         gone = _left_it(lake, table)
@@ -365,7 +365,7 @@ def _former(lake: Lake, table: Table) -> dict[str, float]:
 
 
 def _unread(lake: Lake, table: Table) -> set[str]:
-    """Names of files that jobs have yet to read, though upkeep may have put others in place."""
+    """Names of files that jobs have yet to read, though maintenance may have replaced them."""
     folder = lake.folder(table)
     first = [version for _, version in unread_by(lake.settings, table_id(folder))]
     commits = (

@@ -412,7 +412,7 @@ def forgive(connection: duckdb.DuckDBPyConnection, emptied: Applied, attributed:
     """Let records whose rows retention has taken out of silver.event count as expired, and no
     finding wait for an attribution that was taken out.
 
-    `emptied`: the furthest that upkeep ever went there (`infra.delta.retention`); what arrived
+    `emptied`: the furthest that maintenance ever went there (`infra.delta.retention`); what arrived
     since, and what no retention was applied to, stays unaccounted where no row names it.
     `attributed`: the same of gold.attribution.
     """

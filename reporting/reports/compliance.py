@@ -34,7 +34,7 @@ SELECT count(*) FROM (SELECT DISTINCT who, act FROM ops.audit
 """
 _OLDEST = "SELECT source, min(received_at) AS oldest FROM {table} GROUP BY source ORDER BY source"
 _SLACK = timedelta(days=2)
-"""Upkeep takes rows out in whole files and now and then, so it lags a little."""
+"""Maintenance takes rows out in whole files and now and then, so it lags a little."""
 
 
 def compose(request: ReportRequest) -> Report:

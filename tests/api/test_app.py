@@ -140,12 +140,12 @@ def test_metrics_of_a_driver_that_is_gone_are_only_those_that_grow_on(lake: Lake
     assert "headgate_memory_bytes{" not in text
 
 
-def test_metrics_show_how_upkeep_is_getting_on(lake: Lake) -> None:
+def test_metrics_show_how_maintenance_is_getting_on(lake: Lake) -> None:
     client = TestClient(create_app(lake.settings))
     client.headers["Authorization"] = f"Bearer {token_of(lake.settings)}"
     text = client.get("/metrics").text
-    assert "headgate_upkeep_age_seconds NaN" in text
-    assert "headgate_upkeep_held_seconds{" not in text
+    assert "headgate_maintenance_age_seconds NaN" in text
+    assert "headgate_maintenance_held_seconds{" not in text
 
     leave(
         lake.settings,
@@ -153,13 +153,15 @@ def test_metrics_show_how_upkeep_is_getting_on(lake: Lake) -> None:
         [RetentionHold("silver.event", "rollup", time.time() - 3600, "switched off")],
     )
     text = client.get("/metrics").text
-    assert re.search(r"^headgate_upkeep_age_seconds \d\.", text, re.M)
-    found = r'^headgate_upkeep_held_seconds\{headgate_job="rollup",table="silver.event"\} 36\d\d\.'
+    assert re.search(r"^headgate_maintenance_age_seconds \d\.", text, re.M)
+    found = (
+        r'^headgate_maintenance_held_seconds\{headgate_job="rollup",table="silver.event"\} 36\d\d\.'
+    )
     assert re.search(found, text, re.M)
     leave(lake.settings, 1, [])
     text = client.get("/metrics").text
-    assert re.search(r"^headgate_upkeep_age_seconds \d", text, re.M)
-    assert "headgate_upkeep_held_seconds{" not in text
+    assert re.search(r"^headgate_maintenance_age_seconds \d", text, re.M)
+    assert "headgate_maintenance_held_seconds{" not in text
 
 
 def test_methods_that_a_caller_makes_up_make_no_series(lake: Lake) -> None:

@@ -95,7 +95,7 @@ def test_tables_and_metrics_in_the_text_exist(page: Path) -> None:
     tables = {table.name for table in catalog().values()} | set(views())
     layers = re.findall(r"`((?:bronze|silver|gold|ops)\.[a-z_]+)`", prose(page))
     assert set(layers) - tables == set()
-    shown = re.findall(r"`(headgate_(?:job|ledger|upkeep|http|lake)_\w+)`", prose(page))
+    shown = re.findall(r"`(headgate_(?:job|ledger|maintenance|http|lake)_\w+)`", prose(page))
     metrics = (DOCS / "reference" / "metrics.md").read_text("utf-8")
     assert [name for name in shown if f"`{name}`" not in metrics] == []
 

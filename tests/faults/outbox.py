@@ -77,7 +77,7 @@ class Outbox:
         self.version = version
 
     def nothing(self) -> None:
-        """A commit that adds no row, as upkeep makes."""
+        """A commit that adds no row, as maintenance makes."""
         self.version += 1
         self._commit({"commitInfo": {"operation": "OPTIMIZE"}})
 

@@ -86,7 +86,7 @@ def test_what_was_not_there_yet_is_said(told: Lake, statements: Statements) -> N
 
 
 @pytest.mark.full
-def test_what_upkeep_has_deleted_is_said_and_what_it_keeps_can_be_read(
+def test_what_maintenance_has_deleted_is_said_and_what_it_keeps_can_be_read(
     told: Lake, statements: Statements
 ) -> None:
     kept = maintenance.retention_interval(told.settings, EVENT, told.folder(EVENT))

@@ -1,4 +1,4 @@
-"""Upkeep beside running streams: fewer files, the same rows, nothing taken that is needed."""
+"""Maintenance beside running streams: fewer files, the same rows, nothing taken that is needed."""
 
 from __future__ import annotations
 

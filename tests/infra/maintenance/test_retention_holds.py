@@ -1,4 +1,4 @@
-"""A job that does not read on holds its tables up: upkeep says which, and what to do."""
+"""A job that does not read on holds its tables up: maintenance says which, and what to do."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def test_a_job_that_is_switched_off_is_named_with_what_to_do(
     assert maintenance_command.report(lake.settings, [done], [], whole=True) == 1
     (line,) = capsys.readouterr().err.splitlines()
     root = lake.settings.checkpoint_root
-    assert line.startswith("headgate: upkeep is held up: job rollup is switched off (jobs.rollup_")
+    assert line.startswith(
+        "headgate: maintenance is held up: job rollup is switched off (jobs.rollup_"
+    )
     assert "has not read silver.number since 2" in line
     assert line.endswith(f"move its checkpoint {root / 'rollup'} out of {root}")
     left = last(lake.settings)
@@ -95,7 +97,7 @@ def test_a_job_holds_nothing_up_while_it_runs_or_is_not_far_behind(
     assert told[-1].endswith("nothing is deleted until each of these jobs has caught up: rollup")
 
 
-def test_what_upkeep_could_not_tend_is_no_success(
+def test_what_maintenance_could_not_tend_is_no_success(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     done = [maintenance.Done("gold.square")]

@@ -238,7 +238,7 @@ def test_jobs_in_whose_batches_drivers_ended_begin_one_after_the_other(
 
 
 @pytest.mark.full
-def test_a_clock_set_back_starts_the_jobs_anew_and_holds_up_upkeep(
+def test_a_clock_set_back_starts_the_jobs_anew_and_holds_up_maintenance(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register(monkeypatch, "squares", squares)

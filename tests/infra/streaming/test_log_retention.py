@@ -203,7 +203,9 @@ def test_a_job_keeps_the_logs_of_what_it_writes_short(
     assert lake.version(SEEN) >= 24
     assert live_versions(lake.folder(SEEN))[0] == 10
     assert versions(lake.folder(SEEN)) == list(range(lake.version(SEEN) + 1))
-    assert live_versions(folder)[0] == 0, "nobody wrote into it meanwhile, and upkeep was not there"
+    assert live_versions(folder)[0] == 0, (
+        "nobody wrote into it meanwhile, and maintenance was not there"
+    )
 
 
 @pytest.mark.full

@@ -119,7 +119,7 @@ def test_the_release_before_goes_on_with_the_newer_table(
     lake.add(OLD, [{"n": 2}], "test")
     watch(lake, OLD).wait()
     assert seen(lake) == [1, 2]
-    # Its upkeep writes rows anew that the newer release wrote, and keeps what it does not know.
+    # Its maintenance writes anew what the newer release wrote, and keeps what it does not know.
     for n in range(3, 9):
         lake.add(OLD, [{"n": n, "who": {"mac": "c"}}], "test")
     assert maintenance.merge_small_files(lake, OLD) == (8, 1)

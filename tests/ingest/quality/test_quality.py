@@ -400,16 +400,16 @@ def test_a_command_runs_every_so_often_and_ends_with_us(tmp_path: Path) -> None:
 
 def test_what_a_command_fails_with_is_told_once_until_it_is_another(tmp_path: Path) -> None:
     said: list[str] = []
-    log = tmp_path / "upkeep.log"
+    log = tmp_path / "maintenance.log"
     settings = load(home=tmp_path)
-    every = Every("upkeep", ("compact",), 0.01, settings, said.append, again=inf).start()
+    every = Every("maintenance", ("compact",), 0.01, settings, said.append, again=inf).start()
     end = time.monotonic() + 90
     while time.monotonic() < end and not (log.exists() and log.read_text().count("\n") > 1):
         time.sleep(0.1)
     every.stop()
     assert len(log.read_text().splitlines()) > 1
     (told,) = said
-    assert told.startswith("upkeep: headgate: ")
+    assert told.startswith("maintenance: headgate: ")
     assert "there is no lake here" in told
 
 

@@ -258,7 +258,7 @@ def test_a_run_that_was_killed_goes_on_and_former_versions_can_be_deleted(told: 
     kept = {file.name for file in told.folder(table("silver.event")).glob("*.parquet")}
     active = active_files(told.spark, told.path(table("silver.event")))
     assert kept == {file.name for file in active}
-    # The publisher's place is with the broker, so its files stay as long as upkeep keeps them.
+    # The publisher's place is with the broker, so its files stay as long as maintenance keeps them.
     assert certificate["tables"]["gold.alert"]["former_versions_until"] is not None
     refused(told.settings, then)
 
@@ -305,7 +305,7 @@ def test_a_job_that_has_to_read_what_a_later_pass_replaced_is_named(told: Lake) 
 
 
 @pytest.mark.full
-def test_files_that_upkeep_merged_and_jobs_have_yet_to_read_stay(told: Lake) -> None:
+def test_files_that_maintenance_merged_and_jobs_have_yet_to_read_stay(told: Lake) -> None:
     told.ensure(SEEN)
     watch(told).wait()
     events = table("silver.event")
