@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from alerts.cli.output import since_when, when_taken
+from alerts.domain.levels import LEVELS
 from alerts.domain.verdict import VERDICTS, verdict_of
 from infra.config.settings import Settings
 from infra.errors import Usage
@@ -16,8 +17,6 @@ from infra.process.table_output import add_output_option, print_document, print_
 
 if TYPE_CHECKING:
     from alerts.delivery.publisher import Publisher
-
-_LEVELS = ("informational", "low", "medium", "high", "critical")
 
 
 def build(subparsers: Any) -> None:
@@ -33,7 +32,7 @@ def build(subparsers: Any) -> None:
     tailed.set_defaults(run=tail_alerts)
 
     listed = verbs.add_parser("list", help="alerts in their newest revision, newest event first")
-    listed.add_argument("--level", action="append", choices=_LEVELS, help="one, or several times")
+    listed.add_argument("--level", action="append", choices=LEVELS, help="one, or several times")
     listed.add_argument("--since", help="newest event since: 2026-11-20T00:00:00Z, or 90m, 24h, 7d")
     listed.add_argument("--entity", help="MAC address, address, host or user it is about")
     listed.add_argument("--muted", action="store_true", help="also what was kept from the topic")

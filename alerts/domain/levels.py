@@ -11,8 +11,18 @@ SEVERITY_BY_LEVEL = {
 }
 """Level -> OCSF severity_id, its name, risk score of a single finding."""
 
+LEVELS = tuple(SEVERITY_BY_LEVEL)
+"""Sigma's levels, the lowest first."""
+
+WORST_FIRST = LEVELS[::-1]
+
 DOUBLINGS = 9
 """Most that repeats add to a score."""
+
+
+def severity_of_level(level: str) -> int:
+    """OCSF's severity_id, 1 to 5; 1 of a level that Sigma does not have."""
+    return SEVERITY_BY_LEVEL[level][0] if level in SEVERITY_BY_LEVEL else 1
 
 
 def score_of_level(level: str, count: int) -> int:

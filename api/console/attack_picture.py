@@ -7,12 +7,12 @@ from datetime import timedelta
 from typing import Any
 
 from alerts.domain.attack import TACTICS
+from alerts.domain.levels import severity_of_level
 from api.console.lanes import Lane, Picture, Scale, TimeMark, picture
 
 WIDTH = 1040
 NO_TACTIC = "No tactic named"
 _ORDER = [name for _, name in TACTICS.values()]
-_LEVELS = ("informational", "low", "medium", "high", "critical")
 
 
 def attack_picture(alerts: Sequence[Mapping[str, Any]]) -> Picture | None:
@@ -39,7 +39,7 @@ def attack_picture(alerts: Sequence[Mapping[str, Any]]) -> Picture | None:
         marks = [
             TimeMark(
                 scale.x(row["event_time"]), 4.5 + row["severity_id"] * 0.4, _title(row),
-                f"l{_LEVELS.index(row['level']) + 1 if row['level'] in _LEVELS else 1}",
+                f"l{severity_of_level(row['level'])}",
                 f"/alerts/{row['alert_id']}",
             )
             for row in rows

@@ -18,12 +18,12 @@ from fastapi.responses import HTMLResponse, Response
 from jinja2.utils import missing
 from markupsafe import Markup, escape
 
+from alerts.domain.levels import severity_of_level
 from api.console.assets import asset_url
 from api.console.safe_text import plain_text, shown_lines, shown_text
 
 THEMES = ("auto", "dark", "light")
 ZONES = ("utc", "local")
-_LEVELS = ("informational", "low", "medium", "high", "critical")
 _FOLDER = Path(__file__).parent
 _SMALL = 1400
 """Bytes below which a page is not compressed: it fits one packet."""
@@ -116,7 +116,7 @@ def templates() -> jinja2.Environment:
         "compact": _compact,
         "data": _data,
         "query": _query,
-        "level_number": lambda level: _LEVELS.index(level) + 1 if level in _LEVELS else 1,
+        "level_number": severity_of_level,
         "plural": lambda n, word, many=None: f"{n:,} {word if n == 1 else many or word + 's'}",
     }
     made.globals |= {"asset": asset_url}

@@ -10,11 +10,11 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from alerts.domain.levels import WORST_FIRST
 from reporting.document import text
 from reporting.document.content import Chart, Column, Raw, Report, Table, Tile, Words
 from reporting.document.exports import csv_text
 
-LEVELS = ("critical", "high", "medium", "low", "informational")
 _KIND = {Words: "words", Table: "table", Chart: "chart", Raw: "raw"}
 _NUMERIC = ("number", "decimal", "share", "seconds")
 
@@ -38,7 +38,7 @@ def to_html(report: Report) -> str:
         change=_change,
         kind=lambda block: _KIND[type(block)],
         numeric=_NUMERIC,
-        levels=LEVELS,
+        levels=WORST_FIRST,
         csv_link=_csv_link,
     )
 

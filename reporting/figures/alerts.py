@@ -8,8 +8,6 @@ from datetime import datetime, timedelta
 from alerts.tuning import verdict_counts
 from reporting.document.request import ReportRequest
 
-LEVELS = ("critical", "high", "medium", "low", "informational")
-
 ALERTS = verdict_counts.ALERTS
 _BUCKETS = (
     ALERTS + "SELECT date_trunc('{unit}', timezone($zone, began)) AS start, level, count(*) AS n "

@@ -16,7 +16,6 @@ from reporting.interval import Interval
 from reporting.ledger.completeness import Completeness, completeness, total
 from reporting.ledger.gaps import Missed, missed
 
-LEVELS = ("critical", "high", "medium", "low", "informational")
 _TOP = 10
 _Row = dict[str, Any]
 

@@ -7,10 +7,11 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
+from alerts.domain.levels import LEVELS, WORST_FIRST
 from reporting.document import charts
 from reporting.document.content import Block, Chart, Column, Report, Section, Table, Tile, Words
 from reporting.document.request import ReportRequest
-from reporting.figures.alerts import LEVELS, by_level
+from reporting.figures.alerts import by_level
 from reporting.figures.daily import Figures, figures
 from reporting.ledger.completeness import COLUMNS
 
@@ -79,7 +80,7 @@ def _tiles(f: Figures, before: dict[str, int]) -> list[Tile]:
 
 def _alerts(f: Figures) -> Section:
     unit, form = ("hour", "%H:%M") if f.step < timedelta(days=1) else ("day", "%d %b")
-    series = {level: [b.counts.get(level, 0) for b in f.buckets] for level in reversed(LEVELS)}
+    series = {level: [b.counts.get(level, 0) for b in f.buckets] for level in LEVELS}
     svg = charts.stacked_bars(
         "Alerts over time, by level",
         [bucket.start.strftime(form) for bucket in f.buckets],
@@ -90,9 +91,12 @@ def _alerts(f: Figures) -> Section:
         Chart(
             "alerts_over_time",
             svg if f.alerts else None,
-            [Column("start", unit), *(Column(level, level, "number") for level in LEVELS)],
+            [Column("start", unit), *(Column(level, level, "number") for level in WORST_FIRST)],
             [
-                {"start": bucket.start, **{level: bucket.counts.get(level, 0) for level in LEVELS}}
+                {
+                    "start": bucket.start,
+                    **{level: bucket.counts.get(level, 0) for level in WORST_FIRST},
+                }
                 for bucket in f.buckets
             ],
             caption="Alerts by the time of their first event, as their newest revision has them "
@@ -104,7 +108,7 @@ def _alerts(f: Figures) -> Section:
             [Column("level", "Level", "level"), Column("alerts", "Alerts", "bar")],
             [
                 {"level": level, "alerts": f.by_level[level]}
-                for level in LEVELS
+                for level in WORST_FIRST
                 if f.by_level.get(level)
             ],
         ),

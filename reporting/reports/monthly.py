@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from alerts.domain.levels import WORST_FIRST
 from reporting.document import charts
 from reporting.document.content import Chart, Column, Report, Section, Words
 from reporting.document.request import ReportRequest
 from reporting.document.text import number, seconds
-from reporting.figures.alerts import LEVELS, Bucket, by_level, by_month
+from reporting.figures.alerts import Bucket, by_level, by_month
 from reporting.figures.incidents import by_tactic, incidents
 from reporting.figures.sources import arrived, silences
 from reporting.figures.triage import triage_totals
@@ -148,13 +149,16 @@ def _year(months: list[Bucket]) -> Chart:
     looks = {"serious": charts.LEVEL_LOOKS["high"], "other": charts.LEVEL_LOOKS["low"]}
     labels = [f"{month.start:%b}" for month in months]
     rows = [
-        {"month": f"{month.start:%Y-%m}", **{level: month.counts.get(level, 0) for level in LEVELS}}
+        {
+            "month": f"{month.start:%Y-%m}",
+            **{level: month.counts.get(level, 0) for level in WORST_FIRST},
+        }
         for month in months
     ]
     return Chart(
         "alerts_by_month",
         charts.stacked_bars("Alerts a month, over a year", labels, shown, looks, half=True),
-        [Column("month", "Month"), *(Column(level, level, "number") for level in LEVELS)],
+        [Column("month", "Month"), *(Column(level, level, "number") for level in WORST_FIRST)],
         rows,
         title="Alerts a month, over a year",
         caption="Serious: high or critical. The last month may not be over yet.",

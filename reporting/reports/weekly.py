@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from alerts.domain.levels import LEVELS, WORST_FIRST
 from reporting.document import charts
 from reporting.document.content import Block, Chart, Column, Report, Section, Table, Tile
 from reporting.document.request import ReportRequest
-from reporting.figures.alerts import ALERTS, LEVELS, by_level, daily_buckets
+from reporting.figures.alerts import ALERTS, by_level, daily_buckets
 from reporting.figures.daily import attribution_coverage
 from reporting.figures.sources import arrived, blindness, silences
 from reporting.figures.triage import triage_by_rule, triage_totals
@@ -73,7 +74,7 @@ def _tiles(now: dict[str, Any], before: dict[str, Any]) -> list[Tile]:
 
 def _days(request: ReportRequest) -> Section:
     days = daily_buckets(request)
-    series = {level: [day.counts.get(level, 0) for day in days] for level in reversed(LEVELS)}
+    series = {level: [day.counts.get(level, 0) for day in days] for level in LEVELS}
     svg = charts.stacked_bars(
         "Alerts a day, by level",
         [f"{day.start:%a %d %b}" for day in days],
@@ -81,7 +82,7 @@ def _days(request: ReportRequest) -> Section:
         charts.LEVEL_LOOKS,
     )
     rows = [{"day": f"{day.start:%Y-%m-%d}", **_all_levels(day.counts)} for day in days]
-    columns = [Column("day", "Day"), *(Column(level, level, "number") for level in LEVELS)]
+    columns = [Column("day", "Day"), *(Column(level, level, "number") for level in WORST_FIRST)]
     whole = sum(by_level(request).values())
     chart = Chart(
         "alerts_by_day", svg if whole else None, columns, rows,
@@ -92,7 +93,7 @@ def _days(request: ReportRequest) -> Section:
 
 
 def _all_levels(counts: dict[str, int]) -> dict[str, int]:
-    return {level: counts.get(level, 0) for level in LEVELS}
+    return {level: counts.get(level, 0) for level in WORST_FIRST}
 
 
 def _rules(rules: list[dict[str, Any]]) -> Section:

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from fastapi import Path, Request
 from fastapi.responses import RedirectResponse, Response
 
+from alerts.domain.levels import severity_of_level
 from api.console.lanes import Lane, Picture, Scale, TimeMark, picture
 from api.console.page import Page, console_router
 from api.console.render import respond
@@ -168,7 +169,7 @@ def _lanes(
     marks = [
         TimeMark(
             scale.x(alert["event_time"]), 4.5 + alert["severity_id"] * 0.4,
-            f"{alert['level']}: {alert['rule_name']}", f"l{_level(alert['level'])}",
+            f"{alert['level']}: {alert['rule_name']}", f"l{severity_of_level(alert['level'])}",
             f"/alerts/{alert['alert_id']}",
         )
         for alert in alerts
@@ -193,11 +194,6 @@ def _counted(scale: Scale, lane: str, rows: list[dict[str, Any]], width: float) 
         for row in rows
     ]
     return Lane(lane, f"{sum(row['n'] for row in rows):,} events", marks=marks)
-
-
-def _level(name: str) -> int:
-    names = ("informational", "low", "medium", "high", "critical")
-    return names.index(name) + 1 if name in names else 1
 
 
 def _quietly(ask: Any, *arguments: Any) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from alerts.domain.levels import WORST_FIRST
 from api.services.alert_index import INDEX
 from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
 
@@ -31,7 +32,7 @@ _KEYS: dict[str, str] = {
 FACETS = ("level", "lifecycle", "attribution", "verdict", "assignee", "rule_id")
 """Columns that a filter takes several values of, and whose values are counted."""
 _ORDERS: dict[str, tuple[str, ...]] = {
-    "level": ("critical", "high", "medium", "low", "informational"),
+    "level": WORST_FIRST,
     "lifecycle": ("new", "triaged", "closed"),
 }
 

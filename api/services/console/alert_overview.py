@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from alerts.domain.levels import LEVELS
 from api.services.alert_index import INDEX
 from api.services.reader import Reader, ReaderRow
 
@@ -33,7 +34,6 @@ FROM {INDEX}
 WHERE suppressed_by IS NULL AND lifecycle <> 'closed'
 GROUP BY entity_type, entity_value ORDER BY severity_id DESC, n DESC LIMIT $most
 """
-LEVEL_NAMES = ("informational", "low", "medium", "high", "critical")
 
 
 def by_time(
@@ -45,7 +45,7 @@ def by_time(
     first = datetime.fromtimestamp(int(since.timestamp()) // seconds * seconds, since.tzinfo)
     buckets = [first + number * step for number in range(int((until - first) / step) + 1)]
     place = {bucket: number for number, bucket in enumerate(buckets)}
-    series = {level: [0] * len(buckets) for level in LEVEL_NAMES}
+    series = {level: [0] * len(buckets) for level in LEVELS}
     for row in rows:
         if row["bucket"] in place and row["level"] in series:
             series[row["level"]][place[row["bucket"]]] = row["n"]
