@@ -1,8 +1,8 @@
 """A batch that fails again and again, remembered beside its job's checkpoint.
 
 `<checkpoints>/<job>/poison.json` outlives the driver. One that is started again must not try anew
-what was given up, and of a batch that ends the driver itself nobody else could tell. The next
-batch of the job that is in removes it, and so does `headgate jobs resume`.
+what stopped a job for good, and of a batch that ends the driver itself nobody else could tell. The
+next batch of the job that is in removes it, and so does `headgate jobs resume`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Trouble:
     why: str = ""
     """What was said the last time."""
     stopped: str | None = None
-    """Why its job was given up."""
+    """Why its job stopped for good."""
     at: str = ""
     """When this was noted."""
 
@@ -67,7 +67,7 @@ def suspected(folder: Path) -> Trouble | None:
 
 
 def stands(folder: Path) -> str | None:
-    """Why a job was given up and is not to begin, also where that can no longer be read."""
+    """Why a job stopped for good and is not to begin, also where that can no longer be read."""
     try:
         record = read_failures(folder)
     except Fatal as error:
@@ -86,7 +86,7 @@ def require_no_failure(folder: Path) -> None:
 def failed(
     folder: Path, batch: int, failures: int, why: str, stopped: str | None, starved: int = 0
 ) -> None:
-    """Note that a batch failed so often in a row, and whether its job was given up for it."""
+    """Note that a batch failed so often in a row, and whether its job stopped for that."""
     result = _of(folder, batch)
     _write(folder, replace(result, failures=failures, starved=starved, why=why, stopped=stopped))
 

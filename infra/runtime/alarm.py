@@ -60,8 +60,8 @@ def stuck_jobs(
         if verdict.missed is None or ended:
             continue
         missing[verdict.job] = since.get(verdict.job, now)
-        given_up = status is not None and status.state == "failed"
-        if given_up or now - missing[verdict.job] >= patience:
+        failed = status is not None and status.state == "failed"
+        if failed or now - missing[verdict.job] >= patience:
             stuck.append(Stuck(verdict.job, missing[verdict.job], verdict.missed))
     return missing, stuck
 

@@ -75,7 +75,8 @@ class Watched:
     again_at: float | None = None
     after: Watched | None = None
     """The job whose first batch it waits for, if it has not been started yet."""
-    given_up: str | None = None
+    stopped_for: str | None = None
+    """Why it stopped for good."""
     stopping: threading.Thread | None = None
     """Ends the query, which is then started at another pace."""
 
@@ -95,14 +96,14 @@ class Driver:
     def run(self) -> int:
         """Start everything, watch until stopped (or, with `once`, until all is worked off).
 
-        Returns 0, or 1 when a job was given up.
+        Returns 0, or 1 when a job stopped for good.
         """
         unknown = [name for name in self.names if name not in JOBS]
         if unknown:
             raise Usage(f"no job '{unknown[0]}'; there are {', '.join(JOBS)}")
         require_sources(self.settings)
         use(self.settings.log_format)
-        if not self.once and self._all_given_up():
+        if not self.once and self._all_failed():
             if "alert" in self.names:
                 self._alarm().look()  # what starts drivers again and again has no other occasion
             return 1
@@ -113,7 +114,7 @@ class Driver:
         finally:
             admitted.release()
 
-    def _all_given_up(self) -> bool:
+    def _all_failed(self) -> bool:
         """Whether an earlier driver stopped all of these jobs for good, and that stands; says so.
 
         Whatever starts drivers again and again (systemd, Kubernetes) then starts no JVM for it.
@@ -189,7 +190,7 @@ class Driver:
                 if each.job and alive:
                     each.job.stop()
                 # With `once` nothing is told: another driver may be running the job.
-                if each.name in watch.statuses and not each.given_up:
+                if each.name in watch.statuses and not each.stopped_for:
                     watch.ended(each.name, "stopped", "")
             if alive:
                 # Before Spark: what it folds last is a commit.
@@ -266,8 +267,8 @@ def _lake_for(name: str, lake: Lake, governor: Governor) -> Lake:
 
 
 def _out_of_the_way(one: Watched | None) -> bool:
-    """Whether a job is through with a batch since it was started, or was given up."""
-    if one is None or one.given_up:
+    """Whether a job is through with a batch since it was started, or stopped for good."""
+    if one is None or one.stopped_for:
         return one is not None
     return one.job is not None and one.job.pulse.done is not None
 
@@ -301,7 +302,7 @@ class Round:
         self.news = defaultdict(lambda: News(self.driver.tell))
 
     def run(self) -> int:
-        """Until told to stop, or all jobs were given up; 1 when one was."""
+        """Until told to stop, or all jobs stopped for good; 1 when one was."""
         self._begin_all()
         heap = Heap(partial(collection_seconds, self.lake.spark))
         while not self.driver.pause(self._pause()):
@@ -310,13 +311,13 @@ class Round:
             self._join_in()
             for watched in self.watched:
                 self._look(watched)
-            if all(watched.given_up for watched in self.watched):
+            if all(watched.stopped_for for watched in self.watched):
                 break
         for watched in self.watched:
             if watched.stopping is not None:
                 watched.stopping.join(60)
         self.governor.stop()
-        return 1 if any(watched.given_up for watched in self.watched) else 0
+        return 1 if any(watched.stopped_for for watched in self.watched) else 0
 
     def _pause(self) -> float:
         """Seconds to the next look: asking the queries of eight jobs costs more than they rest."""
@@ -324,7 +325,7 @@ class Round:
         batches = [pulse.batch if pulse else None for pulse in pulses]
         moved, self._batches = batches != self._batches, batches
         waits = any(
-            watched.stopping or (watched.job is None and not watched.given_up)
+            watched.stopping or (watched.job is None and not watched.stopped_for)
             for watched in self.watched
         )
         return LOOK_SECONDS if moved or waits else IDLE_LOOK_SECONDS
@@ -408,11 +409,11 @@ class Round:
                 self.watch.gather(one.job)
                 one.stopping = one.job = None
                 self._try(one)
-        elif one.given_up:
+        elif one.stopped_for:
             if self._asked(one):
                 with suppress(OSError):  # another account's: it then says so again
                     failed_batch.forget_failures(self._folder(one))
-                one.given_up, one.record = None, FailureRecord()
+                one.stopped_for, one.record = None, FailureRecord()
                 self._try(one)
         elif one.again_at is not None:
             if time.monotonic() >= one.again_at or _out_of_the_way(one.after):
@@ -525,7 +526,7 @@ class Round:
             failed_batch.failed(folder, known.batch, known.on_batch, why, stopped, known.starved)
 
     def _give_up(self, one: Watched, why: str) -> None:
-        one.given_up = why
+        one.stopped_for = why
         self._asked(one)  # asked before it was stopped: not about this
         self.watch.ended(one.name, "failed", why, one.record.failures)
         self.driver.tell(f"job {one.name}: stopped for good: {why}")

@@ -121,9 +121,9 @@ def test_a_poison_batch_is_named_and_its_job_goes_on_when_a_person_says_so(
         assert status(lake.settings, "squares").rows == 1
         lake.add(NUMBER, [{"n": 13}], "test")
         until(lambda: status(lake.settings, "squares").state == "failed", what=said)
-        given_up = status(lake.settings, "squares")
-        assert "batch 1 failed 2 times in a row" in given_up.why
-        assert "13 is not a number" in given_up.why
+        stopped_for = status(lake.settings, "squares")
+        assert "batch 1 failed 2 times in a row" in stopped_for.why
+        assert "13 is not a number" in stopped_for.why
         assert status(lake.settings, "other").state in ("running", "waiting")
         # What waits is told on.
         lake.add(NUMBER, [{"n": 3}], "test")
@@ -382,7 +382,7 @@ def test_a_lock_that_is_taken_meanwhile_is_waited_for(
     one = Watched("locked", started=-1e6, again_at=0.0, ran=ran)
     ours = Driver(settings, ("locked",), tell=said.append)
     over(lake, ours, one)._look(one)
-    assert (one.given_up is None) is ran
+    assert (one.stopped_for is None) is ran
     assert ("failed, again in" in said[0]) is ran
     assert "job locked already runs (process 7)" in said[0]
 
