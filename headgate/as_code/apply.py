@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from alerts.rulebook.rule_store import recompile
-from headgate.as_code.kinds.every import COMPILED, KINDS, kind_named
+from headgate.as_code.kinds.every import COMPILED, CONFIG_KINDS, kind_named
 from headgate.as_code.kinds.kind import FolderReading
 from headgate.as_code.state import ConfigChange, field_changes
 from infra.config.settings import Settings
@@ -43,7 +43,7 @@ class ApplyJournal(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def alone(settings: Settings) -> Iterator[None]:
+def one_apply(settings: Settings) -> Iterator[None]:
     """One apply at a time; raises `Taken` for a second."""
     lock = ExclusiveLock(
         _folder(settings) / "lock", lambda pid: f"process {pid} applies a folder; wait for its end"
@@ -54,7 +54,7 @@ def alone(settings: Settings) -> Iterator[None]:
         lock.release()
 
 
-def unfinished(settings: Settings) -> ApplyJournal | None:
+def unfinished_apply(settings: Settings) -> ApplyJournal | None:
     """The apply that ended midway; None where none did."""
     return _journal(settings).read()
 
@@ -85,16 +85,16 @@ def begin_apply(
 
 def finish_apply(settings: Settings, reached: Reached) -> ApplyJournal | None:
     """Make all changes of the journal, those that were made once more, which changes nothing."""
-    journal = unfinished(settings)
+    journal = unfinished_apply(settings)
     if journal is None:
         _sweep(settings)
         return None
     # What is compiled first: rules, lists and switches come into force together, by one pointer.
-    _put_all(settings, journal, [k.name for k in KINDS if k.name in COMPILED], reached)
+    _put_all(settings, journal, [k.name for k in CONFIG_KINDS if k.name in COMPILED], reached)
     if any(change.kind in COMPILED for change in journal.changes):
         reached("compile")
         recompile(settings)
-    _put_all(settings, journal, [k.name for k in KINDS if k.name not in COMPILED], reached)
+    _put_all(settings, journal, [k.name for k in CONFIG_KINDS if k.name not in COMPILED], reached)
     for number, change in enumerate(journal.changes):
         reached(f"audit {change.kind} {change.name}")
         _audit(settings, journal, number, change)

@@ -23,8 +23,10 @@ def build_export(subparsers: Any) -> None:
     command = subparsers.add_parser(
         "export",
         help="write what is in force as files for a git repository",
-        description="Writes rules, switches, suppressions and indicator lists, in an order that "
-        "stays. A folder that is neither empty nor a former export is refused.",
+        description="Writes own rules, switches, suppressions, indicator lists, saved queries, "
+        "imported functions, webhooks and settings that differ from their default, in an order "
+        "that stays. Secrets are left out: a reference stands for each. A folder that is neither "
+        "empty nor a former export is refused.",
     )
     command.add_argument("folder", type=Path, metavar="FOLDER")
     command.set_defaults(run=run_export)
@@ -81,12 +83,12 @@ def run_export(args: argparse.Namespace, settings: Settings) -> int:
 def run_plan(args: argparse.Namespace, settings: Settings) -> int:
     """Print what would change."""
     from alerts.cli.output import since_when
-    from headgate.as_code.apply import unfinished
+    from headgate.as_code.apply import unfinished_apply
     from headgate.as_code.plan import planned_folder
     from headgate.as_code.plan_file import write_plan
     from headgate.as_code.rows import COLUMNS, plan_rows, preview_rows
 
-    if (journal := unfinished(settings)) is not None:
+    if (journal := unfinished_apply(settings)) is not None:
         # Half of it is in force: whatever is compared with that misleads.
         raise Fatal(f"{journal.sentence}, ended midway; 'headgate apply' finishes it")
     since = since_when(args.preview, datetime.now(UTC), "--preview") if args.preview else None
@@ -103,14 +105,14 @@ def run_plan(args: argparse.Namespace, settings: Settings) -> int:
 
 def run_apply(args: argparse.Namespace, settings: Settings) -> int:
     """Finish what ended midway, then apply the folder."""
-    from headgate.as_code.apply import alone, begin_apply, finish_apply
+    from headgate.as_code.apply import begin_apply, finish_apply, one_apply
     from headgate.as_code.plan import planned_folder, state_in_force
     from headgate.as_code.plan_file import read_plan, require_as_planned
     from headgate.as_code.rows import COLUMNS, plan_rows
 
     kept = None if args.plan is None else read_plan(args.plan)
     prune = args.prune if kept is None else kept.prune
-    with alone(settings):
+    with one_apply(settings):
         if (journal := finish_apply(settings, _go_on)) is not None:
             print(f"finished first: {journal.sentence}", file=sys.stderr)
         with planned_folder(settings, args.folder, prune) as (plan, reading, _):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headgate.as_code.folder import write_folder
-from headgate.as_code.kinds.every import KINDS
+from headgate.as_code.kinds.every import CONFIG_KINDS
 from headgate.as_code.kinds.kind import Texts
 from headgate.as_code.plan import owned
 from infra.config.settings import Settings
@@ -18,7 +18,7 @@ def export_folder(settings: Settings, folder: Path) -> dict[str, int]:
     """
     texts: Texts = {}
     counts: dict[str, int] = {}
-    for kind in KINDS:
+    for kind in CONFIG_KINDS:
         objects = kind.in_force(settings)
         counts[kind.name] = len(objects)
         texts |= kind.to_texts(settings, objects)

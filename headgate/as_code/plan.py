@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.as_code.folder import read_folder
-from headgate.as_code.kinds.every import KINDS, kind_named
-from headgate.as_code.kinds.indicators import INDICATORS
+from headgate.as_code.kinds.every import CONFIG_KINDS, kind_named
+from headgate.as_code.kinds.indicators import INDICATOR_LISTS
 from headgate.as_code.kinds.kind import ConfigProblem, FolderReading
 from headgate.as_code.kinds.rules import RULES
 from headgate.as_code.rule_check import PlannedRules, check_changed_rules, compile_planned
@@ -38,12 +38,12 @@ class ConfigPlan:
 
 def owned(path: str) -> bool:
     """Whether a path of an export is a file of some kind."""
-    return any(kind.owns(path) for kind in KINDS)
+    return any(kind.owns(path) for kind in CONFIG_KINDS)
 
 
 def state_in_force(settings: Settings) -> ConfigState:
     """All that is in force now."""
-    return {kind.name: objects for kind in KINDS if (objects := kind.in_force(settings))}
+    return {kind.name: objects for kind in CONFIG_KINDS if (objects := kind.in_force(settings))}
 
 
 @contextmanager
@@ -66,23 +66,22 @@ def planned_folder(
 def _wanted(reading: FolderReading) -> tuple[ConfigState, PlannedRules]:
     wanted: ConfigState = {RULES.name: RULES.from_texts(reading)}
     # Before the rules are compiled: rules ask lists by name.
-    wanted[INDICATORS.name] = INDICATORS.from_texts(reading)
+    wanted[INDICATOR_LISTS.name] = INDICATOR_LISTS.from_texts(reading)
     stay = {} if reading.prune else reading.in_force.get(RULES.name, {})
     rules = compile_planned(reading, stay | wanted[RULES.name])
     reading.rule_ids = rules.names
-    for kind in KINDS:
-        if kind not in (RULES, INDICATORS):
+    for kind in CONFIG_KINDS:
+        if kind not in (RULES, INDICATOR_LISTS):
             wanted[kind.name] = kind.from_texts(reading)
     return wanted, rules
 
 
 def _sorted_out(changes: tuple[ConfigChange, ...], reading: FolderReading) -> ConfigPlan:
-    by_hand = [c for c in changes if kind_named(c.kind).put is None]
-    rest = [c for c in changes if c not in by_hand]
     # What could not be read is a problem, and must not look as if it were to go.
     bad = {(problem.kind, problem.name) for problem in reading.problems}
-    left = [
-        c for c in rest if c.after is None and not reading.prune and (c.kind, c.name) not in bad
-    ]
-    made = [c for c in rest if c not in left and (c.kind, c.name) not in bad]
+    sound = [c for c in changes if (c.kind, c.name) not in bad]
+    left = [c for c in sound if c.after is None and not reading.prune]
+    rest = [c for c in sound if c not in left]
+    by_hand = [c for c in rest if kind_named(c.kind).put is None]
+    made = [c for c in rest if c not in by_hand]
     return ConfigPlan(tuple(made), tuple(left), tuple(by_hand), tuple(reading.problems))

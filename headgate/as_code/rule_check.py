@@ -19,8 +19,7 @@ from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import Query
 from headgate.as_code.kinds.indicators import lists_as_planned
 from headgate.as_code.kinds.kind import FolderReading
-from headgate.as_code.kinds.rules import KIND as RULE
-from headgate.as_code.kinds.rules import pack_folders, rule_name
+from headgate.as_code.kinds.rules import RULES, pack_folders, rule_name
 from headgate.as_code.state import Objects
 from infra.config.settings import Settings
 from infra.errors import Fatal
@@ -79,7 +78,7 @@ def compile_planned(reading: FolderReading, files: Objects) -> PlannedRules:
     )
     planned = PlannedRules(_compiled_now(settings), after, models, roots)
     if not after.sources and planned.before.sources:
-        reading.refuse(RULE, "all", "no rule would be left")
+        reading.refuse(RULES.name, "all", "no rule would be left")
     _note_refused(reading, planned)
     return planned
 
@@ -111,12 +110,12 @@ def _note_refused(reading: FolderReading, planned: PlannedRules) -> None:
     now = _refusals(planned.before, pack_folders(reading.settings))
     for (name, reason), remedy in _refusals(planned.after, planned.roots).items():
         if (name, reason) not in now:
-            reading.refuse(RULE, name, f"does not load: {reason}; {remedy}")
+            reading.refuse(RULES.name, name, f"does not load: {reason}; {remedy}")
     known = {_plain(str(bad.reason), {}) for bad in model_rules(reading.settings).refused}
     for bad in planned.models.refused:
         if bad.reason not in known:
             name = rule_name(planned.roots, bad.path) or bad.path.name
-            reading.refuse(RULE, name, f"does not load: {bad.reason}")
+            reading.refuse(RULES.name, name, f"does not load: {bad.reason}")
 
 
 def _refusals(compiled: Compiled, roots: dict[str, Path]) -> dict[tuple[str, str], str]:
@@ -149,4 +148,6 @@ def check_changed_rules(
         if not outcome.passed:
             name = rule_name(planned.roots, outcome.path) or outcome.title
             must = "match" if outcome.must_match else "not match"
-            reading.refuse(RULE, name, f"test {outcome.number}, must {must}: {outcome.detail}")
+            reading.refuse(
+                RULES.name, name, f"test {outcome.number}, must {must}: {outcome.detail}"
+            )

@@ -18,8 +18,8 @@ from infra.errors import HeadgateError, Usage
 from infra.storage.state_file import StateFile
 
 _log = logging.getLogger("headgate.api")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-MOST = 500
+QUERY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+MOST_QUERIES = 500
 LOOK_SECONDS = 20.0
 """So often it is looked whether one is due."""
 
@@ -49,20 +49,16 @@ class _Content:
     queries: dict[str, KeptQuery] = field(default_factory=dict)
 
 
-class SavedQueries:
-    """The saved queries of a home. Processes of the API share them; each run is one's alone."""
+class QueryStore:
+    """The saved queries of a home, as a file that processes share."""
 
-    def __init__(self, settings: Settings, access: Access, searches: SearchJobs) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._file = StateFile(
             settings.home.absolute() / "queries.json",
             _Content,
             "put it back from a backup, or remove it and save the queries anew",
         )
         self._lock = StateFolder(settings, "queries", timedelta(days=1))
-        self._access = access
-        self._searches = searches
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="saved-queries", daemon=True)
 
     def listed(self) -> list[wire.SavedQuery]:
         """All of them, by name."""
@@ -74,15 +70,15 @@ class SavedQueries:
 
     def put(self, who: str, name: str, wanted: wire.QueryContent) -> wire.SavedQuery:
         """Save one, in the place of one of that name."""
-        if not _NAME.fullmatch(name):
+        if not QUERY_NAME.fullmatch(name):
             raise Usage(f"name '{name}': letters, digits and . _ - , at most 64")
         query = KeptQuery(
             **wanted.model_dump(), who=who, saved_at=datetime.now(UTC).isoformat(timespec="seconds")
         )
         with self._lock.alone():
             queries = self._read()
-            if len(queries) >= MOST and name not in queries:
-                raise Usage(f"{MOST} queries are saved; remove one first")
+            if len(queries) >= MOST_QUERIES and name not in queries:
+                raise Usage(f"{MOST_QUERIES} queries are saved; remove one first")
             self._file.write(_Content(queries | {name: query}))
         return _item(name, query)
 
@@ -92,6 +88,26 @@ class SavedQueries:
             query = self._named(name)
             self._file.write(_Content({k: v for k, v in self._read().items() if k != name}))
         return _item(name, query)
+
+    def _read(self) -> dict[str, KeptQuery]:
+        return (self._file.read() or _Content()).queries
+
+    def _named(self, name: str) -> KeptQuery:
+        query = self._read().get(name)
+        if query is None:
+            raise NoSuchAct(f"no saved query '{name}'; GET /api/v1/queries lists them")
+        return query
+
+
+class SavedQueries(QueryStore):
+    """The saved queries, which run when they are due. Each run is one process's alone."""
+
+    def __init__(self, settings: Settings, access: Access, searches: SearchJobs) -> None:
+        super().__init__(settings)
+        self._access = access
+        self._searches = searches
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="saved-queries", daemon=True)
 
     def run(self, caller: Caller, name: str, wait: float = 0.0) -> wire.SearchJob:
         """Ask one now, as a search job of the caller."""
@@ -142,15 +158,6 @@ class SavedQueries:
                     self.run_due(datetime.now(UTC))
             except HeadgateError as error:
                 _log.warning("saved queries: %s", error)
-
-    def _read(self) -> dict[str, KeptQuery]:
-        return (self._file.read() or _Content()).queries
-
-    def _named(self, name: str) -> KeptQuery:
-        query = self._read().get(name)
-        if query is None:
-            raise NoSuchAct(f"no saved query '{name}'; GET /api/v1/queries lists them")
-        return query
 
 
 def _item(name: str, query: KeptQuery) -> wire.SavedQuery:

@@ -17,7 +17,7 @@ from headgate.as_code.state import ConfigChange, Objects, ObjectValues
 from infra.config.settings import Settings
 from infra.errors import Fatal, HeadgateError
 
-KIND = "indicators"
+_KIND = "indicators"
 _BELOW = "indicators/"
 _COLUMNS = ("kind", "value", "label", "valid_until")
 
@@ -84,11 +84,11 @@ def _from_texts(reading: FolderReading) -> Objects:
         try:
             done = store.load(name, file)
         except HeadgateError as error:
-            reading.refuse(KIND, name, str(error).replace(str(file), path))
+            reading.refuse(_KIND, name, str(error).replace(str(file), path))
             continue
         for bad in done.bad:
             # `indicators load` takes the others; what is reviewed must not be half of it.
-            reading.refuse(KIND, name, f"{path}:{bad.number}: {bad.text}: {bad.reason}")
+            reading.refuse(_KIND, name, f"{path}:{bad.number}: {bad.text}: {bad.reason}")
         objects[name] = _values(done.listing)
     if reading.prune:
         for name in store.lists().keys() - paths.keys():
@@ -114,4 +114,4 @@ def _put(settings: Settings, change: ConfigChange, staged: str) -> None:
         raise Fatal(f"list '{change.name}' is not what was planned; run 'headgate plan' again")
 
 
-INDICATORS = ConfigKind(KIND, _owns, _in_force, _to_texts, _from_texts, _put, stage=_stage)
+INDICATOR_LISTS = ConfigKind(_KIND, _owns, _in_force, _to_texts, _from_texts, _put, stage=_stage)

@@ -15,7 +15,7 @@ from infra.config.settings import Settings
 from infra.errors import Fatal
 from infra.storage.atomic_files import write_whole
 
-KIND = "rule"
+_KIND = "rule"
 _BELOW = "rules/"
 _ENDINGS = (".yml", ".yaml")
 
@@ -86,7 +86,7 @@ def _from_texts(reading: FolderReading) -> Objects:
         if rule_path(reading.settings, name) is None:
             known = ", ".join(pack_folders(reading.settings)) or "none"
             reading.refuse(
-                KIND, name, f"alerts.rules names no such folder; add it there (it has: {known})"
+                _KIND, name, f"alerts.rules names no such folder; add it there (it has: {known})"
             )
             continue
         objects[name] = {"text": reading.texts[path]}
@@ -114,4 +114,4 @@ def _described(values: ObjectValues) -> Any:
     return {str(number): document for number, document in enumerate(documents, 1)}
 
 
-RULES = ConfigKind(KIND, _owns, _in_force, _to_texts, _from_texts, _put, described=_described)
+RULES = ConfigKind(_KIND, _owns, _in_force, _to_texts, _from_texts, _put, described=_described)

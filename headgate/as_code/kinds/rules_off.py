@@ -11,8 +11,8 @@ from headgate.as_code.state import ConfigChange, Objects
 from infra.config.settings import Settings
 from infra.process.os_user import acting_user
 
-KIND = "rule off"
-FILE = "rules-off.yml"
+_KIND = "rule off"
+_FILE = "rules-off.yml"
 
 
 def names_of_rules(settings: Settings) -> dict[str, str]:
@@ -32,26 +32,26 @@ def _to_texts(settings: Settings, objects: Objects) -> Texts:
     names = names_of_rules(settings) if objects else {}
     # A switch stays when its rule is gone; it then has only its id.
     reasons = {names.get(rule_id, rule_id): off["reason"] for rule_id, off in objects.items()}
-    return {FILE: yaml_text(reasons)}
+    return {_FILE: yaml_text(reasons)}
 
 
 def _from_texts(reading: FolderReading) -> Objects:
-    content = reading.document(KIND, FILE) or {}
+    content = reading.document(_KIND, _FILE) or {}
     if not isinstance(content, dict):
-        reading.refuse(KIND, FILE, "not a mapping of rules to reasons")
+        reading.refuse(_KIND, _FILE, "not a mapping of rules to reasons")
         return {}
     objects: Objects = {}
     for rule, reason in content.items():
         name = str(rule)
         rule_id = reading.rule_ids.get(name)
-        if rule_id is None and name in reading.in_force.get(KIND, {}):
+        if rule_id is None and name in reading.in_force.get(_KIND, {}):
             rule_id = name
         if rule_id is None:
-            reading.refuse(KIND, name, "no such rule; 'headgate rules list' shows them")
+            reading.refuse(_KIND, name, "no such rule; 'headgate rules list' shows them")
         elif not isinstance(reason, str | None):
-            reading.refuse(KIND, name, "its value is the reason, a text")
+            reading.refuse(_KIND, name, "its value is the reason, a text")
         elif rule_id in objects:
-            reading.refuse(KIND, name, "it is named twice")
+            reading.refuse(_KIND, name, "it is named twice")
         else:
             objects[rule_id] = {"reason": reason or ""}
     return objects
@@ -65,4 +65,4 @@ def _put(settings: Settings, change: ConfigChange, _: str) -> None:
         store.disable(change.name, acting_user(), change.after["reason"])
 
 
-RULES_OFF = ConfigKind(KIND, FILE.__eq__, _in_force, _to_texts, _from_texts, _put)
+RULES_OFF = ConfigKind(_KIND, _FILE.__eq__, _in_force, _to_texts, _from_texts, _put)

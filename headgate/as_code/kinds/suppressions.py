@@ -24,8 +24,8 @@ from infra.errors import Usage
 from infra.process.os_user import acting_user
 from infra.storage.paths import is_table
 
-KIND = "suppression"
-FILE = "suppressions.yml"
+_KIND = "suppression"
+_FILE = "suppressions.yml"
 _KEYS = ("rule", "entity", "fields", "owner", "reason", "expires_at")
 _ASKED = """
 SELECT suppression_id, rule, entity, fields, owner, reason, expires_at
@@ -113,18 +113,18 @@ def _to_texts(settings: Settings, objects: Objects) -> Texts:
         | ({} if values["rule"] == ANY else {"rule": names.get(values["rule"], values["rule"])})
         for _, values in sorted(objects.items())
     ]
-    return {FILE: yaml_text(listed)}
+    return {_FILE: yaml_text(listed)}
 
 
 def _from_texts(reading: FolderReading) -> Objects:
-    content = reading.document(KIND, FILE) or []
+    content = reading.document(_KIND, _FILE) or []
     if not isinstance(content, list):
-        reading.refuse(KIND, FILE, "not a list of suppressions")
+        reading.refuse(_KIND, _FILE, "not a list of suppressions")
         return {}
     objects: Objects = {}
     for number, entry in enumerate(content, 1):
-        where = f"{FILE}, number {number}"
-        if not reading.only_keys(KIND, where, entry, _KEYS):
+        where = f"{_FILE}, number {number}"
+        if not reading.only_keys(_KIND, where, entry, _KEYS):
             continue
         try:
             values = _taken(reading, entry)
@@ -135,7 +135,7 @@ def _from_texts(reading: FolderReading) -> Objects:
             if datetime.fromisoformat(values["expires_at"]) > datetime.now(UTC):
                 objects[name] = values
         except Usage as error:
-            reading.refuse(KIND, where, str(error))
+            reading.refuse(_KIND, where, str(error))
     return objects
 
 
@@ -150,7 +150,7 @@ def _taken(reading: FolderReading, entry: dict[str, Any]) -> ObjectValues:
         raise Usage("reason: say why")
     rule = texts["rule"].strip()
     rule_id = reading.rule_ids.get(rule)
-    known = {values["rule"] for values in reading.in_force.get(KIND, {}).values()}
+    known = {values["rule"] for values in reading.in_force.get(_KIND, {}).values()}
     if rule and rule_id is None and not set("*?") & set(rule) and rule not in known:
         raise Usage(f"no rule '{rule}'; 'headgate rules list' shows them")
     values = _values(
@@ -158,7 +158,7 @@ def _taken(reading: FolderReading, entry: dict[str, Any]) -> ObjectValues:
          "owner": texts["owner"].strip() or acting_user()}
     )  # fmt: skip
     SuppressionWish(values["rule"], values["entity"], values["fields"]).require_narrow()
-    if values != reading.in_force.get(KIND, {}).get(_name(values)):
+    if values != reading.in_force.get(_KIND, {}).get(_name(values)):
         end = datetime.fromisoformat(values["expires_at"])
         now = datetime.now(UTC)
         if end > now:
@@ -206,4 +206,4 @@ def _put(settings: Settings, change: ConfigChange, staged: str) -> None:
             )
 
 
-SUPPRESSIONS = ConfigKind(KIND, FILE.__eq__, _in_force, _to_texts, _from_texts, _put)
+SUPPRESSIONS = ConfigKind(_KIND, _FILE.__eq__, _in_force, _to_texts, _from_texts, _put)

@@ -11,6 +11,8 @@ from alerts.lifecycle.suppression import SUPPRESS
 from alerts.rulebook.rule_store import recompile
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore
+from api.services.searches.saved_queries import QueryStore
+from api.wire.jobs import QueryContent
 from infra.config.settings import Settings, load
 
 ROOT_RULE = "5f2b3c1e-8e0a-4c39-9a43-0f6f0a1d2b01"
@@ -61,6 +63,9 @@ def made_home(path: Path) -> Settings:
         entity="10.4.0.0/16",
         fields={"user.name": "svc-*"},
         expires_at=ENDS,
+    )
+    QueryStore(settings).put(
+        "ann", "logins", QueryContent(sql="SELECT count(*) AS n FROM silver.event", doc="how many")
     )
     return settings
 

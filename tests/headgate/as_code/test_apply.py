@@ -14,10 +14,12 @@ from alerts.rulebook.rule_switch import switch_off, switch_on
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore, RulePack
 from headgate import cli
-from headgate.as_code.apply import begin_apply, finish_apply, unfinished
+from headgate.as_code.apply import begin_apply, finish_apply, unfinished_apply
 from headgate.as_code.export import export_folder
 from headgate.as_code.plan import planned_folder, state_in_force
+from headgate.as_code.state import ConfigState
 from infra.config.settings import Settings
+from infra.process.os_user import acting_user
 from tests.headgate.as_code.desk import RULE, files_of, made_home
 
 
@@ -41,6 +43,8 @@ def edited(home: Settings, folder: Path) -> None:
     (folder / "indicators" / "bad-domains.csv").unlink()
     (folder / "indicators" / "worse.csv").write_text("kind,value\ndomain,worse.example\n")
     (folder / "rules-off.yml").write_text("own_second: too new\n")
+    (folder / "queries" / "logins.yml").write_text("sql: SELECT 2 AS n\nwho: ann\n")
+    (folder / "queries" / "daily.yml").write_text("sql: SELECT 1 AS n\nevery_minutes: 1440\n")
     text = (folder / "suppressions.yml").read_text()
     changed = text.replace("reason: pentest", "reason: second week")
     (folder / "suppressions.yml").write_text(changed + text.replace("10.4.0.0/16", "10.5.0.0/16"))
@@ -66,12 +70,18 @@ def test_what_was_applied_is_in_force_and_a_second_time_changes_nothing(
 ) -> None:
     edited(home, tmp_path / "repository")
     steps: list[str] = []
-    assert apply(home, tmp_path / "repository", steps.append) == 9
+    assert apply(home, tmp_path / "repository", steps.append) == 11
     assert [rule.level for rule in pack_of(home).rules] == ["high"], "one is on, the new one off"
-    assert unfinished(home) is None
+    assert unfinished_apply(home) is None
     exported = tmp_path / "again"
     export_folder(home, exported)
     wanted = files_of(tmp_path / "repository")
+    wanted["queries/logins.yml"] = (
+        "doc: ''\nevery_minutes: 0\nkeep_days: 7\nsql: SELECT 2 AS n\nwho: ann\n"
+    )
+    wanted["queries/daily.yml"] = (
+        f"doc: ''\nevery_minutes: 1440\nkeep_days: 7\nsql: SELECT 1 AS n\nwho: {acting_user()}\n"
+    )
     # The list is written with all its columns, in order.
     wanted["indicators/worse.csv"] = "kind,value,label,valid_until\ndomain,worse.example,,\n"
     assert files_of(exported) == wanted
@@ -89,7 +99,7 @@ def test_a_rule_is_in_force_only_with_everything_else_that_is_compiled(
     before = pack_of(home).hash
 
     def look(step: str) -> None:
-        if not step.startswith(("suppression", "audit", "done")):
+        if not step.startswith(("query", "suppression", "audit", "done")):
             assert pack_of(home).hash == before, step
 
     apply(home, tmp_path / "repository", look)
@@ -103,19 +113,24 @@ def test_an_apply_that_is_killed_before_any_step_is_finished_by_the_next(
     steps: list[str] = []
     first = copied(home, tmp_path, "whole")
     apply(first, tmp_path / "repository", steps.append)
-    wanted = state_in_force(first)
+    wanted = applied(first)
     for number, step in enumerate(steps):
         copy = copied(home, tmp_path, f"killed-{number}")
         with pytest.raises(Killed):
             apply(copy, tmp_path / "repository", killed_after(number))
-        assert (unfinished(copy) is None) == (step in ("stage", "journal"))
+        assert (unfinished_apply(copy) is None) == (step in ("stage", "journal"))
         apply(copy, tmp_path / "repository", lambda _: None)
-        assert state_in_force(copy) == wanted, step
-        assert unfinished(copy) is None
+        assert applied(copy) == wanted, step
+        assert unfinished_apply(copy) is None
         assert list((copy.home / "apply").glob("*/")) == []
         begun = [row for row in waiting_requests(copy) if row["action"] == "suppress"]
         assert len(begun) == 3, f"{step}: none begins twice"
     assert len(steps) > 20
+
+
+def applied(home: Settings) -> ConfigState:
+    """What is in force but for settings, which name the place of the rules."""
+    return {kind: objects for kind, objects in state_in_force(home).items() if kind != "setting"}
 
 
 def copied(home: Settings, tmp_path: Path, name: str) -> Settings:
@@ -138,18 +153,21 @@ def killed_after(steps: int) -> Callable[[str], None]:
     return reached
 
 
-def command(home: Settings, tmp_path: Path) -> Callable[..., int]:
+@pytest.fixture
+def run(home: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     config = tmp_path / "headgate.toml"
     config.write_text(
         f'home = "{home.home}"\n[alerts]\nrules = ["{home.alerts.rules[0]}"]\nbundled = false\n'
     )
-    return lambda *words: cli.main(["--config", str(config), *words])
+    # Not by `--config`, which would stay in the environment.
+    monkeypatch.setenv("HEADGATE_CONFIG", str(config))
+    return lambda *words: cli.main(list(words))
 
 
 def test_just_the_plan_that_somebody_looked_at_is_applied(
-    home: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    home: Settings, tmp_path: Path, run: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run, folder, plan = command(home, tmp_path), tmp_path / "repository", tmp_path / "plan.json"
+    folder, plan = tmp_path / "repository", tmp_path / "plan.json"
     edited(home, folder)
     assert run("plan", str(folder), "--prune", "--out", str(plan)) == 2
     switch_on(home, "own_root_login")
@@ -163,13 +181,13 @@ def test_just_the_plan_that_somebody_looked_at_is_applied(
     assert run("plan", str(folder), "--prune") == 0
     audited = [json.loads(f.read_text()) for f in (home.home / "spool" / "audit").glob("config-*")]
     assert {row["act"] for row in audited} == {"config.add", "config.change", "config.remove"}
-    assert len(audited) == 9
+    assert len(audited) == 11
 
 
 def test_a_folder_with_a_problem_changes_nothing(
-    home: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    home: Settings, tmp_path: Path, run: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run, folder = command(home, tmp_path), tmp_path / "repository"
+    folder = tmp_path / "repository"
     edited(home, folder)
     (folder / "rules-off.yml").write_text("nobody: x\n")
     before = state_in_force(home)
@@ -180,9 +198,9 @@ def test_a_folder_with_a_problem_changes_nothing(
 
 
 def test_without_prune_what_is_not_in_the_folder_stays_in_force(
-    home: Settings, tmp_path: Path
+    home: Settings, tmp_path: Path, run: Callable[..., int]
 ) -> None:
-    run, folder = command(home, tmp_path), tmp_path / "repository"
+    folder = tmp_path / "repository"
     edited(home, folder)
     assert run("apply", str(folder), "--yes") == 0
     assert (tmp_path / "own" / "domains.yml").exists()
@@ -192,9 +210,9 @@ def test_without_prune_what_is_not_in_the_folder_stays_in_force(
 
 
 def test_a_plan_says_that_an_apply_ended_midway_and_the_next_apply_finishes_it_first(
-    home: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    home: Settings, tmp_path: Path, run: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run, folder = command(home, tmp_path), tmp_path / "repository"
+    folder = tmp_path / "repository"
     edited(home, folder)
 
     def reached(step: str) -> None:

@@ -12,7 +12,7 @@ from headgate import cli
 from headgate.as_code.export import export_folder
 from headgate.as_code.plan import ConfigPlan, planned_folder
 from headgate.as_code.rows import plan_rows
-from infra.config.settings import Settings
+from infra.config.settings import Settings, load
 from infra.errors import Fatal
 from tests.headgate.as_code.desk import ENDS, LISTED, RULE, files_of, made_home
 
@@ -144,6 +144,16 @@ def test_what_is_not_in_the_folder_is_left_unless_it_is_pruned(
         ("suppressions.yml", "- {rule: nobody, reason: x, expires_at: 2090-01-01T00:00:00Z}\n",
          "no rule 'nobody'"),
         ("suppressions.yml", "- {entity: a, expires_at: 2090-01-01T00:00:00Z}\n", "say why"),
+        ("queries/daily.yml", "sql: DROP TABLE silver.event\n", "SELECT"),
+        ("queries/daily.yml", "sql: SELECT 1 AS n\nevry_minutes: 5\n", "unknown key 'evry_min"),
+        ("queries/daily.yml", "sql: SELECT 1 AS n\nkeep_days: 70\n", "keep_days"),
+        ("queries/a b.yml", "sql: SELECT 1 AS n\n", "letters, digits"),
+        ("settings.yml", "alrts: {tenant: x}\n", "unknown key 'alrts'"),
+        ("settings.yml", "alerts: {tennant: x}\n", "unknown key 'tennant'"),
+        ("webhooks.yml", "soar: {url: 'https://a.example/x', secret: s3cret}\n", "file of git"),
+        ("webhooks.yml", "soar: {url: 'https://a.example/x', secret_env: NOT_SET}\n",
+         "NOT_SET is not set"),
+        ("webhooks.yml", "soar: {url: 'https://a.example/x', hue: red}\n", "unknown key 'hue'"),
         ("supressions.yml", "[]\n", "no file of an export"),
         ("suppressions.yml", "- {\n", "not YAML"),
         ("indicators/bad-domains.csv", "kind,value\ndomain,ok.example\ndomain,b.example\nip,x\n",
@@ -168,22 +178,61 @@ def test_a_rule_that_loses_its_list_is_a_problem(home: Settings, folder: Path) -
     assert "no list 'bad-domains'" in problem.sentence
 
 
+def test_settings_and_webhooks_are_told_without_secrets_and_changed_by_hand(
+    tmp_path: Path,
+) -> None:
+    settings = load(
+        home=tmp_path / "home",
+        alerts={"bundled": False, "tenant": "acme"},
+        api={"token": "t0p-secret"},
+        webhooks=({"name": "soar", "url": "https://soar.example/x", "secret": "t0p-secret"},),
+    )
+    folder = tmp_path / "repository"
+    export_folder(settings, folder)
+    files = files_of(folder)
+    assert "t0p-secret" not in "".join(files.values())
+    assert files["settings.yml"] == (
+        "alerts:\n  bundled: false\n  tenant: acme\napi:\n  token: ${HEADGATE_API__TOKEN}\n"
+    )
+    assert files["webhooks.yml"] == (
+        "soar:\n  secret: kept in the settings\n  url: https://soar.example/x\n"
+    )
+    assert plan_of(settings, folder).exit_code == 0
+    edit(folder / "settings.yml", "acme", "acme2")
+    edit(folder / "webhooks.yml", "https://soar.example/x", "https://soar.example/y")
+    plan = plan_of(settings, folder)
+    assert (plan.exit_code, plan.changes) == (2, ())
+    rows = {(row["action"], row["name"], row["before"], row["after"]) for row in plan_rows(plan)}
+    assert rows == {
+        ("by hand", "alerts.tenant", "acme", "acme2"),
+        ("by hand", "soar", "https://soar.example/x", "https://soar.example/y"),
+    }
+    (folder / "settings.yml").unlink()
+    (folder / "webhooks.yml").unlink()
+    assert plan_of(settings, folder, prune=True).exit_code == 0, "a kind without its file"
+
+
 def test_the_commands_print_rows_and_end_with_the_code_that_tells_what_there_is(
-    home: Settings, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    home: Settings,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     config = tmp_path / "headgate.toml"
     config.write_text(
         f'home = "{home.home}"\n[alerts]\nrules = ["{home.alerts.rules[0]}"]\nbundled = false\n'
     )
-    words = ["--config", str(config)]
-    assert cli.main([*words, "plan", str(folder)]) == 0
+    # Not by `--config`, which would stay in the environment.
+    monkeypatch.setenv("HEADGATE_CONFIG", str(config))
+    assert cli.main(["plan", str(folder)]) == 0
     edit(folder / "rules-off.yml", "noisy", "very noisy")
     capsys.readouterr()
-    assert cli.main([*words, "plan", str(folder), "--output", "json"]) == 2
+    assert cli.main(["plan", str(folder), "--output", "json"]) == 2
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["action"], row["before"], row["after"]) == ("change", "noisy", "very noisy")
-    assert cli.main([*words, "export", str(folder)]) == 0
+    assert cli.main(["export", str(folder)]) == 0
     assert "1 rule off" in capsys.readouterr().err
     assert (folder / "rules-off.yml").read_text() == "own_root_login: noisy\n"
     (folder / "typo.yml").write_text("")
-    assert cli.main([*words, "plan", str(folder)]) == 1
+    assert cli.main(["plan", str(folder)]) == 1
