@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path
+from fastapi import APIRouter, Depends, Path, Query
 
 from api.observability.audit_log import audit_request
 from api.problems import responses
@@ -21,6 +21,20 @@ _SWITCHES = [Depends(wants("engineer"))]
 def list_rules(services: Here) -> wire.RuleList:
     """Rules of every kind, as their files are now, and the files that are refused."""
     return services.rules.all()
+
+
+@router.get(
+    "/scorecard",
+    summary="How rules do",
+    responses=responses(422, 503),
+    dependencies=[Depends(wants("viewer"))],
+)
+def rules_scorecard(
+    services: Here,
+    days: Annotated[int, Query(ge=1, le=3_650, description="how many days back")] = 30,
+) -> wire.RuleScorecard:
+    """Precision by verdicts, and what it rests on; keep, tune, retire, or too few verdicts."""
+    return services.rules.scorecard(services.reader, days)
 
 
 @router.get("/{rule}", summary="One rule", responses=responses(422, 503))

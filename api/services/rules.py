@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from alerts.compiler.compiler import Compiled, RefusedRule
@@ -23,6 +24,8 @@ from alerts.rulebook.rule_switch import (
 )
 from alerts.rulebook.rule_tests import check_rules
 from alerts.rulepack.rule_pack import Query, RulePack
+from alerts.tuning.scorecard import scorecard
+from api.services.reader import Reader
 from api.wire import rules as wire
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import connect
@@ -48,6 +51,18 @@ class RuleDesk:
         refused = [_refused(known) for known in compiled.refused]
         refused += [_refused(known) for known in models.refused]
         return wire.RuleList(items=self._items(), refused=refused)
+
+    def scorecard(self, reader: Reader, days: int) -> wire.RuleScorecard:
+        """How each rule in force did in the last days, by what people judged its alerts to be."""
+        until = datetime.now(UTC)
+        card = scorecard(reader.rows, self._rows(), until - timedelta(days=days), until)
+        return wire.RuleScorecard(
+            since=card.since,
+            until=card.until,
+            covered_days=round(card.covered / timedelta(days=1), 1),
+            items=[wire.RuleScoreItem(**asdict(score)) for score in card.rules],
+            elsewhere=card.elsewhere,
+        )
 
     def one(self, rule: str) -> wire.RuleDetail:
         """A rule by id or name, with its text; raises `Usage`."""
@@ -140,11 +155,13 @@ class RuleDesk:
             return self._kept[1]
 
     def _items(self) -> list[wire.RuleItem]:
+        return [_item(row) for row in self._rows()]
+
+    def _rows(self) -> list[dict[str, Any]]:
         blind = CoverageState.load(coverage_folder(self._settings)).blind
         causes = {rule_id: str(cause["reason"]) for rule_id, cause in blind.items()}
         models = model_rules(self._settings)
-        rows = rule_rows(self._settings, self._compiled(), models, causes)
-        return [_item(row) for row in rows]
+        return rule_rows(self._settings, self._compiled(), models, causes)
 
 
 def _item(row: dict[str, Any]) -> wire.RuleItem:

@@ -53,6 +53,49 @@ class RuleDetail(WireModel):
     falsepositives: list[str] = Field(description="what it may match and not mean")
 
 
+class RuleScoreItem(WireModel):
+    """How a rule did."""
+
+    rule_id: str = Field(description="never changes")
+    name: str = Field(description="short name; empty where it has none")
+    title: str = Field(description="what it is about")
+    level: str = Field(description="informational, low, medium, high or critical")
+    alerts: int = Field(description="alerts that began in this time, without muted ones")
+    per_week: float = Field(description="alerts a week, of the time that findings cover")
+    judged: int = Field(description="alerts judged true, false or benign: what precision rests on")
+    true_positive: int = Field(description="judged true_positive or suspicious")
+    false_positive: int = Field(description="judged false_positive")
+    benign: int = Field(description="judged benign")
+    other: int = Field(description="judged test, duplicate or insufficient_data")
+    unjudged: int = Field(description="alerts without a verdict")
+    precision: float | None = Field(description="true among those judged; null: none is judged")
+    precision_low: float = Field(description="lower bound of precision, with 95 % confidence")
+    precision_high: float = Field(description="upper bound")
+    close_seconds: float | None = Field(description="median from opened to closed")
+    cpu_seconds: float | None = Field(
+        description="CPU time spent confirming its candidates; null: not measured"
+    )
+    blindness: str = Field(description="what the last look at its inputs said; empty: nothing")
+    last_true_positive: datetime | None = Field(
+        description="newest event of an alert judged true, in all that is retained, UTC"
+    )
+    last_fired: datetime | None = Field(
+        description="newest event of its findings, in all that is retained, UTC"
+    )
+    recommendation: str = Field(description="keep, tune, retire or too few verdicts")
+    reason: str = Field(description="why")
+
+
+class RuleScorecard(WireModel):
+    """How each rule in force did, most alerts first."""
+
+    since: datetime = Field(description="alerts that began from here on, UTC")
+    until: datetime = Field(description="and before, UTC")
+    covered_days: float = Field(description="days of it since the first finding")
+    items: list[RuleScoreItem] = Field(description="rules that are on")
+    elsewhere: int = Field(description="alerts of rules that are not in force")
+
+
 class RuleTest(WireModel):
     """One test that a rule brings."""
 

@@ -45,6 +45,7 @@ LEAST = {
         "DELETE /api/v1/search/jobs/{job_id}",
         "POST /api/v1/statements",
         "POST /api/v1/rules/{rule}/preview",
+        "GET /api/v1/rules/scorecard",
     },
     "engineer": {"POST /api/v1/rules/{rule}/enable", "POST /api/v1/rules/{rule}/disable"},
     "read": {

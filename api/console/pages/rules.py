@@ -15,8 +15,9 @@ from api.console.request import CheckedForm, Signed, signed_in
 from api.console.session import ConsoleSession
 from api.console.time_words import earliest
 from api.observability.audit_log import audit_request
-from api.routes.access import Here
+from api.routes.access import Here, Services
 from api.services.console import rule_stats
+from api.wire.rules import RuleScoreItem
 from infra.errors import Usage
 
 router = console_router()
@@ -52,7 +53,8 @@ def rules(
         raise Usage(f"sort: '{sort}' is none of {', '.join(SORTS)}")
     listing = services.rules.all()
     stats = rule_stats.rule_stats(services.reader, datetime.now(UTC) - DAYS)
-    rows = [_row(item, stats.get(item.id, {})) for item in listing.items]
+    scores = _scores(services)
+    rows = [_row(item, stats.get(item.id, {}), scores.get(item.id)) for item in listing.items]
     shown = [row for row in rows if _fits(row, q.strip().lower(), state)]
     return respond(
         request,
@@ -102,7 +104,7 @@ def rule(
         "rule.html",
         page=PAGE,
         detail=detail,
-        row=_row(detail.rule, stats),
+        row=_row(detail.rule, stats, _scores(services).get(detail.rule.id)),
         chart={
             "times": [int(bucket.timestamp()) for bucket in buckets],
             "step": int(step.total_seconds()),
@@ -131,16 +133,21 @@ def switch(services: Here, session: Engineer, rule_id: str, form: CheckedForm) -
     return RedirectResponse(f"/rules/{switched.id}", status_code=303)
 
 
-def _row(item: Any, stats: dict[str, Any]) -> dict[str, Any]:
-    judged = stats.get("judged", 0)
+def _scores(services: Services) -> dict[str, RuleScoreItem]:
+    card = services.rules.scorecard(services.reader, DAYS.days)
+    return {score.rule_id: score for score in card.items}
+
+
+def _row(item: Any, stats: dict[str, Any], score: RuleScoreItem | None) -> dict[str, Any]:
     return {
         "item": item,
         "findings": stats.get("findings", 0),
         "newest": stats.get("newest"),
         "alerts": stats.get("alerts", 0),
         "muted": stats.get("muted", 0),
-        "judged": judged,
-        "rate": stats["true_ones"] / judged if judged else None,
+        "score": score,
+        "judged": score.judged if score else 0,
+        "rate": score.precision if score else None,
     }
 
 

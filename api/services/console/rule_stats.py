@@ -1,10 +1,9 @@
-"""How rules do: findings by day, alerts, what people judged them to be, when they last fired."""
+"""How rules fire: findings by day, alerts, when they last fired."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from alerts.domain.verdict import TRUE_VERDICTS
 from api.services.reader import Reader, ReaderRow
 
 _FINDINGS = """
@@ -12,9 +11,7 @@ SELECT rule_id, count(*) AS findings, max(event_time) AS newest
 FROM gold.findings WHERE event_time >= $since GROUP BY rule_id
 """
 _ALERTS = """
-SELECT rule_id, count(*) AS alerts, count(*) FILTER (suppressed_by IS NOT NULL) AS muted,
-       count(*) FILTER (coalesce((body->>'$.verdict'), '') <> '') AS judged,
-       count(*) FILTER (list_contains($true, (body->>'$.verdict'))) AS true_ones
+SELECT rule_id, count(*) AS alerts, count(*) FILTER (suppressed_by IS NOT NULL) AS muted
 FROM gold.alert_current WHERE event_time >= $since GROUP BY rule_id
 """
 _BY_DAY = """
@@ -24,12 +21,11 @@ FROM gold.findings WHERE rule_id = $rule AND event_time >= $since GROUP BY ALL O
 
 
 def rule_stats(reader: Reader, since: datetime) -> dict[str, ReaderRow]:
-    """By rule: findings, newest, alerts, muted, judged and true_ones; a rule at rest is absent."""
+    """By rule: findings, newest, alerts and muted; a rule at rest is absent."""
     stats: dict[str, ReaderRow] = {}
     for row in reader.rows(_FINDINGS, {"since": since}, needs=("gold.finding", "gold.findings")):
         stats[row["rule_id"]] = row
-    asked = {"since": since, "true": list(TRUE_VERDICTS)}
-    for row in reader.rows(_ALERTS, asked, needs=("gold.alert", "gold.alert_current")):
+    for row in reader.rows(_ALERTS, {"since": since}, needs=("gold.alert", "gold.alert_current")):
         stats.setdefault(row["rule_id"], {"findings": 0, "newest": None}).update(row)
     return stats
 
