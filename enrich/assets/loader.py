@@ -15,7 +15,7 @@ from typing import Any
 
 from enrich.assets.index_store import newest_index
 from enrich.assets.inventory_file import RefusedLine, read_inventory
-from enrich.assets.registers import Register
+from enrich.assets.registers import Register, Values
 from enrich.assets.scd_diff import Changes, Version, VersionHistory, changes, in_force
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import definitions, open_engine, refresh
@@ -101,6 +101,22 @@ def load_inventory(
     return done
 
 
+def entries_in_force(settings: Settings, register: Register) -> dict[str, dict[str, Values]]:
+    """What each inventory lists now, by its name and the entry's id; none without a table."""
+    now = datetime.now(UTC)
+    listed: dict[str, dict[str, Values]] = {}
+    for inventory in _inventories(settings, register):
+        known = _known(settings, register, inventory)
+        entries = {name: in_force(versions, now) for name, versions in known.items()}
+        listed[inventory] = {name: values for name, values in entries.items() if values is not None}
+    return listed
+
+
+def _inventories(settings: Settings, register: Register) -> list[str]:
+    rows = _asked(settings, register, "SELECT DISTINCT inventory FROM {table} ORDER BY 1", {})
+    return [name for (name,) in rows]
+
+
 def _present(known: VersionHistory, at: datetime) -> set[str]:
     return {name for name, versions in known.items() if in_force(versions, at) is not None}
 
@@ -120,34 +136,37 @@ def _refuse_removals(
 
 def _known(settings: Settings, register: Register, inventory: str) -> VersionHistory:
     """The versions of an inventory's entries, read without Spark; none without a table."""
-    table = register.table
-    if not is_table(settings.lake_root / table.path):
-        return {}
     columns = (*register.columns, "more")
-    engine = open_engine(memory="1GB", threads=2)
-    try:
-        refresh(
-            engine,
-            [
-                definition
-                for definition in definitions(settings.lake_root)
-                if definition.name == table.name
-            ],
-        )
-        rows = engine.execute(
-            f"SELECT {register.identity}, valid_from, gone, {', '.join(columns)} "
-            f"FROM {table.name} WHERE inventory = $inventory "
-            f"QUALIFY row_number() OVER (PARTITION BY {register.identity}, valid_from "
-            "ORDER BY loaded_at DESC, line DESC) = 1 ORDER BY valid_from",
-            {"inventory": inventory},
-        ).fetchall()
-    finally:
-        engine.close()
+    rows = _asked(
+        settings,
+        register,
+        f"SELECT {register.identity}, valid_from, gone, {', '.join(columns)} "
+        "FROM {table} WHERE inventory = $inventory "
+        f"QUALIFY row_number() OVER (PARTITION BY {register.identity}, valid_from "
+        "ORDER BY loaded_at DESC, line DESC) = 1 ORDER BY valid_from",
+        {"inventory": inventory},
+    )
     history: VersionHistory = {}
     for name, since, gone, *values in rows:
         message = None if gone else dict(zip(columns, values, strict=True))
         history.setdefault(name, []).append(Version(since.astimezone(UTC), message))
     return history
+
+
+def _asked(
+    settings: Settings, register: Register, sql: str, values: dict[str, Any]
+) -> list[tuple[Any, ...]]:
+    """The rows of a question about the register's table; none without a table."""
+    table = register.table
+    if not is_table(settings.lake_root / table.path):
+        return []
+    engine = open_engine(memory="1GB", threads=2)
+    try:
+        known = [known for known in definitions(settings.lake_root) if known.name == table.name]
+        refresh(engine, known)
+        return engine.execute(sql.format(table=table.name), values).fetchall()
+    finally:
+        engine.close()
 
 
 def _row(register: Register, inventory: str, change: Any, loaded_at: datetime) -> InventoryRow:

@@ -109,14 +109,18 @@ def _put_all(
 ) -> None:
     staged = str(_staged(settings, journal.apply_id))
     for name in kinds:
-        put = kind_named(name).put
-        for change in journal.changes:
-            if change.kind != name:
-                continue
-            if put is None:
-                raise Fatal(f"{name} {change.name}: {kind_named(name).by_hand}")
+        kind = kind_named(name)
+        changes = [change for change in journal.changes if change.kind == name]
+        if changes and kind.is_by_hand:
+            raise Fatal(f"{name} {changes[0].name}: {kind.by_hand}")
+        if changes and kind.put_all is not None:
+            reached(f"{name} {len(changes)}")
+            kind.put_all(settings, changes, staged)
+        if kind.put is None:
+            continue
+        for change in changes:
             reached(f"{name} {change.name}")
-            put(settings, change, staged)
+            kind.put(settings, change, staged)
 
 
 def _audit(settings: Settings, journal: ApplyJournal, number: int, change: ConfigChange) -> None:

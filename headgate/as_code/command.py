@@ -24,9 +24,9 @@ def build_export(subparsers: Any) -> None:
         "export",
         help="write what is in force as files for a git repository",
         description="Writes own rules, switches, suppressions, indicator lists, saved queries, "
-        "imported functions, webhooks and settings that differ from their default, in an order "
-        "that stays. Secrets are left out: a reference stands for each. A folder that is neither "
-        "empty nor a former export is refused.",
+        "assets, imported functions, webhooks and settings that differ from their default, in an "
+        "order that stays. Secrets are left out: a reference stands for each. A folder that is "
+        "neither empty nor a former export is refused.",
     )
     command.add_argument("folder", type=Path, metavar="FOLDER")
     command.set_defaults(run=run_export)

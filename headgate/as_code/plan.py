@@ -82,6 +82,6 @@ def _sorted_out(changes: tuple[ConfigChange, ...], reading: FolderReading) -> Co
     sound = [c for c in changes if (c.kind, c.name) not in bad]
     left = [c for c in sound if c.after is None and not reading.prune]
     rest = [c for c in sound if c not in left]
-    by_hand = [c for c in rest if kind_named(c.kind).put is None]
+    by_hand = [c for c in rest if kind_named(c.kind).is_by_hand]
     made = [c for c in rest if c not in by_hand]
     return ConfigPlan(tuple(made), tuple(left), tuple(by_hand), tuple(reading.problems))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headgate.as_code.kinds.assets import ASSET_LISTS
 from headgate.as_code.kinds.functions import FUNCTION_RULES
 from headgate.as_code.kinds.indicators import INDICATOR_LISTS
 from headgate.as_code.kinds.kind import ConfigKind
@@ -15,7 +16,8 @@ COMPILED = (RULES.name, INDICATOR_LISTS.name, RULES_OFF.name)
 """What comes into force at once, when the rules are compiled after all of it is there."""
 
 CONFIG_KINDS: tuple[ConfigKind, ...] = (
-    RULES, INDICATOR_LISTS, RULES_OFF, QUERIES, SUPPRESSIONS, FUNCTION_RULES, WEBHOOKS, SETTINGS,
+    RULES, INDICATOR_LISTS, RULES_OFF, QUERIES, ASSET_LISTS, SUPPRESSIONS,
+    FUNCTION_RULES, WEBHOOKS, SETTINGS,
 )  # fmt: skip
 """Indicators are read after rules and before what names rules, which are compiled then."""
 

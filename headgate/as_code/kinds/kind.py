@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,8 +68,9 @@ class FolderReading:
 class ConfigKind:
     """One kind of object.
 
-    `owns` says which files are its own. `put` makes one change, and may be called again for a
-    change that was made; None: a person makes it, as `by_hand` says.
+    `owns` says which files are its own. `put` makes one change, `put_all` all of the kind
+    together; either may be called again for what was made. Neither: a person makes it, as
+    `by_hand` says.
     """
 
     name: str
@@ -78,10 +79,16 @@ class ConfigKind:
     to_texts: Callable[[Settings, Objects], Texts]
     from_texts: Callable[[FolderReading], Objects]
     put: Callable[[Settings, ConfigChange, str], None] | None = None
+    put_all: Callable[[Settings, Sequence[ConfigChange], str], None] | None = None
     by_hand: str = ""
     described: Callable[[ObjectValues], Any] = lambda values: values
     stage: Callable[[FolderReading, ConfigChange, Path], None] | None = None
     """Keeps in a folder of the home what `put` needs besides the change."""
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether only a person can change it."""
+        return self.put is None and self.put_all is None
 
 
 def yaml_text(value: Any) -> str:
