@@ -93,7 +93,7 @@ def run_plan(args: argparse.Namespace, settings: Settings) -> int:
         raise Fatal(f"{journal.sentence}, ended midway; 'headgate apply' finishes it")
     since = since_when(args.preview, datetime.now(UTC), "--preview") if args.preview else None
     with planned_folder(settings, args.folder, args.prune) as (plan, _, rules):
-        rows = plan_rows(plan)
+        rows = plan_rows(plan, rules.titles)
         if since is not None:
             rows += preview_rows(settings, plan, rules, since)
         print_rows(rows, args.output, COLUMNS)
@@ -115,8 +115,8 @@ def run_apply(args: argparse.Namespace, settings: Settings) -> int:
     with one_apply(settings):
         if (journal := finish_apply(settings, _go_on)) is not None:
             print(f"finished first: {journal.sentence}", file=sys.stderr)
-        with planned_folder(settings, args.folder, prune) as (plan, reading, _):
-            print_rows(plan_rows(plan), args.output, COLUMNS)
+        with planned_folder(settings, args.folder, prune) as (plan, reading, rules):
+            print_rows(plan_rows(plan, rules.titles), args.output, COLUMNS)
             _print_counts(plan)
             if plan.problems:
                 return 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -16,15 +17,20 @@ from infra.config.settings import Settings
 from infra.delta.duckdb_views import connect
 
 COLUMNS = ("action", "kind", "name", "field", "before", "after", "note")
+NO_TITLES: Mapping[str, str] = {}
 MOST_FIELDS = 40
 """Fields of one object that are named one by one; the others are counted."""
 
 
-def plan_rows(plan: ConfigPlan) -> list[dict[str, Any]]:
-    """Problems first, then a row for each field that differs; an object that goes has one row."""
+def plan_rows(plan: ConfigPlan, titles: Mapping[str, str] = NO_TITLES) -> list[dict[str, Any]]:
+    """Problems first, then a row for each field that differs; an object that goes has one row.
+
+    `titles` of rules by id: an id alone tells nobody which rule is switched.
+    """
     rows = [_row("problem", p.kind, p.name, note=p.sentence) for p in plan.problems]
     for change in plan.changes:
-        rows += _rows_of(change, change.action, "")
+        title = titles.get((change.after or change.before or {}).get("rule", change.name), "")
+        rows += _rows_of(change, change.action, title)
     for change in plan.by_hand:
         rows += _rows_of(change, "by hand", kind_named(change.kind).by_hand)
     rows += [

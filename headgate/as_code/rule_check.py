@@ -47,6 +47,13 @@ class PlannedRules:
                     ids.setdefault(word, rule.id)
         return ids
 
+    @property
+    def titles(self) -> dict[str, str]:
+        """Titles of rules by id."""
+        rules = {rule_id: source.rule.title for rule_id, source in self.after.sources.items()}
+        models = self.models.sources.values()
+        return rules | {source.rule.id: source.rule.title for source in models}
+
     def ids_in(self, files: Iterable[str]) -> list[str]:
         """Ids of the rules that these files would hold."""
         wanted = set(files)

@@ -40,6 +40,7 @@ NO_SETTINGS = {
     "alerts.state",
     "alerts.progress",
     "api.yaml",
+    "maintenance.yaml",
     "retention.ms",
     "spark.jars",
 }

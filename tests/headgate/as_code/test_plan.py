@@ -231,6 +231,7 @@ def test_the_commands_print_rows_and_end_with_the_code_that_tells_what_there_is(
     assert cli.main(["plan", str(folder), "--output", "json"]) == 2
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["action"], row["before"], row["after"]) == ("change", "noisy", "very noisy")
+    assert row["note"] == "Root login from the jump host"
     assert cli.main(["export", str(folder)]) == 0
     assert "1 rule off" in capsys.readouterr().err
     assert (folder / "rules-off.yml").read_text() == "own_root_login: noisy\n"
