@@ -1,4 +1,8 @@
-"""Making changes as one: written down before the first, and finished by whoever comes next."""
+"""Making changes as one: written down before the first, and finished by whoever comes next.
+
+Rules, lists and switches wait for one pointer to the compiled pack. A driver that starts between a
+killed apply and the one that finishes it compiles what is there by then.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +39,9 @@ def build_plan(subparsers: Any) -> None:
     command = subparsers.add_parser(
         "plan",
         help="what a folder of 'export' would change",
-        description=f"Compares a folder with what is in force; changes nothing. {_CODES}",
+        description="Compares a folder with what is in force; changes nothing. It runs the tests "
+        "of changed rules over events and of correlations; those of rules in SQL or Python, and of "
+        f"models, are run by 'headgate rules test'. {_CODES}",
     )
     command.add_argument("folder", type=Path, metavar="FOLDER")
     command.add_argument("--prune", action="store_true", help="remove what is not in the folder")
@@ -112,7 +116,7 @@ def run_apply(args: argparse.Namespace, settings: Settings) -> int:
 
     kept = None if args.plan is None else read_plan(args.plan)
     prune = args.prune if kept is None else kept.prune
-    with one_apply(settings):
+    with one_apply(settings), _told_midway(settings):
         if (journal := finish_apply(settings, _go_on)) is not None:
             print(f"finished first: {journal.sentence}", file=sys.stderr)
         with planned_folder(settings, args.folder, prune) as (plan, reading, rules):
@@ -130,6 +134,20 @@ def run_apply(args: argparse.Namespace, settings: Settings) -> int:
                 begin_apply(settings, reading, plan.changes, args.folder, _go_on)
                 print(f"{len(plan.changes)} changes are in force", file=sys.stderr)
             return 2 if plan.by_hand else 0
+
+
+@contextmanager
+def _told_midway(settings: Settings) -> Iterator[None]:
+    """Whatever ends an apply, a person learns whether part of it is in force."""
+    from headgate.as_code.apply import unfinished_apply
+
+    try:
+        yield
+    except BaseException:
+        if (journal := unfinished_apply(settings)) is not None:
+            what = f"{journal.sentence}, ended midway"
+            print(f"headgate: {what}; 'headgate apply' finishes it", file=sys.stderr)
+        raise
 
 
 def _go_on(_: str) -> None:

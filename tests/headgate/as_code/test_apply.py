@@ -226,3 +226,21 @@ def test_a_plan_says_that_an_apply_ended_midway_and_the_next_apply_finishes_it_f
     assert run("apply", str(folder), "--yes") == 0
     assert "finished first: apply of" in capsys.readouterr().err
     assert run("plan", str(folder), "--prune") == 0
+
+
+def test_an_apply_that_fails_midway_says_so(
+    home: Settings,
+    tmp_path: Path,
+    run: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / "repository"
+    edited(home, folder)
+    spool = home.home / "spool" / "alert_action"
+    shutil.rmtree(spool)
+    spool.write_text("no folder")
+    assert run("apply", str(folder), "--prune", "--yes") == 1
+    assert "ended midway; 'headgate apply' finishes it" in capsys.readouterr().err
+    spool.unlink()
+    assert run("apply", str(folder), "--prune", "--yes") == 0
+    assert run("plan", str(folder), "--prune") == 0
