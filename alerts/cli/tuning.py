@@ -1,20 +1,30 @@
-"""`headgate rules scorecard`."""
+"""`headgate rules scorecard` and `headgate rules tune`: what verdicts teach about rules."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from alerts.cli.coverage import known_blindness
 from alerts.cli.explain import asking
+from alerts.domain.verdict import TRUE_VERDICTS
 from alerts.rulebook.rule_store import model_rules
-from alerts.rulebook.rule_switch import compiled_rules, rule_rows
+from alerts.rulebook.rule_switch import compiled_rules, rule_id_of, rule_rows
+from alerts.rulepack.rule_pack import Rule
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.table_output import add_output_option, print_rows
+from infra.process.text_output import json_text, printable
+
+if TYPE_CHECKING:
+    from alerts.tuning.filters import Proposal
+    from alerts.tuning.judged_alerts import RuleHistory
 
 DAYS, MOST_DAYS = 30, 3_650
 
@@ -37,6 +47,24 @@ def build(verbs: Any) -> None:
     _add_days(scored)
     add_output_option(scored)
     scored.set_defaults(run=show_scorecard)
+
+    tuned = verbs.add_parser(
+        "tune",
+        help="filters that remove a rule's false positives and keep every true one",
+        description="Learns from judged alerts (headgate alerts close ID --verdict ...): filters "
+        "of at most two conditions that would have hidden alerts judged false_positive or benign, "
+        "and no event of one judged true_positive or suspicious. What each would have hidden is "
+        "counted over all retained alerts. --write N keeps filter N in the first folder of "
+        "alerts.rules and puts it in force; after its --expires the rules are compiled without it.",
+    )
+    tuned.add_argument("rule", metavar="RULE", help="id or name")
+    _add_days(tuned)
+    tuned.add_argument("--write", type=int, metavar="N", help="keep filter N; needs the next three")
+    tuned.add_argument("--owner", help="who answers for it")
+    tuned.add_argument("--reason", help="why, for those who wonder later")
+    tuned.add_argument("--expires", type=date.fromisoformat, help="a date: 2026-12-31")
+    add_output_option(tuned)
+    tuned.set_defaults(run=tune_rule)
 
 
 def _add_days(parser: argparse.ArgumentParser) -> None:
@@ -80,4 +108,123 @@ def show_scorecard(args: argparse.Namespace, settings: Settings) -> int:
     )
     if card.elsewhere:
         print(f"{card.elsewhere:,} alerts are of rules not in force", file=sys.stderr)
+    return 0
+
+
+def tune_rule(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules tune RULE`: the filter that removes most for each condition first."""
+    from alerts.tuning.filters import propose
+    from alerts.tuning.judged_alerts import rule_history
+
+    now = datetime.now(UTC)
+    since = _since(args.days, now)
+    _require_whole(args, now.date())
+    rule, path = _sigma_rule(settings, args.rule)
+    with asking(settings) as ask:
+        history = rule_history(ask, rule.id, since)
+    if not history.judged:
+        print(
+            f"none of its {sum(history.verdicts.values()) + history.left_out:,} alerts is judged: "
+            "headgate alerts close ID --verdict false_positive, or true_positive, benign, ...",
+            file=sys.stderr,
+        )
+        return 1
+    proposals = propose(history.alerts)
+    print_rows([_row(number, p) for number, p in enumerate(proposals, 1)], args.output)
+    for line in _limits(history):
+        print(line, file=sys.stderr)
+    if not proposals:
+        print("no filter of two conditions removes any and keeps every true one", file=sys.stderr)
+    if args.write is None:
+        return 0 if proposals else 1
+    if not 1 <= args.write <= len(proposals):
+        raise Usage(f"--write {args.write}: there are {len(proposals)} filters")
+    return _write(args, settings, rule, path, proposals[args.write - 1])
+
+
+def _require_whole(args: argparse.Namespace, today: date) -> None:
+    given = [args.owner, args.reason, args.expires]
+    if args.write is None:
+        if any(given):
+            raise Usage("--owner, --reason and --expires go with --write N")
+        return
+    if not all(given) or not args.owner.strip() or not args.reason.strip():
+        raise Usage("--write needs --owner NAME, --reason TEXT and --expires DATE")
+    if args.expires <= today:
+        raise Usage(f"--expires {args.expires}: must be after today")
+
+
+def _sigma_rule(settings: Settings, name: str) -> tuple[Rule, Path]:
+    """A rule over events and its file; raises `Usage` for one that no Sigma filter can narrow."""
+    model = model_rules(settings).named(name)
+    compiled = compiled_rules(settings)
+    source = None if model else compiled.sources[rule_id_of(compiled, name)]
+    if source is None or not isinstance(source.rule, Rule):
+        raise Usage(
+            f"rule '{name}' is no Sigma rule over events, which filters narrow; of a correlation "
+            "tune the rules that it counts, or its count and window"
+        )
+    return source.rule, source.path
+
+
+def _row(number: int, proposal: Proposal) -> dict[str, Any]:
+    hidden = {verdict: len(ids) for verdict, ids in proposal.hidden.items()}
+    shown = ("false_positive", "benign", "")
+    return {
+        "filter": number,
+        "removes": proposal.removed,
+        "false_positive": hidden.get("false_positive", 0),
+        "benign": hidden.get("benign", 0),
+        "true_positive": sum(hidden.get(verdict, 0) for verdict in TRUE_VERDICTS),
+        "unjudged": hidden.get("", 0),
+        "other": sum(n for verdict, n in hidden.items() if verdict not in shown),
+        "unjudged_examples": " ".join(proposal.hidden.get("", ())[:3]),
+        "conditions": " and ".join(
+            f"{c.field} {'=' if c.op == 'eq' else c.op} {json_text(c.value)}"
+            for c in proposal.conditions
+        ),
+    }
+
+
+def _limits(history: RuleHistory) -> Iterator[str]:
+    """What the proposals do not rest on."""
+    counted = ", ".join(f"{n} {verdict or 'not judged'}" for verdict, n in history.verdicts.items())
+    yield f"looked at: {counted}"
+    for verdict, ids in history.without_events.items():
+        what = "protected only by what is left" if verdict in TRUE_VERDICTS else "not considered"
+        yield (
+            f"{len(ids)} alerts ({verdict or 'not judged'}) lack evidence events in silver.event, "
+            f"{what}: {' '.join(ids[:3])}{' ...' if len(ids) > 3 else ''}"
+        )
+    if history.partly:
+        yield f"{history.partly} alerts name a sample of their events; only these were compared"
+    if history.older:
+        yield f"{history.older} false or benign alerts began before --days; none is to be removed"
+    if history.left_out:
+        yield f"{history.left_out} older alerts that nobody judged were not looked at"
+
+
+def _write(
+    args: argparse.Namespace, settings: Settings, rule: Rule, path: Path, proposal: Proposal
+) -> int:
+    from alerts.tuning.filter_file import filter_text, log_source_of, write_filter
+
+    text = filter_text(
+        rule,
+        log_source_of(path, rule.id),
+        proposal.conditions,
+        owner=args.owner.strip(),
+        reason=args.reason.strip(),
+        expires=args.expires,
+    )
+    name = f"filter_{rule.id}_{uuid4().hex[:8]}.yml"
+    written, pack = write_filter(settings, rule.id, name, text)
+    print(
+        printable(
+            f"{written}: in force with rule pack {pack}; take the file away to end it before "
+            f"{args.expires}. It ends when rules are compiled then: at a driver's start, or by "
+            "'headgate rules enable'"
+        ),
+        file=sys.stderr,
+    )
     return 0

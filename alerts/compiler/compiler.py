@@ -17,6 +17,7 @@ from sigma.rule import SigmaRule, SigmaRuleBase, SigmaYAMLLoader
 from alerts.compiler.correlation_conditions import Upper, taken_upper
 from alerts.compiler.correlation_rules import carried_fields, correlation_of
 from alerts.compiler.enrichment_predicates import split_predicate
+from alerts.compiler.filter_expiry import require_unexpired
 from alerts.compiler.indicator_lists import INDICATOR, listed_test
 from alerts.compiler.model_rule_files import is_model
 from alerts.compiler.rule_files import (
@@ -118,6 +119,7 @@ class _Own(msgspec.Struct, forbid_unknown_fields=True):
     learn: str = ""
     asked: str = msgspec.field(default="", name="list")
     observables: tuple[str, ...] = ()
+    expires: str = ""
 
 
 @dataclass
@@ -212,6 +214,8 @@ def _draft(path: Path, document: Any) -> _Draft:
     if path.is_relative_to(BUNDLED) and not (own.tests.get("match") and own.tests.get("no_match")):
         raise Untranslatable("it has no tests", "add headgate.tests: match and no_match events")
     require_bounded(document)
+    if own.expires:
+        require_unexpired(own.expires, document)
     upper = taken_upper(document)
     asked = taken_fields(document, path) if is_query(document) else None
     whole = asked is not None or own.type == INDICATOR

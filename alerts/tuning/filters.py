@@ -1,0 +1,206 @@
+"""Filters that would have removed false positives of a rule and no true one; plain arithmetic.
+
+A condition is one field and one value; a filter has one condition, or two that one event must both
+satisfy. Proposed is what removes most for each condition, stable and narrow fields first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
+from itertools import combinations
+from typing import Any
+
+from alerts.domain.verdict import TRUE_VERDICTS
+from alerts.rulepack.predicate import Test, at, holds, present
+
+FIELDS = (
+    "process.parent.path", "actor.process.path", "process.path", "user.name", "actor.user.name",
+    "device.hostname", "host_name", "src_endpoint.ip", "src_endpoint.hostname", "dst_endpoint.ip",
+    "dst_endpoint.hostname", "query.hostname", "service.name", "app_name", "win_service.name",
+    "job.name", "module.file.path", "file.path", "script.path", "reg_key.path", "reg_value.path",
+    "share", "api.service.name", "api.operation", "finding_info.title", "tls.sni",
+    "http_request.url.hostname", "http_request.user_agent", "http_request.url.path",
+    "process.parent.cmd_line", "actor.process.cmd_line", "process.cmd_line",
+)  # fmt: skip
+"""Fields that a filter may ask, the most stable first: no ids, times or ports."""
+
+NOISE = ("false_positive", "benign")
+"""Verdicts of alerts that a filter is to remove."""
+
+MOST = 10
+"""Proposals at most."""
+_CANDIDATES, _PAIRED = 2_000, 80
+_SHORTEST, _LONGEST = 4, 300
+_OPS = ("eq", "cidr", "endswith", "startswith", "contains")
+"""The narrowest first."""
+_ADDRESSES = ("src_endpoint.ip", "dst_endpoint.ip")
+_NAMES = ("src_endpoint.hostname", "dst_endpoint.hostname", "query.hostname", "tls.sni",
+          "http_request.url.hostname")  # fmt: skip
+_COMMANDS = ("process.parent.cmd_line", "actor.process.cmd_line", "process.cmd_line")
+
+
+@dataclass(frozen=True)
+class JudgedAlert:
+    """An alert, its verdict (None: not judged) and its events as silver.event has them."""
+
+    alert_id: str
+    verdict: str | None
+    events: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, order=True)
+class Condition:
+    """One question of a filter; `op` is one of eq, cidr, endswith, startswith, contains."""
+
+    field: str
+    op: str
+    value: str
+
+    @property
+    def test(self) -> Test:
+        """The same as the matcher asks it."""
+        return Test(self.field, self.op, self.value)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A filter, and the alerts it would have hidden: ids by verdict, '' for those not judged."""
+
+    conditions: tuple[Condition, ...]
+    hidden: Mapping[str, tuple[str, ...]] = field(hash=False)
+
+    @property
+    def removed(self) -> int:
+        """False positives and benign alerts that it removes."""
+        return sum(len(self.hidden.get(verdict, ())) for verdict in NOISE)
+
+
+def matches(conditions: Sequence[Condition], event: Mapping[str, Any]) -> bool:
+    """Whether a filter of these conditions takes the event from its rule."""
+    return all(holds(condition.test, event) for condition in conditions)
+
+
+def hides(conditions: Sequence[Condition], alert: JudgedAlert) -> bool:
+    """Whether nothing of the alert would have been left; one without events is never hidden."""
+    return bool(alert.events) and all(matches(conditions, event) for event in alert.events)
+
+
+def propose(alerts: Sequence[JudgedAlert], most: int = MOST) -> list[Proposal]:
+    """The best filters, each of which removes something that the ones before leave.
+
+    None takes a single event of an alert that was judged true. Alerts without events are neither
+    removed nor protected: the caller has to say how many they are.
+    """
+    ordered = sorted(alerts, key=lambda alert: alert.alert_id)
+    noise = [alert for alert in ordered if alert.verdict in NOISE and alert.events]
+    true = [e for alert in ordered if alert.verdict in TRUE_VERDICTS for e in alert.events]
+    ranked = sorted(_fitting(noise, true), key=lambda fit: _rank(*fit))
+    proposals: list[Proposal] = []
+    taken = 0
+    for conditions, removed in ranked:
+        # A filter that adds nothing to those above it would only make the list longer.
+        if removed & ~taken and len(proposals) < most:
+            taken |= removed
+            proposals.append(Proposal(conditions, hidden_by(conditions, ordered)))
+    return proposals
+
+
+def hidden_by(
+    conditions: Sequence[Condition], alerts: Sequence[JudgedAlert]
+) -> dict[str, tuple[str, ...]]:
+    """Ids of the alerts that a filter hides, by verdict, '' for none."""
+    hidden: dict[str, list[str]] = {}
+    for alert in alerts:
+        if hides(conditions, alert):
+            hidden.setdefault(alert.verdict or "", []).append(alert.alert_id)
+    return {verdict: tuple(ids) for verdict, ids in sorted(hidden.items())}
+
+
+def _fitting(
+    noise: Sequence[JudgedAlert], true: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[tuple[Condition, ...], int]]:
+    """Filters that take no true event, with the noise they remove as bits."""
+    unsafe: list[tuple[Condition, int, int]] = []
+    for condition in _candidates(noise):
+        removed = _bits([hides((condition,), alert) for alert in noise])
+        if not removed:
+            continue
+        struck = _bits([matches((condition,), event) for event in true])
+        if struck:
+            unsafe.append((condition, removed, struck))
+        else:
+            yield (condition,), removed
+    # Only those that strike true events by themselves: a safe one needs no second condition.
+    unsafe.sort(key=lambda known: (-known[1].bit_count(), _narrowness(known[0])))
+    for (one, by_one, of_one), (two, by_two, of_two) in combinations(unsafe[:_PAIRED], 2):
+        if one.field != two.field and by_one & by_two and not of_one & of_two:
+            yield tuple(sorted((one, two), key=_narrowness)), by_one & by_two
+
+
+def _bits(flags: Sequence[bool]) -> int:
+    return sum(1 << place for place, flag in enumerate(flags) if flag)
+
+
+def _rank(conditions: tuple[Condition, ...], removed: int) -> tuple[Any, ...]:
+    each = removed.bit_count() / len(conditions)
+    return -each, len(conditions), [_narrowness(condition) for condition in conditions]
+
+
+def _narrowness(condition: Condition) -> tuple[int, int, int, str]:
+    place = FIELDS.index(condition.field)
+    return place, _OPS.index(condition.op), -len(condition.value), condition.value
+
+
+def _candidates(noise: Sequence[JudgedAlert]) -> list[Condition]:
+    """Conditions that hold for some event of the noise, those of stable fields first."""
+    made: dict[Condition, None] = {}
+    events = [event for alert in noise for event in alert.events]
+    for name in FIELDS:
+        values = sorted({text for event in events for text in _texts(at(event, name))})
+        for value in values:
+            made[Condition(name, "eq", value)] = None
+        wider: dict[Condition, set[str]] = {}
+        for value in values:
+            for condition in _wider(name, value):
+                wider.setdefault(condition, set()).add(value)
+        # What holds for one value alone says no more than the value itself.
+        made |= {condition: None for condition, held in wider.items() if len(held) > 1}
+    return sorted(made, key=_narrowness)[:_CANDIDATES]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    for item in present(value):
+        # Lone surrogates cannot be written; Sigma gives '' and '-' meanings of their own.
+        plain = isinstance(item, str) and not re.search(r"[\ud800-\udfff]", item)
+        if plain and item.strip() not in ("", "-") and len(item) <= _LONGEST:
+            yield item
+
+
+def _wider(name: str, value: str) -> Iterator[Condition]:
+    """Conditions that hold for a value and its like."""
+    if name in _ADDRESSES:
+        yield from _networks(name, value)
+    elif name in _NAMES:
+        domain = value[value.index(".") :] if "." in value else ""
+        if domain.count(".") > 1:
+            yield Condition(name, "endswith", domain)
+    elif name in _COMMANDS:
+        words = re.findall(r"[^\s\"']{8,}", value)
+        yield from (Condition(name, "contains", word) for word in words)
+    elif last := re.search(r"[\\/][^\\/]+$", value):
+        if len(last[0]) > _SHORTEST:
+            yield Condition(name, "endswith", last[0])
+        if last.start() >= _SHORTEST:
+            yield Condition(name, "startswith", value[: last.start() + 1])
+
+
+def _networks(name: str, value: str) -> Iterator[Condition]:
+    try:
+        version = ip_address(value).version
+        prefix = 24 if version == 4 else 64
+        yield Condition(name, "cidr", str(ip_network(f"{value}/{prefix}", strict=False)))
+    except ValueError:
+        return
