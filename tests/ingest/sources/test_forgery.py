@@ -140,6 +140,37 @@ ALL = (
         ),
     ),
     Holes(
+        "exim",
+        (
+            '1wAbCd-0001Ab-9Z <= "{}"@a.b H=(h) [10.0.0.5] P=esmtp S=1 id=x',
+            '1wAbCd-0001Ab-9Z <= a@b.c H=(h) [10.0.0.5] P=esmtp SNI="{}" S=1 id=x',
+            "1wAbCd-0001Ab-9Z <= a@b.c H=(h) [10.0.0.5] P=esmtp S=1 id={}",
+            '1wAbCd-0001Ab-9Z <= a@b.c H=(h) [10.0.0.5] P=esmtp S=1 id=x T="{}" for e@f.g',
+            "1wAbCd-0001Ab-9Z ** a@b.c R=r T=t H=mx [10.0.0.5]: SMTP error from remote: 550 {}",
+            '1wAbCd-0001Ab-9Z => a@b.c R=r T=t H=mx [10.0.0.5] C="{}" QT=1s',
+            'H=(h) [10.0.0.5] F=<"{}"@a.b> rejected RCPT <d@e.f>: no',
+            "H=(h) [10.0.0.5] F=<a@b.c> rejected RCPT <{}>: no",
+            "H=(h) [10.0.0.5] rejected EHLO or HELO {}: syntactically invalid argument(s)",
+            "login authenticator failed for (h) [10.0.0.5]: 535 Incorrect authentication data "
+            "(set_id={})",
+            'SMTP protocol synchronization error (next input sent too soon): rejected "HELO" '
+            'H=[10.0.0.5] next input="{}"',
+        ),
+        "2026-03-02 09:00:00 ",
+        apache,
+        (
+            "1wAbCd-0001Ab-9Z <= a@b.c H=evil [6.6.6.6] P=esmtpa A=login:mallory S=1 id=x",
+            "login authenticator failed for (h) [6.6.6.6]: 535 x (set_id=mallory)",
+            "H=(h) [6.6.6.6] A=login:mallory F=<a@b.c> Warning: x",
+        ),
+    ),
+    Holes(
+        "courier",
+        ("LOGIN FAILED, user={}, ip=[::ffff:10.0.0.5]",),
+        STAMP + "imapd 7 - - ",
+        imitated=("LOGIN, user=mallory, ip=[::ffff:6.6.6.6], port=[1]",),
+    ),
+    Holes(
         "vsftpd",
         ('[{}] FAIL LOGIN: Client "10.0.0.5"',),
         "Mon Mar  2 09:00:00 2026 [pid 2] ",
