@@ -31,9 +31,9 @@ from ingest.sources.cloud.common import (
 )
 from ingest.sources.cloud.record import CloudRecord, person
 from ingest.sources.shared.firewall import INBOUND, OUTBOUND, connection, endpoint, file_hash
+from ingest.sources.windows.codes import DNS_TYPES
 
 PID = 2**32 - 1
-_TYPES = {1: "A", 2: "NS", 5: "CNAME", 12: "PTR", 15: "MX", 16: "TXT", 28: "AAAA", 33: "SRV"}
 _LOGON_TYPES = frozenset((2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13))
 
 
@@ -151,7 +151,9 @@ def _dns(sensor: Sensor) -> Event:
         2 if answers else 1,
         status=SUCCESS if answers else None,
         source={"ip": ip} if ip else {"name": host or "unknown"},
-        query=kept(hostname=name, type=None if kind is None else _TYPES.get(kind, f"TYPE{kind}")),
+        query=kept(
+            hostname=name, type=None if kind is None else DNS_TYPES.get(kind, f"TYPE{kind}")
+        ),
         answers=answers or None,
     )
 
