@@ -135,9 +135,11 @@ def _fitting(
             yield (condition,), removed
     # Only those that strike true events by themselves: a safe one needs no second condition.
     unsafe.sort(key=lambda known: (-known[1].bit_count(), _narrowness(known[0])))
-    for (one, by_one, of_one), (two, by_two, of_two) in combinations(unsafe[:_PAIRED], 2):
-        if one.field != two.field and by_one & by_two and not of_one & of_two:
-            yield tuple(sorted((one, two), key=_narrowness)), by_one & by_two
+    for (first, by_first, first_true), (second, by_second, second_true) in combinations(
+        unsafe[:_PAIRED], 2
+    ):
+        if first.field != second.field and by_first & by_second and not first_true & second_true:
+            yield tuple(sorted((first, second), key=_narrowness)), by_first & by_second
 
 
 def _bits(flags: Sequence[bool]) -> int:
