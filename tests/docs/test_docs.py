@@ -34,8 +34,9 @@ PACKAGES = "infra|ingest|enrich|alerts|reporting|api|headgate"
 MOST_WORDS = 600
 """Of a how-to page: more is two tasks, or an explanation."""
 MOST_OF_A_DECISION = 250
-MOST_IN_ALL = 39_500
-"""Of README, CONTRIBUTING and docs: who adds a page takes out what it makes superfluous."""
+MOST_IN_ALL = 30_500
+"""Of README, CONTRIBUTING and docs as far as people write them: a new page takes the place of
+what it makes superfluous."""
 NO_SETTINGS = {
     "alerts.state",
     "alerts.progress",
@@ -131,8 +132,10 @@ def test_a_decision_is_short(page: Path) -> None:
 
 
 def test_all_pages_together_can_be_read_in_some_hours() -> None:
-    pages = [page for page in PAGES if page != HISTORY and "samples" not in page.parts]
-    assert sum(words(page) for page in pages) <= MOST_IN_ALL
+    # What is made from the code is looked up, not read, and a new source must not shorten a how-to.
+    made = {DOCS / "reference" / name for name in generated.pages()}
+    by_hand = {page for page in PAGES if page != HISTORY and "samples" not in page.parts} - made
+    assert sum(words(page) for page in by_hand) <= MOST_IN_ALL
 
 
 def test_every_prometheus_alert_has_a_runbook() -> None:
