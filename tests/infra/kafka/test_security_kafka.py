@@ -133,7 +133,7 @@ def sent(kafka: KafkaSettings, topic: str, line: bytes) -> KafkaError | None:
     return told[0]
 
 
-@pytest.mark.full
+# Those below look at the driver that this one waits for.
 def test_logs_come_in_with_the_drivers_own_rights(plant: Plant, driver: PlatformProcess) -> None:
     topic = topic_of("sshd", plant.kafka("forwarder"))
     line = b"<38>Nov 20 12:00:00 web sshd[77]: Accepted password for kim from 192.0.2.7 port 4 ssh2"
