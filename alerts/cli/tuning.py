@@ -107,7 +107,10 @@ def show_scorecard(args: argparse.Namespace, settings: Settings) -> int:
         file=sys.stderr,
     )
     if card.elsewhere:
-        print(f"{card.elsewhere:,} alerts are of rules not in force", file=sys.stderr)
+        print(
+            f"{card.elsewhere:,} alerts are of several rules together or of rules not in force",
+            file=sys.stderr,
+        )
     return 0
 
 

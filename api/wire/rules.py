@@ -93,7 +93,7 @@ class RuleScorecard(WireModel):
     until: datetime = Field(description="and before, UTC")
     covered_days: float = Field(description="days of it since the first finding")
     items: list[RuleScoreItem] = Field(description="rules that are on")
-    elsewhere: int = Field(description="alerts of rules that are not in force")
+    elsewhere: int = Field(description="alerts of several rules together, or of rules not in force")
 
 
 class RuleTest(WireModel):
