@@ -31,7 +31,10 @@ VERDICTS: dict[Verdict, tuple[int, str]] = {
 TRUE_VERDICTS: frozenset[Verdict] = frozenset({"true_positive", "suspicious"})
 """Verdicts that count for a rule when its true-positive rate is taken."""
 
-JUDGING_VERDICTS: frozenset[Verdict] = TRUE_VERDICTS | {"false_positive", "benign"}
+NOISE_VERDICTS: tuple[Verdict, ...] = ("false_positive", "benign")
+"""Verdicts of alerts that a rule had better not made."""
+
+JUDGING_VERDICTS: frozenset[Verdict] = TRUE_VERDICTS.union(NOISE_VERDICTS)
 """Verdicts that count at all then: an exercise, a duplicate or lack of data tell nothing of it."""
 
 

@@ -11,11 +11,11 @@ from uuid import NAMESPACE_URL, uuid5
 
 import yaml
 
-from alerts.compiler.compiler import Compiled, compile_rules
+from alerts.compiler.compiler import Compiled
 from alerts.rulebook.rule_draft import escaped
-from alerts.rulebook.rule_store import recompile, rule_folders
+from alerts.rulebook.rule_store import recompile
+from alerts.rulebook.rule_switch import compiled_rules
 from alerts.rulebook.rule_tests import check_rules
-from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import Rule
 from alerts.tuning.filters import Condition
 from infra.config.bounded_yaml import yaml_documents
@@ -86,17 +86,11 @@ def write_filter(settings: Settings, rule_id: str, name: str, text: str) -> tupl
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
-        _require_good(_compiled(settings), path, rule_id)
+        _require_good(compiled_rules(settings), path, rule_id)
     except BaseException:
         path.unlink(missing_ok=True)
         raise
     return path, recompile(settings).pack.hash
-
-
-def _compiled(settings: Settings) -> Compiled:
-    return compile_rules(
-        rule_folders(settings), levels=settings.alerts.levels, store=store_folder(settings)
-    )
 
 
 def _require_good(compiled: Compiled, path: Path, rule_id: str) -> None:

@@ -13,7 +13,7 @@ from ipaddress import ip_address, ip_network
 from itertools import combinations
 from typing import Any
 
-from alerts.domain.verdict import TRUE_VERDICTS
+from alerts.domain.verdict import NOISE_VERDICTS, TRUE_VERDICTS
 from alerts.rulepack.predicate import Test, at, holds, present
 
 FIELDS = (
@@ -26,9 +26,6 @@ FIELDS = (
     "process.parent.cmd_line", "actor.process.cmd_line", "process.cmd_line",
 )  # fmt: skip
 """Fields that a filter may ask, the most stable first: no ids, times or ports."""
-
-NOISE = ("false_positive", "benign")
-"""Verdicts of alerts that a filter is to remove."""
 
 MOST = 10
 """Proposals at most."""
@@ -75,7 +72,7 @@ class Proposal:
     @property
     def removed(self) -> int:
         """False positives and benign alerts that it removes."""
-        return sum(len(self.hidden.get(verdict, ())) for verdict in NOISE)
+        return sum(len(self.hidden.get(verdict, ())) for verdict in NOISE_VERDICTS)
 
 
 def matches(conditions: Sequence[Condition], event: Mapping[str, Any]) -> bool:
@@ -95,7 +92,7 @@ def propose(alerts: Sequence[JudgedAlert], most: int = MOST) -> list[Proposal]:
     removed nor protected: the caller has to say how many they are.
     """
     ordered = sorted(alerts, key=lambda alert: alert.alert_id)
-    noise = [alert for alert in ordered if alert.verdict in NOISE and alert.events]
+    noise = [alert for alert in ordered if alert.verdict in NOISE_VERDICTS and alert.events]
     true = [e for alert in ordered if alert.verdict in TRUE_VERDICTS for e in alert.events]
     ranked = sorted(_fitting(noise, true), key=lambda fit: _rank(*fit))
     proposals: list[Proposal] = []

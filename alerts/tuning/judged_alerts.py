@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from alerts.domain.verdict import TRUE_VERDICTS
+from alerts.domain.verdict import JUDGING_VERDICTS, NOISE_VERDICTS, TRUE_VERDICTS
 from alerts.rulepack.field_mapping import event_paths
-from alerts.tuning.filters import FIELDS, NOISE, JudgedAlert
+from alerts.tuning.filters import FIELDS, JudgedAlert
 
 Row = dict[str, Any]
 Ask = Callable[..., list[Row]]
@@ -54,7 +54,7 @@ class RuleHistory:
     @property
     def judged(self) -> int:
         """Alerts with a verdict that tells something of the rule."""
-        return sum(self.verdicts.get(verdict, 0) for verdict in (*TRUE_VERDICTS, *NOISE))
+        return sum(self.verdicts.get(verdict, 0) for verdict in JUDGING_VERDICTS)
 
 
 def rule_history(ask: Ask, rule_id: str, since: datetime) -> RuleHistory:
@@ -72,8 +72,8 @@ def rule_history(ask: Ask, rule_id: str, since: datetime) -> RuleHistory:
     for row in rows:
         verdict, (pairs, total) = row["verdict"], shown[row["alert_id"]]
         verdicts[verdict or ""] = verdicts.get(verdict or "", 0) + 1
-        if verdict in NOISE and row["began"] < since:
-            older += 1
+        early = verdict in NOISE_VERDICTS and row["began"] < since
+        older += early
         known = tuple(events[uid] for uid, _ in pairs if uid in events)
         if not pairs or len(known) < len(pairs):
             lost.setdefault(verdict or "", []).append(row["alert_id"])
@@ -81,7 +81,7 @@ def rule_history(ask: Ask, rule_id: str, since: datetime) -> RuleHistory:
             if verdict not in TRUE_VERDICTS or not known:
                 continue
         partly += total > len(pairs)
-        label = f"{verdict} before" if verdict in NOISE and row["began"] < since else verdict
+        label = f"{verdict} before" if early else verdict
         alerts.append(JudgedAlert(row["alert_id"], label, known))
     return RuleHistory(
         tuple(alerts), verdicts, {name: tuple(ids) for name, ids in sorted(lost.items())},

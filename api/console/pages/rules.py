@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
+from alerts.domain.levels import LEVELS
 from api.console.page import Page, console_router
 from api.console.render import respond
 from api.console.request import CheckedForm, Signed, signed_in
@@ -23,7 +24,6 @@ from infra.errors import Usage
 router = console_router()
 PAGE = Page("rules", "Rules", router, "/rules", "rules", 40, "r", group="look")
 SORTS = ("alerts", "findings", "newest", "level", "title", "rate")
-_LEVELS = ("informational", "low", "medium", "high", "critical")
 DAYS = timedelta(days=30)
 
 
@@ -168,7 +168,7 @@ def _fits(row: dict[str, Any], text: str, state: str) -> bool:
 
 def _rank(row: dict[str, Any], sort: str) -> tuple[Any, ...]:
     item = row["item"]
-    level = -_LEVELS.index(item.level) if item.level in _LEVELS else 0
+    level = -LEVELS.index(item.level) if item.level in LEVELS else 0
     newest = -(row["newest"].timestamp() if row["newest"] else 0)
     ranks: dict[str, Any] = {
         "alerts": -row["alerts"],

@@ -15,13 +15,14 @@ from enrich.assets.inventory_file import read_inventory
 from enrich.assets.loader import Write, entries_in_force, load_inventory
 from enrich.assets.registers import ASSETS
 from enrich.cli import append
-from headgate.as_code.kinds.kind import ConfigKind, FolderReading, Texts
+from headgate.as_code.kinds.kind import ConfigKind, FolderReading, Texts, files_in
 from headgate.as_code.state import ConfigChange, Objects, ObjectValues
 from infra.config.settings import Settings
 from infra.errors import Fatal, Usage
 
 _KIND = "asset"
 _BELOW = "assets/"
+_owns = files_in(_BELOW, ".ndjson")
 
 
 def _in_force(settings: Settings) -> Objects:
@@ -39,11 +40,6 @@ def _plain(values: dict[str, Any]) -> ObjectValues:
     more = json.loads(values["more"]) if values["more"] else {}
     ours = {key: value for key, value in values.items() if value is not None and key != "more"}
     return {**more, **ours}
-
-
-def _owns(path: str) -> bool:
-    parts = PurePosixPath(path)
-    return len(parts.parts) == 2 and path.startswith(_BELOW) and parts.suffix == ".ndjson"
 
 
 def _to_texts(settings: Settings, objects: Objects) -> Texts:

@@ -6,22 +6,18 @@ from pathlib import PurePosixPath
 
 from alerts.compiler.spark_rule_files import imported
 from alerts.rulepack.locations import store_folder
-from headgate.as_code.kinds.kind import ConfigKind, FolderReading, Texts
+from headgate.as_code.kinds.kind import ConfigKind, FolderReading, Texts, files_in
 from headgate.as_code.state import Objects
 from infra.config.settings import Settings
 
 _KIND = "function"
 _BELOW = "functions/"
+_owns = files_in(_BELOW, ".py")
 
 
 def _in_force(settings: Settings) -> Objects:
     files = imported(store_folder(settings))
     return {file.stem: {"text": file.read_bytes().decode("utf-8")} for file in files}
-
-
-def _owns(path: str) -> bool:
-    parts = PurePosixPath(path)
-    return len(parts.parts) == 2 and path.startswith(_BELOW) and parts.suffix == ".py"
 
 
 def _to_texts(_: Settings, objects: Objects) -> Texts:

@@ -12,13 +12,14 @@ from alerts.compiler.indicator_lists import Listing, ListStore
 from alerts.rulepack.indicator_file_format import open_indicators
 from alerts.rulepack.indicator_match import FOLDER
 from alerts.rulepack.locations import store_folder
-from headgate.as_code.kinds.kind import ConfigKind, FolderReading, Texts
+from headgate.as_code.kinds.kind import ConfigKind, FolderReading, Texts, files_in
 from headgate.as_code.state import ConfigChange, Objects, ObjectValues
 from infra.config.settings import Settings
 from infra.errors import Fatal, HeadgateError
 
 _KIND = "indicators"
 _BELOW = "indicators/"
+_owns = files_in(_BELOW, ".csv")
 _COLUMNS = ("kind", "value", "label", "valid_until")
 
 
@@ -38,11 +39,6 @@ def _in_force(settings: Settings) -> Objects:
 def _values(listing: Listing) -> ObjectValues:
     # Not the entries themselves: a list may have millions, and git shows which line differs.
     return {"hash": listing.hash, "entries": listing.kinds}
-
-
-def _owns(path: str) -> bool:
-    parts = PurePosixPath(path)
-    return len(parts.parts) == 2 and path.startswith(_BELOW) and parts.suffix == ".csv"
 
 
 def _to_texts(settings: Settings, objects: Objects) -> Texts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
@@ -89,6 +89,16 @@ class ConfigKind:
     def is_by_hand(self) -> bool:
         """Whether only a person can change it."""
         return self.put is None and self.put_all is None
+
+
+def files_in(folder: str, ending: str) -> Callable[[str], bool]:
+    """Owns the files right below a folder (`queries/`) that end so (`.yml`)."""
+
+    def owns(path: str) -> bool:
+        parts = PurePosixPath(path)
+        return len(parts.parts) == 2 and path.startswith(folder) and parts.suffix == ending
+
+    return owns
 
 
 def yaml_text(value: Any) -> str:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from api.services.searches.saved_queries import MOST_QUERIES, QUERY_NAME, QueryStore
 from api.sql.allowlist import parse
 from api.wire.jobs import QueryContent
-from headgate.as_code.kinds.kind import ConfigKind, FolderReading, Texts, yaml_text
+from headgate.as_code.kinds.kind import ConfigKind, FolderReading, Texts, files_in, yaml_text
 from headgate.as_code.state import ConfigChange, Objects, ObjectValues
 from infra.config.settings import Settings
 from infra.delta.schema import catalog, views
@@ -18,6 +18,7 @@ from infra.process.os_user import acting_user
 
 _KIND = "query"
 _BELOW = "queries/"
+_owns = files_in(_BELOW, ".yml")
 _KEYS = (*QueryContent.model_fields, "who")
 
 
@@ -26,11 +27,6 @@ def _in_force(settings: Settings) -> Objects:
         query.name: {key: getattr(query, key) for key in _KEYS}
         for query in QueryStore(settings).listed()
     }
-
-
-def _owns(path: str) -> bool:
-    parts = PurePosixPath(path)
-    return len(parts.parts) == 2 and path.startswith(_BELOW) and parts.suffix == ".yml"
 
 
 def _to_texts(_: Settings, objects: Objects) -> Texts:

@@ -131,7 +131,7 @@ def _read(line: Line, context: Context) -> Event | None:
         _decision(words, uid, rest, line)
         or (_login(words, rest, line) if uid is None else None)
         or _connection(words, rest, line)
-        or (_trace(uid, rest, line) if uid else None)
+        or (_trace(words, uid, rest, line) if uid else None)
     )
 
 
@@ -168,11 +168,18 @@ def _end(part: Mapping[str, Any], rest: dict[str, Any], name: str) -> dict[str, 
     )
 
 
-def _local(written: str | None, line: Line, rest: dict[str, Any]) -> dict[str, Any] | None:
-    """The server's own end: the address of `I=[10.0.0.1]:25`, or the host's name."""
-    match = re.fullmatch(r"\[([0-9A-Fa-f.:]{2,45})\](?::(\d{1,5}))?", written or "")
-    if match:
-        return endpoint(match[1], match[2], rest=rest, name="interface")
+def _interface(written: str | None, line: Line, rest: dict[str, Any]) -> dict[str, Any] | None:
+    """The server's own end as a field has it: `I=[10.0.0.1]:25`."""
+    match = re.fullmatch(
+        r"\[(?P<local>[0-9A-Fa-f.:]{2,45})\](?::(?P<local_port>\d{1,5}))?", written or ""
+    )
+    return _local(match.groupdict() if match else {}, line, rest)
+
+
+def _local(part: Mapping[str, Any], line: Line, rest: dict[str, Any]) -> dict[str, Any] | None:
+    """The server's own end: its address, or the host's name."""
+    if part.get("local"):
+        return endpoint(part["local"], part["local_port"], rest=rest, name="interface")
     return {"hostname": line.host} if line.host else None
 
 
@@ -203,7 +210,7 @@ def _arrival(moved: re.Match[str], uid: str, rest: dict[str, Any], line: Line) -
         status_id=SUCCESS,
         severity_id=INFORMATIONAL,
         src_endpoint=_end(host, rest, "client"),
-        dst_endpoint=_local(fields.pop("I", None), line, rest),
+        dst_endpoint=_interface(fields.pop("I", None), line, rest),
         by=by or None,
         email=kept(
             uid=uid,
@@ -289,7 +296,7 @@ def _decision(words: str, uid: str | None, rest: dict[str, Any], line: Line) -> 
     common: dict[str, Any] = {
         "status_detail": part["text"].lstrip(": ") or None,
         "src_endpoint": _end(host, rest, "client"),
-        "dst_endpoint": _local(fields.pop("I", None), line, rest),
+        "dst_endpoint": _interface(fields.pop("I", None), line, rest),
         "by": account or None,
         "fields": {"correlation_uid": uid},
     }
@@ -345,7 +352,6 @@ def _login(words: str, rest: dict[str, Any], line: Line) -> Event | None:
     if match is None:
         return None
     part = match.groupdict()
-    local = f"[{part['local']}]:{part['local_port'] or ''}".rstrip(":") if part["local"] else None
     return daemon_event(
         line,
         _PRODUCT,
@@ -355,7 +361,7 @@ def _login(words: str, rest: dict[str, Any], line: Line) -> Event | None:
         status_code=part["code"],
         status_detail=part["why"] + (part["more"] or ""),
         src_endpoint=_end(part, rest, "client"),
-        dst_endpoint=_local(local, line, rest),
+        dst_endpoint=_local(part, line, rest),
         user={"name": part["user"]} if part["user"] else None,
         logon_type_id=_NETWORK_LOGON,
         is_remote=True,
@@ -373,9 +379,6 @@ def _connection(words: str, rest: dict[str, Any], line: Line) -> Event | None:
             continue
         part = match.groupdict()
         refused = activity == _REFUSE
-        local = f"[{part['local']}]" if part.get("local") else None
-        if local and part["local_port"]:
-            local += f":{part['local_port']}"
         why = f"{part.get('why') or ''}{part.get('more') or ''}".strip() or None
         return daemon_event(
             line,
@@ -387,16 +390,16 @@ def _connection(words: str, rest: dict[str, Any], line: Line) -> Event | None:
             action_id=DENIED if refused else None,
             disposition_id=_BLOCKED if refused else None,
             src_endpoint=_end(part, rest, "client"),
-            dst_endpoint=_local(local, line, rest),
+            dst_endpoint=_local(part, line, rest),
             app_name="smtp",
             rest=rest | kept(helo=part.get("helo")),
         )
     return None
 
 
-def _trace(uid: str, rest: dict[str, Any], line: Line) -> Event:
+def _trace(words: str, uid: str, rest: dict[str, Any], line: Line) -> Event:
     """A step on a message's way: done, frozen, signed, or words of a filter."""
-    words = line.text.partition(uid)[2].strip()
+    words = words.strip()
     done = re.fullmatch(r"Completed(?: QT=\S{1,20})?", words)
     if not done and not re.match(
         r"(?:\*\*\* )?(?:[Ff]rozen|Unfrozen|Message is frozen|DKIM:)", words
