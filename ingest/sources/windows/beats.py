@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ingest.parsing.source import Context, Unreadable
+from ingest.sources.windows.codes import DNS_TYPES
 from ingest.sources.windows.record import Logged, as_text, level_of, whole
 from ingest.sources.windows.system_part import System, logged
 
@@ -82,9 +83,44 @@ ECS_POWERSHELL: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "file.path": ("Path",),
     }
 )
+# The context of a command, in the order in which PowerShell writes it.
+ECS_CONTEXT: Mapping[str, str] = MappingProxyType(
+    {
+        "ProviderName": "powershell.provider.name",
+        "NewProviderState": "powershell.provider.new_state",
+        "NewEngineState": "powershell.engine.new_state",
+        "PreviousEngineState": "powershell.engine.previous_state",
+        "HostName": "process.title",
+        "HostVersion": "powershell.process.executable_version",
+        "HostId": "process.entity_id",
+        "HostApplication": "process.command_line",
+        "EngineVersion": "powershell.engine.version",
+        "RunspaceId": "powershell.runspace_id",
+        "PipelineId": "powershell.pipeline_id",
+        "CommandName": "powershell.command.name",
+        "CommandType": "powershell.command.type",
+        "ScriptName": "file.path",
+        "CommandPath": "powershell.command.path",
+        "CommandLine": "powershell.command.value",
+    }
+)
+PACKINGS = ("expected", "events")
+"""Keys of an object that only holds an array of documents, as Elastic keeps its samples."""
 HASH_NAMES: Mapping[str, str] = MappingProxyType(
     {"sha1": "SHA1", "md5": "MD5", "sha256": "SHA256", "imphash": "IMPHASH"}
 )
+
+
+def documents(fields: Mapping[str, Any]) -> list[Any] | None:
+    """The documents of an object that only packs them: a file of samples, an answer of a search."""
+    if "winlog" in fields or "event_id" in fields or "@timestamp" in fields:
+        return None
+    hits = _at(fields, "hits.hits")
+    packed = [fields[name] for name in PACKINGS if type(fields.get(name)) is list]
+    if type(hits) is list:
+        packed.append(hits)
+    # Of two arrays one would be passed over.
+    return packed[0] if len(packed) == 1 else None
 
 
 def _expanded(fields: dict[str, Any]) -> dict[str, Any]:
@@ -258,7 +294,7 @@ def _moved_data(fields: dict[str, Any], data: dict[str, Any], about: System) -> 
     if "sysmon" in name:
         _of_sysmon(fields, data, number)
     elif "powershell" in name:
-        _fill(fields, data, ECS_POWERSHELL)
+        _of_powershell(fields, data, number)
     elif "security-auditing" in name:
         _of_security(fields, data, number)
 
@@ -296,15 +332,74 @@ def _of_sysmon(fields: dict[str, Any], data: dict[str, Any], number: int) -> Non
         # Of several nobody could tell what Sysmon had written between them.
         if type(strings) is list and len(strings) == 1:
             data.setdefault("Details", strings[0])
-    if number == 22 and "QueryResults" not in data:
-        answers = _at(fields, "dns.resolved_ip")
-        if type(answers) is list and all(type(answer) is str for answer in answers):
-            data["QueryResults"] = ";".join(answers)
+    if number == 22:
+        _of_dns(fields, data)
     _hashes(fields, data)
     user, domain = _at(fields, "user.name"), _at(fields, "user.domain")
     # Of two processes ECS keeps one user, and does not say whose.
     if type(user) is str and not between:
         data.setdefault("User", f"{domain}\\{user}" if type(domain) is str and domain else user)
+
+
+def _of_dns(fields: dict[str, Any], data: dict[str, Any]) -> None:
+    """What Sysmon wrote of a question, again in its own words."""
+    if data.get("QueryStatus") == "SUCCESS":
+        data["QueryStatus"] = "0"
+    if "QueryResults" in data:
+        return
+    answers = _at(fields, "dns.answers")
+    if type(answers) is list and all(type(each) is dict for each in answers):
+        words = [_answer(each) for each in answers]
+    else:
+        addresses = _at(fields, "dns.resolved_ip")
+        words = list(addresses) if type(addresses) is list else []
+    if words and all(type(word) is str for word in words):
+        data["QueryResults"] = ";".join(str(word) for word in words)
+
+
+def _answer(each: Mapping[str, Any]) -> str | None:
+    text, name = each.get("data"), each.get("type")
+    if type(text) is not str:
+        return None
+    number = next((code for code, word in DNS_TYPES.items() if word == name), None)
+    # Addresses stand alone there, all else behind the number of its type.
+    return text if number is None or name in ("A", "AAAA") else f"type:  {number} {text}"
+
+
+def _of_powershell(fields: dict[str, Any], data: dict[str, Any], number: int) -> None:
+    """The module's fields as PowerShell's own; those of a context again as its text."""
+    own = (
+        "param2" if number == 800 else "ContextInfo" if number in OPERATIONAL_CONTEXT else "param3"
+    )
+    if number in (4104, 4105, 4106):
+        _fill(fields, data, ECS_POWERSHELL)
+        return
+    if number not in CLASSIC_CONTEXT | OPERATIONAL_CONTEXT or own in data:
+        return
+    user, domain = _at(fields, "user.name"), _at(fields, "user.domain")
+    named = {name: _at(fields, path) for name, path in ECS_CONTEXT.items()}
+    account = f"{domain}\\{user}" if type(domain) is str and domain else user
+    # The account stands where it does in each kind: what was typed comes behind it, or before.
+    if number in CLASSIC_CONTEXT:
+        named = {"UserId": account, **named}
+    else:
+        named["User"] = account
+    # A value of several lines would make lines of its own, which nobody wrote.
+    pairs = [
+        f"\t{name}={' '.join(value.split())}"
+        for name, value in named.items()
+        if type(value) is str and value
+    ]
+    if pairs:
+        data[own] = "\n".join(pairs)
+    typed = _at(fields, "powershell.command.value")
+    if number == 800 and type(typed) is str:
+        data.setdefault("param1", typed)
+
+
+CLASSIC_CONTEXT = frozenset({400, 403, 500, 501, 600, 800})
+OPERATIONAL_CONTEXT = frozenset({4100, 4101, 4102, 4103})
+"""Events of PowerShell with a context, by the log they are in."""
 
 
 def _hashes(fields: dict[str, Any], data: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ https://learn.microsoft.com/powershell/module/microsoft.powershell.core/about/ab
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -16,19 +17,53 @@ from ingest.sources.windows.rule import EventRule, WindowsColumns, other
 POWERSHELL = 2
 """OCSF's `script.type_id`."""
 # In ContextInfo `        Host Application = powershell.exe`, in the classic log
-# `\tHostApplication=powershell.exe`. A value ends with its line.
-_PAIR = re.compile(r"^[ \t]*([A-Z][A-Za-z ]{1,30}?)[ \t]?=(.*)$", re.MULTILINE)
+# `\tHostApplication=powershell.exe`.
+_PAIR = re.compile(r"[ \t]*([A-Z][A-Za-z ]{1,30}?)[ \t]?=(.*)")
+_BEFORE = frozenset(
+    {
+        *("Severity", "DetailSequence", "DetailTotal", "NewEngineState", "PreviousEngineState"),
+        *("ProviderName", "NewProviderState", "NewCommandState", "SequenceNumber", "UserId"),
+        *("HostName", "HostVersion", "HostId", "HostID", "HostApplication"),
+    }
+)
+"""Names that stand before what was typed, the command line of the host, and that itself."""
+_BEHIND = frozenset(
+    {
+        *("EngineVersion", "RunspaceId", "RunspaceID", "PipelineId", "PipelineID", "CommandName"),
+        *("CommandType", "ScriptName", "CommandPath", "CommandLine"),
+    }
+)
+_LAST = frozenset({"User", "ConnectedUser"})
+"""Names at the end of ContextInfo, behind all that was typed; the classic log has none of them."""
+CONTEXT_STARTS = ("\tDetailSequence=", "Context Information:")
 APP: Mapping[str, str] = MappingProxyType({"name": "PowerShell", "vendor_name": "Microsoft"})
 
 
-def context_of(text: str | None) -> dict[str, str]:
-    """The pairs of a context, by their names without spaces; of repeated ones the first.
+def context_of(text: str | None, *, classic: bool) -> dict[str, str]:
+    """The pairs of a context, by their names without spaces.
 
-    What a user typed comes last in it, so nothing typed can overrule what stands above.
+    What was typed may have line breaks, and so lines that look like pairs. Before it the first
+    of a name counts and at the end the last; between them a name that stands twice is not
+    believed, and the command line of the host goes on to the last place where it can end.
     """
+    lines = (text or "").replace("\r\n", "\n").split("\n")
+    matches = [_PAIR.fullmatch(line) for line in lines]
+    pairs = [(m[1].replace(" ", ""), m[2].strip()) if m else ("", "") for m in matches]
+    named = [name for name, _ in pairs]
+    host = named.index("HostApplication") if "HostApplication" in named else -1
     results: dict[str, str] = {}
-    for name, value in _PAIR.findall(text or ""):
-        results.setdefault(name.replace(" ", ""), value.strip())
+    for name, value in pairs[: host + 1]:
+        if name in _BEFORE:
+            results.setdefault(name, value)
+    end = max((place for place, name in enumerate(named) if name == "EngineVersion"), default=-1)
+    if -1 < host < end - 1:
+        typed = [results["HostApplication"], *(line.strip() for line in lines[host + 1 : end])]
+        results["HostApplication"] = "\n".join(typed).strip()
+    times = Counter(named[host + 1 :])
+    for name, value in pairs[host + 1 :]:
+        once = name in _BEHIND or (host < 0 and name in _BEFORE)
+        if (once and times[name] == 1) or (name in _LAST and not classic):
+            results[name] = value
     return results
 
 
@@ -65,7 +100,7 @@ def block(fields: Fields, log: Logged) -> WindowsColumns:
 
 def invoked(fields: Fields, log: Logged) -> WindowsColumns:
     """4103: a command with its parameters."""
-    context = context_of(fields.peek("ContextInfo"))
+    context = context_of(fields.peek("ContextInfo"), classic=False)
     context.setdefault("HostId", context.pop("HostID", ""))
     return {
         "script": {
@@ -99,7 +134,13 @@ def _classic_text(fields: Fields, log: Logged) -> str | None:
     if text and "HostApplication=" in text:
         return text
     message = log.message or fields.peek("Data") or ""
-    return message.partition("Context Information:")[2] or message
+    if log.event_id != 800:
+        return message
+    # Here what was typed stands before the context too, and may imitate its beginning.
+    starts = [start for start in CONTEXT_STARTS if start in message]
+    if not starts:
+        return message
+    return message.partition(starts[0])[2] if message.count(starts[0]) == 1 else None
 
 
 def _line(fields: Fields, log: Logged, context: Mapping[str, str]) -> str:
@@ -114,7 +155,7 @@ def _line(fields: Fields, log: Logged, context: Mapping[str, str]) -> str:
 
 def _engine(fields: Fields, log: Logged) -> WindowsColumns:
     """400, 403, 600: the engine or a provider started or stopped."""
-    context = context_of(_classic_text(fields, log))
+    context = context_of(_classic_text(fields, log), classic=True)
     version = context.get("EngineVersion")
     return {
         "more": {"app": {**APP, **({"version": version} if version else {})}},
@@ -124,7 +165,7 @@ def _engine(fields: Fields, log: Logged) -> WindowsColumns:
 
 def pipeline(fields: Fields, log: Logged) -> WindowsColumns:
     """500, 501, 800: a command line that ran."""
-    context = context_of(_classic_text(fields, log))
+    context = context_of(_classic_text(fields, log), classic=True)
     return {
         "script": {
             "content": _line(fields, log, context),

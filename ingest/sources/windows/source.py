@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 from ingest.parsing.json_source import JsonSource, unpacked
+from ingest.parsing.message_bounds import MAX_UNREADABLE
 from ingest.parsing.source import Context, Event, Record, Source, Unreadable
-from ingest.parsing.strict_json import FILE_BYTES
+from ingest.parsing.strict_json import FILE_BYTES, require_single
 from ingest.sources.windows import event_of, event_of_xml
-from ingest.sources.windows.beats import logged_of_beat
+from ingest.sources.windows.beats import documents, logged_of_beat
 from ingest.sources.windows.flat import logged
 from ingest.sources.windows.objects import logged_of_object
 from ingest.sources.windows.record import Logged
@@ -39,7 +40,29 @@ class WindowsJson(JsonSource):
     envelope: ClassVar[str | None] = None
 
     def events(self, fields: dict[str, Any], context: Context) -> list[Event]:
-        return [event_of(self.reader(fields, context))]
+        packed = documents(fields) if self.reader is logged_of_beat else None
+        if packed is None:
+            return [event_of(self.reader(fields, context))]
+        return self._unpacked(packed, context)
+
+    def _unpacked(self, packed: list[Any], context: Context) -> list[Event]:
+        """An event or a reason of each document. Raises `Unreadable` where none is one."""
+        events: list[Event] = []
+        for each in packed:
+            try:
+                if type(each) is not dict:
+                    raise Unreadable("a document that is no object")
+                require_single(each)
+                events.append(event_of(self.reader(each, context)))
+            except Unreadable as why:
+                events.append({"dead_letter_reason": str(why)})
+                if len(events) >= MAX_UNREADABLE and all(map(_dead, events)):
+                    break
+        if all(map(_dead, events)):
+            raise Unreadable(
+                events[0]["dead_letter_reason"] if events else "no document in the object"
+            )
+        return events
 
     def parse(self, record: Record, context: Context) -> list[Event]:
         # As text the number passes the strict reader, which refuses more than 64 bits with a sign.
@@ -67,6 +90,10 @@ class WindowsJson(JsonSource):
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         return restamped_json(raw, self.paths, when, zone)
+
+
+def _dead(event: Event) -> bool:
+    return "dead_letter_reason" in event
 
 
 @dataclass(frozen=True)
