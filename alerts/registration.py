@@ -99,19 +99,19 @@ def _tables() -> Declared:
 
 
 def _ingest() -> Starter:
-    from alerts.jobs import ingest_and_detect
+    from alerts.matching.detection import ingest_and_detect
 
     return ingest_and_detect
 
 
 def _files() -> Starter:
-    from alerts.jobs import files_and_detect
+    from alerts.matching.detection import files_and_detect
 
     return files_and_detect
 
 
 def _alert() -> Starter:
-    from alerts.jobs import alert
+    from alerts.lifecycle.alert_job import alert
 
     return alert
 

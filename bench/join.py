@@ -146,7 +146,9 @@ def _recent_and_table(lake: Lake, version: int) -> DataFrame:
 
 
 def _said(attributed: DataFrame, *more: str) -> DataFrame:
-    return attributed.select(
+    uid = F.get_json_object("finding", "$.finding_id").alias("finding_id")
+    time = F.get_json_object("finding", "$.event_time").cast("timestamp").alias("event_time")
+    return attributed.withColumns({"finding_id": uid, "event_time": time}).select(
         "finding_id", "ip", *more, F.col("holder.mac").alias("mac"), F.col("attr_rev").alias("rev")
     )
 

@@ -231,7 +231,7 @@ class Refold:
         heapq.heappush(self._back, (row["available_at"], next(self._numbers), row))
 
     def _note(self, row: _Row) -> None:
-        body = msgspec.json.decode(row["body"])
+        body = row["body"]
         evidence = body["evidence"]
         known = self.alerts.get(row["alert_id"])
         self.alerts[row["alert_id"]] = Brief(

@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import pyarrow.parquet as pq
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -28,6 +27,7 @@ from confluent_kafka import (
 )
 
 from alerts.delivery import publish_offset
+from alerts.delivery.alert_message import published_body, published_state
 from alerts.delivery.feed import sequence_of
 from alerts.delivery.publish_offset import SET, PublishOffset
 from alerts.lifecycle import republish_guard
@@ -322,13 +322,12 @@ class Publisher:
 
     def _produce(self, client: Producer, revision: _Revision) -> None:
         now = clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        body = msgspec.json.decode(revision.body)
-        body["published_at"] = now
+        body = published_body(revision.body.encode(), now)
         client.produce(
             self._settings.kafka.alerts_topic,
             # The alert's id as key keeps its revisions in one partition, so in order.
             key=revision.alert_id.encode(),
-            value=msgspec.json.encode(body),
+            value=body,
             headers=revision_headers(
                 self._settings.alerts.tenant,
                 (revision.alert_id, revision.revision),
@@ -340,7 +339,7 @@ class Publisher:
         client.produce(
             self._settings.kafka.state_topic,
             key=revision.alert_id.encode(),
-            value=msgspec.json.encode(publisher_state(body)),
+            value=published_state(body),
         )
         # Serves delivery reports, or librdkafka's queue would fill in a large commit.
         client.poll(0)
@@ -385,19 +384,6 @@ def published(settings: Settings) -> int:
     ours = noted is not None and noted.is_of(settings.lake_root / ALERT.path)
     known = noted if ours else kept or noted
     return -1 if known is None else known.version
-
-
-STATE_FIELDS = (
-    *("schema", "alert_id", "tenant", "revision", "state", "lifecycle", "assignee", "verdict"),
-    *("comment", "superseded_by", "severity", "severity_id", "risk_score", "event_time", "entity"),
-    *("title", "count", "group_key", "incident_id", "published_at"),
-)
-"""Fields of an alert that its present state keeps, as in the body; `rule` becomes its id."""
-
-
-def publisher_state(body: dict[str, Any]) -> dict[str, Any]:
-    """The state of an alert, as the compacted topic keeps it under the alert's id."""
-    return {name: body.get(name) for name in STATE_FIELDS} | {"rule_id": body["rule"]["id"]}
 
 
 def read_all(

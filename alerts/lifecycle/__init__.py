@@ -1,4 +1,4 @@
 """Findings to alerts: the fold with its state, revisions, suppression, risk, asset context.
 
-Imports domain, rulepack and correlation; `alerts.jobs` runs it.
+Imports domain, rulepack and correlation; `alert_job` runs it.
 """

@@ -1,4 +1,4 @@
-"""A revision as a row of gold.alert, with its JSON (docs/reference/alert.md)."""
+"""A revision as a row of gold.alert, with its body (docs/reference/alert.md)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def alert_row(
     detected_at: int,
     lineage: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The revision as a row of gold.alert.
+    """The revision as a row of gold.alert, its body still a mapping: what the inventories know
+    comes to it where it is written (`alerts.lifecycle.asset_context`).
 
     `pack` is the one that found the newest finding (None when it is lost: the
     alert then tells what the finding knows). `detected_at`: microseconds.
@@ -74,8 +75,7 @@ def alert_row(
         "dedup_key": body["dedup_key"],
         "title": body["title"],
         "previous_entity": alert.previous_entity,
-        # As text: publishing, the feed and the API all give out the same document.
-        "body": bounded(body).decode(),
+        "body": body,
         "pack": about.pack,
         "suppressed_by": alert.suppressed_by,
         "incident_id": alert.incident_id,

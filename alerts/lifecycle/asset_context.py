@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from alerts.domain.entity import micros
+from alerts.lifecycle.alert_json import bounded
 from enrich.assets.index import AssetIndex
 from enrich.assets.registers import CRITICALITIES
 
@@ -25,15 +24,17 @@ RAISED = {"high": 5, "critical": 10}
 def in_context(row: _Row, index: AssetIndex | None) -> _Row:
     """A row of gold.alert whose body has `asset`, `other_assets` and `user`, and its risk.
 
-    All of them empty where nothing is known; `index` None: no inventory was ever loaded.
+    All of them empty where nothing is known; `index` None: no inventory was ever loaded. The body
+    comes as a mapping and leaves as the JSON that everybody gets.
     """
-    body: _Row = msgspec.json.decode(row["body"])
+    body: _Row = row["body"]
     known = _known(row, body, index) if index else _nothing()
     named = [known["asset"], *known["other_assets"], known["user"]]
     # The highest one, not the sum: a long list of assets is no graver than its gravest.
     risk = raised(row["risk_score"], [asset["criticality"] for asset in named if asset])
-    body |= known | {"risk_score": risk}
-    return row | {"risk_score": risk, "body": msgspec.json.encode(body).decode()}
+    # As text: publishing, the feed and the API all give out the same document.
+    text = bounded(body | known | {"risk_score": risk}).decode()
+    return row | {"risk_score": risk, "body": text}
 
 
 def raised(risk: int, criticalities: list[str | None]) -> int:

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -23,7 +24,7 @@ from alerts.domain.finding import DISPROVED
 from alerts.lifecycle.bucket_state import BucketState
 from alerts.lifecycle.holder_confidence import decided_servers, decision, judge_holders
 from alerts.lifecycle.payloads import ATTRIBUTED as EVENT
-from alerts.lifecycle.payloads import decode_payload, encode_payload
+from alerts.lifecycle.payloads import decode_payload, pack_row
 from alerts.lifecycle.republish_guard import REPUBLISH_DECISION as HEARD
 from alerts.lifecycle.republish_guard import asked_of
 from alerts.rulepack.rule_pack import PackStore
@@ -33,16 +34,10 @@ from infra.config.settings import Settings
 from infra.delta.schema import struct
 from infra.process.gc_pause import no_collection
 
-OUTPUT = struct(out=T.StringType(), payload=T.StringType())
+OUTPUT = struct(out=T.StringType(), payload=T.BinaryType())
 STATE = struct(blob=T.BinaryType())
-_ATTRIBUTED = T.StructType(
-    [
-        *[field for field in FINDING.schema if field.name != "holder"],
-        T.StructField("holder", HOLDER),
-        T.StructField("attr_rev", T.LongType()),
-        T.StructField("via", T.StringType()),
-    ]
-)
+_FOUND = T.StructType([field for field in FINDING.schema if field.name != "holder"])
+_HELD = struct(holder=HOLDER, attr_rev=T.LongType(), via=T.StringType())
 PASSING = "passing"
 """Kind of a row that has done its work before the state, such as a heartbeat of the events."""
 
@@ -52,8 +47,10 @@ SAID_ELSEWHERE = ("correction", "late", "repair", DISPROVED)
 
 
 def fold_alerts(rows: DataFrame, settings: Settings, store: str) -> DataFrame:
-    """Rows `(kind, targets, payload)` -> rows `(out, payload)`, out one of those of `BucketState`.
+    """Rows `(kind, targets, payload, attribution)` -> rows `(out, payload)`, out one of those of
+    `BucketState`, payload packed (`alerts.lifecycle.payloads`).
 
+    `attribution`: whose address it was, beside a finding's own text, as JSON.
     `targets`: the rule and the correlations a row concerns; null: every bucket (a tick).
     Rows of kind `attributed_event` or `passing` concern none: they leave as they came, or not
     at all. They only come this way because a query has one output, and a branch beside this one
@@ -70,11 +67,13 @@ def fold_alerts(rows: DataFrame, settings: Settings, store: str) -> DataFrame:
     spread = rows.select(
         "kind",
         "payload",
+        "attribution",
         F.current_timestamp().alias("now"),
         F.explode(F.coalesce("targets", F.array(F.lit(None).cast("string")))).alias("target"),
     ).select(
         "kind",
         "payload",
+        "attribution",
         "now",
         "target",
         F.explode(F.when(passes, F.array(F.lit(NO_BUCKET))).otherwise(to_some)).alias("bucket"),
@@ -102,22 +101,24 @@ def stepper(
     alerts, packs = settings.alerts, PackStore(Path(store))
     confirming = Confirming(packs.get)
     wait_us = settings.jobs.wait_seconds * 1_000_000
-    schemas = {"finding": _ATTRIBUTED, "tick": _ATTRIBUTED, "action": ALERT_ACTION.schema}
+    schemas = {"finding": _FOUND, "tick": _FOUND, "action": ALERT_ACTION.schema}
 
     def advanced(
         frames: Iterator[pd.DataFrame], state: GroupState
     ) -> tuple[BucketState, list[dict[str, Any]]]:
-        arrived: list[tuple[str, str, str]] = []
+        arrived: list[tuple[str, str, str, str]] = []
         stamps: list[pd.Timestamp] = []
         for frame in frames:
-            targets = frame["target"].fillna("")
-            arrived += zip(frame["kind"], targets, frame["payload"], strict=True)
+            targets, held = frame["target"].fillna(""), frame["attribution"].fillna("")
+            arrived += zip(frame["kind"], targets, frame["payload"], held, strict=True)
             stamps.append(frame["now"].max())
         # A shuffle delivers in any order; the same rows must give the same alerts on a retry.
         arrived.sort()
         rows = [
-            decode_payload(payload, schemas[kind]) | {"row_kind": kind, "target": target or None}
-            for kind, target, payload in arrived
+            decode_payload(payload, schemas[kind])
+            | (decode_payload(held, _HELD) if held else {})
+            | {"row_kind": kind, "target": target or None}
+            for kind, target, payload, held in arrived
         ]
         # The batch's own time, which Spark keeps in the checkpoint: a retry decides the same.
         detected = max(stamps).tz_localize(UTC).to_pydatetime()
@@ -150,7 +151,7 @@ def stepper(
             yield pd.DataFrame(
                 {
                     "out": [output["out"] for output in outputs],
-                    "payload": [encode_payload(output["row"]) for output in outputs],
+                    "payload": [_packed(output) for output in outputs],
                 },
                 dtype=object,
             )
@@ -158,12 +159,19 @@ def stepper(
     return step
 
 
+def _packed(output: dict[str, Any]) -> bytes:
+    """A row that leaves the state; a refused request as JSON, since it goes on as text."""
+    row = output["row"]
+    return msgspec.json.encode(row) if output["out"] == "refused" else pack_row(row)
+
+
 def passed(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
     """Rows that need no state and make none."""
     for frame in frames:
         events = frame[frame["kind"] == EVENT]
         if len(events):
-            yield pd.DataFrame({"out": events["kind"], "payload": events["payload"]}, dtype=object)
+            payloads = [payload.encode() for payload in events["payload"]]
+            yield pd.DataFrame({"out": list(events["kind"]), "payload": payloads}, dtype=object)
 
 
 def attributions(rows: list[dict[str, Any]], said_at: Any) -> Iterator[dict[str, Any]]:

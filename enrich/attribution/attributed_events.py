@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 
 from enrich.attribution.asof_join import newest_cover, newest_cover_of_few, statements
 from enrich.attribution.scopes import in_networks, set_by_hand
-from enrich.attribution.stream_join import segment_holder
+from enrich.attribution.stream_join import fields_of, segment_holder
 from enrich.tables import ATTRIBUTED_EVENT, DEVICE
 from infra.config.settings import ScopeSettings
 from ingest.tables import HEARTBEAT
@@ -73,8 +73,20 @@ def is_event() -> Column:
     return F.col("kind").eqNullSafe(EVENT_ROW)
 
 
+def with_event(rows: DataFrame, schema: T.StructType) -> DataFrame:
+    """Rows that left the join with what `event_row` needs of an event; null in a finding's.
+
+    `schema`: of gold.finding.
+    """
+    names = ("finding_id", "role", "event_time", "received_at", "class_uid", "source")
+    # Of a null nothing is decoded: a finding's text goes on as it is.
+    event = fields_of(F.when(is_event(), F.col("finding")), schema, names)
+    both = rows.withColumn("_event", event)
+    return both.select("*", *[F.col(f"_event.{name}") for name in names])
+
+
 def event_row(scopes: Sequence[ScopeSettings]) -> list[Column]:
-    """A row of `waiting` that left the join as the columns of gold.attributed_event.
+    """A row of `with_event` as the columns of gold.attributed_event.
 
     An address that no DHCP network has waited like all others, and is only now said to be so: a
     branch of its own would read every file of silver.event twice.

@@ -19,6 +19,7 @@ Spark leaves where they are.
 **State.** What both sides of a join remember is their keys and times, and all else as one JSON
 text. Spark reads rows from a checkpoint only in the columns they were written with; so a column
 more in gold.finding or in a segment is one more field of that text, and changes no checkpoint.
+The finding leaves `attribute` as the text it came in: who reads it decodes it once.
 """
 
 from __future__ import annotations
@@ -47,6 +48,12 @@ _MICROSECONDS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 
 _NAMED = ("finding_id", "role", "scope", "ip", "event_time", "received_at")
 """What of a finding is said in gold.attribution beside its whole."""
+
+ROUTED = ("rule_id", "kind", "feeds", "scope", "ip", "host_name", "user_name")
+"""What of a finding is a column beside its text behind `attribute`: who is to get it, and why."""
+
+_LINE_END = "\n"
+"""Parts a finding's text in the join's state from its routing; JSON has it only escaped."""
 
 _STATED = tuple(
     T.StructField(column.name, column.type)
@@ -93,11 +100,11 @@ def attribute(
 ) -> DataFrame:
     """Streams of gold.finding and silver.dhcp_segment joined: who held the address then.
 
-    All columns of the finding, with `holder` filled, `attr_rev` (the segment's `rev`, -1 when
-    none covered it) and `via` join. A finding comes at once for each segment known so far that
-    covers it, again for each that becomes known within `wait_seconds`, and once with status
-    `none` if there was no segment by then: readers take the highest `attr_rev`. Heartbeats of
-    findings come out as well, `via` heartbeat and without a holder, once all before is out.
+    Columns: `finding`, its JSON; `ROUTED`; `holder`; `attr_rev`, the segment's `rev`, -1 when none
+    covered it; and `via` join. A finding comes at once for each segment known so far that covers
+    it, again for each that becomes known within `wait_seconds`, and once with status `none` if
+    there was no segment by then: readers take the highest `attr_rev`. Heartbeats of findings come
+    out as well, `via` heartbeat and without a holder, once all before is out.
     `others`: streams of the same columns, such as `enrich.attribution.attributed_events.waiting`,
     that share the join and its state.
 
@@ -108,7 +115,8 @@ def attribute(
     # Each stream has a watermark of its own, moved by its own heartbeats, and the slowest counts:
     # what one stream has not given yet is never late because another one is ahead.
     left = reduce(
-        DataFrame.unionByName, (_findings(stream, jobs) for stream in (findings, *others))
+        DataFrame.unionByName,
+        (_findings(stream, jobs, _routed_text(stream)) for stream in (findings, *others)),
     )
     right = _segments(segments, jobs)
     # Both bounds are in time of arrival: a source that is late by nature is not late for the join.
@@ -117,7 +125,7 @@ def attribute(
     near = (F.col("_arrived") >= F.col("s_known_at") - wait) & (
         F.col("_arrived") < F.col("s_known_at") + kept
     )
-    joined = _unpacked(left.join(right, _covers() & near, "leftOuter"), findings.schema)
+    joined = _routed(left.join(right, _covers() & near, "leftOuter"), findings.schema)
     beat = F.col("rule_id") == HEARTBEAT
     # Spark gives the unmatched row only when the watermark has passed the bound, so this time is
     # true.
@@ -128,14 +136,25 @@ def attribute(
         complete_up_to=F.col("_arrived") + wait,
     )
     holder = F.when(F.col("s_rev").isNotNull(), segment_holder()).otherwise(none)
-    filled = joined.withColumns(
-        {
-            "holder": F.when(~beat, holder),
-            "attr_rev": F.coalesce("s_rev", F.lit(-1).cast("long")),
-            "via": F.when(beat, "heartbeat").otherwise("join"),
-        }
+    return joined.select(
+        "finding",
+        *ROUTED,
+        F.when(~beat, holder).alias("holder"),
+        F.coalesce("s_rev", F.lit(-1).cast("long")).alias("attr_rev"),
+        F.when(beat, "heartbeat").otherwise("join").alias("via"),
     )
-    return filled.select(*findings.columns, "attr_rev", "via")
+
+
+def packed(attributed: DataFrame) -> DataFrame:
+    """Findings with `holder`, `attr_rev` and `via` as columns in the shape of `attribute`'s."""
+    told = ("holder", "attr_rev", "via")
+    whole = _as_json([name for name in attributed.columns if name not in told])
+    return attributed.select(whole.alias("finding"), *ROUTED, *told)
+
+
+def fields_of(finding: str | Column, schema: T.StructType, names: Sequence[str]) -> Column:
+    """Some fields of a finding's JSON, as a struct; `schema` is gold.finding's."""
+    return F.from_json(finding, T.StructType([schema[name] for name in names]), _MICROSECONDS)
 
 
 def correct(
@@ -153,7 +172,7 @@ def correct(
     # Not `~beat` alone: Spark would push that below `withWatermark`, and both streams would stand
     # still. A filter that names the watermark's column stays where it is.
     unaware = ~F.col("_beat") | F.col("_arrived").isNull()
-    left = _findings(findings, jobs).where(unaware)
+    left = _findings(findings, jobs, _as_json(findings.columns)).where(unaware)
     right = _segments(segments, jobs)
     wait = F.expr(f"INTERVAL {jobs.wait_seconds} SECONDS")
     kept = F.expr(f"INTERVAL {jobs.correct_seconds} SECONDS")
@@ -161,8 +180,7 @@ def correct(
         F.col("_arrived") >= F.col("s_known_at") - kept
     )
     joined = left.join(right, _covers() & after, "inner").withColumnRenamed("_finding", "finding")
-    named = T.StructType([findings.schema[name] for name in _NAMED])
-    select = _unpacked(joined, named, "finding").select(
+    select = _unpacked(joined, fields_of("finding", findings.schema, _NAMED), _NAMED).select(
         *_attribution(segment_holder(), "correction", F.col("s_known_at")), "received_at"
     )
     return judged(select, scopes)
@@ -217,9 +235,28 @@ def _kept_seconds(jobs: JobSettings) -> int:
     return jobs.max_lease_seconds + jobs.allowed_lateness_seconds + jobs.correct_seconds
 
 
-def _findings(findings: DataFrame, jobs: JobSettings) -> DataFrame:
-    """The join's left side: keys that are never null, the arrival time as watermark, and the
-    finding as JSON.
+def _routed_text(findings: DataFrame) -> Column:
+    """A finding as JSON, and behind it `ROUTED` once more.
+
+    The routing is short; to cut it out of the whole text would be to decode that.
+    """
+    # Behind, not before: a release that knows no routing reads the first object and no further.
+    routed = _as_json(ROUTED)
+    return F.concat(_as_json(findings.columns), F.lit(_LINE_END), routed)
+
+
+def _routed(joined: DataFrame, schema: T.StructType) -> DataFrame:
+    """Joined rows with `finding`, its `ROUTED`, and what the segment says as `s_...`."""
+    # Of what waits from a release without routing the last line is the whole text: so it is read
+    # there, at its price.
+    route = F.substring_index("_finding", _LINE_END, -1)
+    unpacked = _unpacked(joined, fields_of(route, schema, ROUTED), ROUTED)
+    return unpacked.withColumn("finding", F.substring_index("_finding", _LINE_END, 1))
+
+
+def _findings(findings: DataFrame, jobs: JobSettings, text: Column) -> DataFrame:
+    """The join's left side: keys that are never null, the arrival time as watermark, and `text`,
+    the finding as JSON.
 
     A heartbeat's key is one that no segment has, so it is compared with nothing.
     """
@@ -234,7 +271,7 @@ def _findings(findings: DataFrame, jobs: JobSettings) -> DataFrame:
         F.coalesce("ip", F.lit(_NO_KEY)).alias("_ip"),
         F.coalesce("event_time", "received_at").alias("_happened"),
         arrived.alias("_arrived"),
-        _as_json(findings.columns).alias("_finding"),
+        text.alias("_finding"),
     ).withWatermark("_arrived", f"{jobs.watermark_seconds} seconds")
 
 
@@ -253,16 +290,16 @@ def _segments(segments: DataFrame, jobs: JobSettings) -> DataFrame:
     return named.where((F.col("s_end") > F.col("s_start")) | F.col("s_known_at").isNull())
 
 
-def _unpacked(joined: DataFrame, finding: T.StructType, packed: str = "_finding") -> DataFrame:
-    """Joined rows with the columns of their finding, and those of the segment as `s_...`."""
+def _unpacked(joined: DataFrame, finding: Column, names: Sequence[str]) -> DataFrame:
+    """Joined rows with columns of their finding (a struct), and those of the segment as `s_...`."""
     both = joined.select(
         "*",
-        F.from_json(packed, finding, _MICROSECONDS).alias("_f"),
+        finding.alias("_f"),
         F.from_json("_segment", T.StructType(list(_STATED)), _MICROSECONDS).alias("_s"),
     )
     return both.select(
         *joined.columns,
-        *[F.col(f"_f.{name}").alias(name) for name in finding.fieldNames()],
+        *[F.col(f"_f.{name}").alias(name) for name in names],
         *[F.col(f"_s.{stated.name}").alias(f"s_{stated.name}") for stated in _STATED],
     )
 

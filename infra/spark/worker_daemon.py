@@ -21,7 +21,8 @@ from pathlib import Path
 
 MODULES = (
     "pyspark.worker",
-    "alerts.jobs",
+    "alerts.lifecycle.alert_job",
+    "alerts.matching.detection",
     "enrich.dhcp.stateful_operator",
     "ingest.parsing.source:sources",
 )

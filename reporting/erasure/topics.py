@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 from confluent_kafka import Message
 
 from alerts.cli.webhooks import queue_file
-from alerts.delivery.publisher import published, publisher_state, read_all
+from alerts.delivery.alert_message import published_state
+from alerts.delivery.publisher import published, read_all
 from alerts.tables import ALERT
 from infra.config.settings import Settings
 from infra.delta.log_reader import commit, newest_version, versions
@@ -146,7 +147,7 @@ def restated(lake: Lake, search: Search, before: _Named) -> int:
 
 def _state(body: str, before: bytes | None) -> bytes:
     """The state that a revision tells, published when the one before it was."""
-    state = publisher_state(msgspec.json.decode(body))
+    state = msgspec.json.decode(published_state(body.encode()))
     try:
         published_at = msgspec.json.decode(before or b"{}").get("published_at")
     # The topic is open to others: what lies there may be no JSON, or no object.

@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
+from alerts.lifecycle.asset_context import in_context
 from alerts.lifecycle.bucket_state import BucketState
 from alerts.tables import ALERT, ALERT_ACTION
 from api.app import create_app
@@ -50,7 +51,7 @@ class Desk:
         self.blob = state.encode()
         self.sequence += 1
         made = [
-            output["row"] | {"batch": self.sequence, "sequence": self.sequence}
+            in_context(output["row"], None) | {"batch": self.sequence, "sequence": self.sequence}
             for output in outputs
             if output["out"] == "alert"
         ]

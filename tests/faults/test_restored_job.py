@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from alerts.delivery import publish_offset
 from alerts.delivery.action_request import request_action
 from alerts.delivery.publisher import Publisher, read_all
-from alerts.jobs import alert
+from alerts.lifecycle.alert_job import alert
 from alerts.tables import ALERT, ALERT_ACTION, FINDING
 from infra.config.settings import Settings
 from infra.kafka.client import Broker

@@ -42,7 +42,7 @@ from alerts.compiler.model_rule_files import (
     read_models,
 )
 from alerts.explain.explain import explain
-from alerts.jobs import alert
+from alerts.lifecycle.alert_job import alert
 from alerts.rulebook.model_rule_tests import check_models
 from alerts.rulebook.rule_store import model_rules, recompile
 from alerts.rulepack.locations import store_folder

@@ -21,7 +21,6 @@ from alerts.domain.entity import micros
 from alerts.domain.finding import counts
 from alerts.explain import finding
 from alerts.lifecycle.bucket_state import BucketState
-from alerts.lifecycle.payloads import encode_payload
 from alerts.lifecycle.stateful_operator import stepper
 from alerts.rulebook.rule_tests import check_rules
 from alerts.rulepack.locations import store_folder
@@ -216,7 +215,7 @@ class Bucket:
         out = state.step(self._counting(rows), self._store.get, load().alerts, micros(at(60)))
         self._blob = state.encode()
         told = [one["row"] for one in out if one["out"] == "alert"]
-        return [(row, json.loads(row["body"])) for row in told]
+        return [(row, row["body"]) for row in told]
 
 
 def corrected(row: Row, holder: str | None, rev: int) -> Row:
@@ -279,6 +278,13 @@ class Empty:
         assert kept
 
 
+HELD = ("holder", "attr_rev", "via")
+
+
+def as_json(row: Row) -> str:
+    return msgspec.json.encode(row).decode()
+
+
 def test_job_alert_tells_only_of_what_is_confirmed(tmp_path: Path) -> None:
     """The function that each bucket runs, as Spark sends it to a worker."""
     settings = load(home=tmp_path)
@@ -293,14 +299,16 @@ def test_job_alert_tells_only_of_what_is_confirmed(tmp_path: Path) -> None:
         {
             "kind": "finding",
             "target": CROWN,
-            "payload": [
-                encode_payload({n: r.get(n) for n in (*NAMES, "attr_rev", "via")}) for r in rows
+            "payload": [as_json({n: r.get(n) for n in NAMES if n != "holder"}) for r in rows],
+            "attribution": [
+                as_json({n: r[n] for n in ("holder", "attr_rev", "via")}) for r in rows
             ],
             "now": pd.Timestamp("2026-11-20T12:00:05"),
         }
     )
     (out,) = list(step((1,), iter([frame]), Empty()))
-    told = [(kind, json.loads(text)) for kind, text in zip(out["out"], out["payload"], strict=True)]
+    kinds = zip(out["out"], out["payload"], strict=True)
+    told = [(kind, msgspec.msgpack.decode(row)) for kind, row in kinds]
     (alert,) = [row for kind, row in told if kind == "alert"]
     assert (alert["entity_value"], alert["count"]) == (A, 1)
     said = {row["finding_id"] for kind, row in told if kind == "attribution"}

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
 import alerts
-from alerts.delivery.publisher import publisher_state
+from alerts.delivery.alert_message import published_body, published_state
 from infra.config.settings import KafkaSettings
 from tests.alerts.lifecycle.test_alert_fold import SCHEMA, Bucket, action, body, finding, leased
 
@@ -122,7 +123,18 @@ def test_the_state_of_every_alert_follows_its_schema() -> None:
     Draft202012Validator.check_schema(STATE)
     validator = Draft202012Validator(STATE)
     for one in told():
-        validator.validate(publisher_state(one | {"published_at": "2026-11-21T12:00:00.000Z"}))
+        went = published_body(msgspec.json.encode(one), "2026-11-21T12:00:00.000Z")
+        validator.validate(json.loads(published_state(went)))
+        assert json.loads(published_state(went))["rule_id"] == one["rule"]["id"]
+
+
+@pytest.mark.parametrize("more", [{}, {"fields": {"published_at": "x"}}, {"published_at": "old"}])
+def test_a_body_goes_out_as_it_lies_in_the_table_with_its_time(more: dict[str, Any]) -> None:
+    now = "2026-11-21T12:00:00.000Z"
+    for one in told():
+        hostile = one | {"title": '"published_at":"},\u2028 \\"é'} | more
+        went = published_body(msgspec.json.encode(hostile), now)
+        assert went == msgspec.json.encode(hostile | {"published_at": now})
 
 
 def test_the_example_of_the_page_follows_the_schema() -> None:

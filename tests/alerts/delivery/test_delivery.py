@@ -23,7 +23,7 @@ from alerts.delivery.action_request import request_action
 from alerts.delivery.feed import FEED_SQL
 from alerts.delivery.publisher import Publisher
 from alerts.domain.entity import entity_of, holder_of
-from alerts.jobs import Outgoing, alert, risk_target
+from alerts.lifecycle.alert_job import Outgoing, alert, risk_target
 from alerts.lifecycle.risk_score import ENTITIES, INCIDENT, RISK
 from alerts.tables import ALERT, ALERT_ACTION, FINDING
 from enrich.assets.index_store import latest_index

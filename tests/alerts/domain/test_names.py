@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from alerts.domain.finding import NAME_CHARS, named
 from alerts.lifecycle.alert_json import LARGEST_BODY, LONGEST_TEXT, bounded
+from alerts.lifecycle.asset_context import in_context
 from alerts.matching.matcher import Matcher, event_batch
 from alerts.rulepack.predicate import Test
 from alerts.spark_rules.rule import _named
@@ -54,8 +55,9 @@ def test_an_alert_about_endless_names_is_a_message_that_any_topic_takes() -> Non
     bucket = Bucket()
     holder = leased("aa", hostname="h" * LONG, evidence=["d" * LONG])
     (told,) = bucket.alerts(finding(0, holder, rule_title="t" * LONG))
-    assert len(told["body"].encode()) <= LARGEST_BODY
-    found = json.loads(told["body"])
+    text = in_context(told, None)["body"]
+    assert len(text.encode()) <= LARGEST_BODY
+    found = json.loads(text)
     assert len(found["title"]) == LONGEST_TEXT
     assert found["attribution"]["mac"] == "aa"
     (again,) = bucket.alerts(finding(1, leased("bb", hostname="h" * (LONG + 1)), uid="e0", rev=2))

@@ -156,7 +156,7 @@ class Bucket:
         return [o["row"] for o in self.step(*rows) if o["out"] == "alert"]
 
     def _check(self, row: dict[str, Any]) -> None:
-        VALIDATOR.validate(json.loads(row["body"]))
+        VALIDATOR.validate(row["body"])
         assert set(row) == {column.name for column in ALERT.columns}
         expected = self.revisions.get(row["alert_id"], 0) + 1
         assert row["revision"] == expected, "revisions count up without a gap"
@@ -164,8 +164,7 @@ class Bucket:
 
 
 def body(row: dict[str, Any]) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(row["body"])
-    return loaded
+    return dict(row["body"])
 
 
 def test_the_schema_is_valid_and_its_fields_are_those_of_the_design() -> None:

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 import alerts
+from alerts.lifecycle.alert_job import Outputs
 from alerts.lifecycle.asset_context import in_context, raised
-from alerts.lifecycle.payloads import Outputs, encode_payload
+from alerts.lifecycle.payloads import pack_row
 from alerts.tables import ALERT
 from enrich.assets.index import AssetIndex, build
 from enrich.assets.registers import CRITICALITIES
@@ -70,7 +71,7 @@ def alert(
         "event_time": at(second),
         "src_ip": "10.0.0.7",
         "risk_score": 50,
-        "body": json.dumps(body | more),
+        "body": body | more,
     }
 
 
@@ -137,7 +138,7 @@ def test_risk_rises_with_the_most_critical_and_stays_within_bounds(
 def test_the_worker_writes_what_the_inventories_know(file: Path, tmp_path: Path) -> None:
     """As job `alert` runs it, and twice with one index: a retry writes the same body."""
     row = alert(100)
-    payload = encode_payload(dict.fromkeys(ALERT.schema.fieldNames()) | row)
+    payload = pack_row(dict.fromkeys(ALERT.schema.fieldNames()) | row)
     batch = pa.RecordBatch.from_pydict({"out": ["alert"], "payload": [payload]})
     bodies = []
     for run in ("first", "again"):

@@ -8,7 +8,6 @@ restored   1                    2          8         9
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,7 @@ class Restored(Bucket):
         self.blob = state.encode()
         for output in outputs:
             if output["out"] == "alert":
-                VALIDATOR.validate(json.loads(output["row"]["body"]))
+                VALIDATOR.validate(output["row"]["body"])
         return outputs
 
 

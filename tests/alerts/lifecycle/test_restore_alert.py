@@ -30,7 +30,7 @@ LATER = 400_000
 def repaired(second: float, alert: dict[str, Any], mac: str = "bb") -> dict[str, Any]:
     """The finding of that second, attributed anew, with the alert as the table has it."""
     row = finding(second, leased(mac), rev=9, via="repair")
-    return row | {"alert": alert["body"]}
+    return row | {"alert": json.dumps(alert["body"])}
 
 
 def test_a_forgotten_alert_is_revised_and_not_made_again() -> None:
@@ -78,7 +78,11 @@ def asked(
 ) -> dict[str, Any]:
     """What a person asks of an alert, with its body as the table has it."""
     row = action(alert["alert_id"], what, second, **keys)
-    return row | {"rule_id": alert["rule_id"], "target": alert["rule_id"], "alert": alert["body"]}
+    return row | {
+        "rule_id": alert["rule_id"],
+        "target": alert["rule_id"],
+        "alert": json.dumps(alert["body"]),
+    }
 
 
 #   Friday: an alert.    Monday: the job has forgotten it, and somebody looks at it.

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from alerts.cli.reattribution import show
 from alerts.domain.entity import micros
-from alerts.jobs import alert
+from alerts.lifecycle.alert_job import alert
 from alerts.reattribution import history_repair as mending
 from alerts.reattribution.history_repair import repair_history
 from alerts.reattribution.repair_job import mend_now, repair

@@ -25,7 +25,7 @@ from alerts.compiler.sigma_to_predicate import Untranslatable
 from alerts.coverage.field_baseline import leaves_of
 from alerts.domain.entity import micros
 from alerts.domain.finding import RULE_FAILED, identity
-from alerts.jobs import detect
+from alerts.matching.detection import detect
 from alerts.rulebook.rule_store import rule_store
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore, Query, RulePack

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 
-from alerts.jobs import alert
+from alerts.lifecycle.alert_job import alert
 from alerts.reattribution.event_repair import said_until
 from alerts.reattribution.history_repair import repair_history
 from alerts.tables import FINDING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +19,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from alerts.tables import FINDING
+from enrich.attribution import stream_join
 from enrich.attribution.asof_join import flatten
 from enrich.attribution.lease_lookup import LEASE_AT_DUCKDB, LEASE_AT_SQL
 from enrich.attribution.server_liveness import ServerLiveness
@@ -47,6 +49,8 @@ def steps(lake: Lake, tmp_path: Path) -> Callable[..., list[Row]]:
     def run(join: Callable[..., DataFrame]) -> list[Row]:
         found: list[Row] = []
         joined = join(lake.stream(FINDING), lake.stream(DHCP_SEGMENT), JOBS)
+        if join is attribute:
+            joined = joined.withColumn("finding_id", F.get_json_object("finding", "$.finding_id"))
         query = (
             joined.writeStream.foreachBatch(lambda batch, _: found.extend(batch.collect()))
             .option("checkpointLocation", str(tmp_path / "join"))
@@ -139,7 +143,7 @@ def test_what_becomes_known_after_the_wait_comes_as_a_correction(lake: Lake, ste
 def test_a_release_with_more_columns_goes_on_with_what_waits(lake: Lake, steps) -> None:
     fewer = struct(event_uids=STRINGS)
     findings = replace(
-        FINDING, columns=tuple(one for one in FINDING.columns if one.name != "host_name")
+        FINDING, columns=tuple(one for one in FINDING.columns if one.name != "dst_ip")
     )
     segments = replace(
         DHCP_SEGMENT,
@@ -155,18 +159,37 @@ def test_a_release_with_more_columns_goes_on_with_what_waits(lake: Lake, steps) 
     old = segment(0, 10, A, 0, 1) | {"evidence": {"event_uids": ["line 1"]}}
     put(lake, segments, [old, known(27) | {"evidence": None}])
     assert [row.finding_id for row in steps(attribute)] == ["f5"]
-    assert "host_name" not in lake.read(FINDING).columns
+    assert "dst_ip" not in lake.read(FINDING).columns
 
     lake.ensure(FINDING, DHCP_SEGMENT)
-    put(lake, FINDING, [finding(8, late=21, host_name="web"), detected(30)])
+    put(lake, FINDING, [finding(8, late=21, dst_ip="10.0.0.8"), detected(30)])
     put(lake, DHCP_SEGMENT, [segment(20, 30, B, 30, 2)])
     said = {row.finding_id: row for row in steps(attribute)}
-    assert {uid: (row.holder.mac, row.host_name) for uid, row in said.items()} == {
-        "f8": (A, "web"),
-        "f25": (B, None),
-    }
+    targets = {uid: json.loads(row.finding).get("dst_ip") for uid, row in said.items()}
+    assert targets == {"f8": "10.0.0.8", "f25": None}
+    assert {uid: row.holder.mac for uid, row in said.items()} == {"f8": A, "f25": B}
     assert [said[uid].holder.ended for uid in ("f8", "f25")] == [None, "expired"]
     assert said["f8"].holder.evidence == ["line 1"]
+
+
+@pytest.mark.full
+def test_what_waits_from_a_release_that_wrote_no_routing_is_read_from_its_text(
+    lake: Lake, steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as former:
+        former.setattr(stream_join, "_routed_text", lambda rows: stream_join._as_json(rows.columns))
+        put(lake, FINDING, [finding(5, host_name="web", feeds=["c"]), detected(6)])
+        put(lake, DHCP_SEGMENT, [known(6)])
+        assert steps(attribute) == []
+    put(lake, FINDING, [finding(6, host_name="db", feeds=["c"]), detected(8)])
+    put(lake, DHCP_SEGMENT, [segment(0, 10, A, 8, 1)])
+    said = {row.finding_id: row for row in steps(attribute)}
+    assert {uid: (row.holder.mac, row.host_name, row.feeds) for uid, row in said.items()} == {
+        "f5": (A, "web", ["c"]),
+        "f6": (A, "db", ["c"]),
+    }
+    names = {uid: json.loads(row.finding)["finding_id"] for uid, row in said.items()}
+    assert names == {"f5": "f5", "f6": "f6"}
 
 
 def test_only_addresses_of_a_dhcp_network_wait(spark: SparkSession) -> None:

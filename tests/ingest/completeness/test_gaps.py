@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import Row
 
-from alerts.jobs import ingest_and_detect
+from alerts.matching.detection import ingest_and_detect
 from headgate.cli import main
 from infra.checkpoint.batch_decisions import decided, write_decision
 from infra.config.settings import Settings, load

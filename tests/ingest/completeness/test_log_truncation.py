@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from alerts.jobs import ingest_and_detect
+from alerts.matching.detection import ingest_and_detect
 from infra.config.settings import Settings, load
 from infra.errors import Fatal
 from infra.kafka.client import Broker, topic_of

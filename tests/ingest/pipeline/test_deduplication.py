@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame
 
-from alerts.jobs import detect
+from alerts.matching.detection import detect
 from alerts.rulebook.rule_store import rule_store
 from alerts.tables import FINDING
 from infra.config.settings import load

@@ -17,7 +17,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from alerts.jobs import alert, ingest_and_detect
+from alerts.lifecycle.alert_job import alert
+from alerts.matching.detection import ingest_and_detect
 from alerts.tables import ALERT, FINDING
 from infra.config.settings import load
 from infra.delta.duckdb_views import connect

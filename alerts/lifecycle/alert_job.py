@@ -1,11 +1,11 @@
-"""Jobs `ingest` with detection, and `alert`."""
+"""Job `alert`: findings and leases in, alerts into the table and onto the topic."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,122 +13,42 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from alerts.compiler.enrichment_predicates import INVENTORIES
-from alerts.correlation.correlator import SETTLE
 from alerts.delivery.publisher import Publisher
-from alerts.domain.finding import finding_schema
+from alerts.lifecycle.asset_context import in_context
 from alerts.lifecycle.holder_confidence import DHCP_SERVERS_DECISION as SERVERS
 from alerts.lifecycle.holder_confidence import Listening
-from alerts.lifecycle.payloads import (
-    ATTRIBUTED,
-    OUTPUTS,
-    REFUSED,
-    Outputs,
-    decode_payload,
-    to_payload,
-)
+from alerts.lifecycle.payloads import ATTRIBUTED, decode_payload, to_payload, unpack_row
 from alerts.lifecycle.republish_guard import REPUBLISH_DECISION as HEARD
 from alerts.lifecycle.risk_score import INCIDENT, RISK
 from alerts.lifecycle.stateful_operator import PASSING, SAID_ELSEWHERE, fold_alerts
 from alerts.lifecycle.suppression import SUPPRESS, UNSUPPRESS
-from alerts.matching.cost_metering import meter_of
+from alerts.matching.detection import due_after
 from alerts.rulebook.rule_store import rule_store
-from alerts.rulepack.rule_pack import PackStore
-from alerts.spark_rules.live import Queries
 from alerts.tables import ALERT, ALERT_ACTION, FINDING, HEARTBEAT
+from enrich.assets.index import index_of
 from enrich.assets.index_store import index_file, latest_index
-from enrich.attribution.attributed_events import event_row, is_event
-from enrich.attribution.attributed_events import waiting_events as waiting_events
-from enrich.attribution.stream_join import SLACK_SECONDS, attribute, split
-from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
+from enrich.attribution.attributed_events import event_row, is_event, waiting_events, with_event
+from enrich.attribution.stream_join import ROUTED, attribute, fields_of, packed, split
+from enrich.tables import ATTRIBUTED_EVENT, ATTRIBUTION, DHCP_SEGMENT
 from infra.config.settings import ScopeSettings, Settings
-from infra.delta.parquet_writer import collected
+from infra.delta.parquet_writer import DataFile, Target, collected, files_written, writing
+from infra.delta.schema import Table
 from infra.errors import HeadgateError, Retryable
 from infra.process.log import News
 from infra.streaming.job import Batch, Job
 from infra.streaming.lake import Lake
 from infra.streaming.outbox import put_row
-from ingest.pipeline.batch_pass import Find, Stage
-from ingest.pipeline.files_job import files
-from ingest.pipeline.ingest_job import Step, ingest
 from ingest.tables import EVENT
-from ingest.tables import HEARTBEAT as EVENT_HEARTBEAT
 
+OUTPUTS = {
+    "attribution": ATTRIBUTION,
+    ATTRIBUTED: ATTRIBUTED_EVENT,
+    "finding": FINDING,
+    "alert": ALERT,
+}
+"""Tables that the state's rows belong to, by `out`, in the order in which they are committed."""
 
-def ingest_and_detect(lake: Lake, *, once: bool = False) -> Job:
-    """Job `ingest` with detection handed over as a step of its batch."""
-    return ingest(lake, steps=[detect(lake, rule_store(lake.settings))], once=once)
-
-
-def files_and_detect(lake: Lake, *, once: bool = False) -> Job:
-    """Job `files` with detection handed over as a step of its batch."""
-    return files(lake, steps=[detect(lake, rule_store(lake.settings))], once=once)
-
-
-def detect(lake: Lake, store: PackStore) -> Step:
-    """A step that matches a batch's events against the rules in force when it first ran."""
-
-    # Outside of `step`: it remembers from batch to batch which windows were looked at.
-    queries = Queries(lake, store)
-
-    def step(run: Batch) -> Stage:
-        # Rules may change between two tries of a batch.
-        pack = run.decide("pack", store.current)
-        spool = str(lake.spool / "rule_cost")
-        find = partial(detection, str(store.folder), pack, spool)
-        settings = lake.settings
-        events_wait = bool(settings.jobs.attributed_classes)
-        more = partial(queries, pack=pack)
-        return Stage(FINDING, find, more, due_after(settings), events_wait)
-
-    return step
-
-
-def due_after(settings: Settings) -> tuple[float, ...]:
-    """In how many seconds after a finding time must have moved on, if no alert is to be late.
-
-    Once for who has no lease, once for correlations that wait until their window has closed, and
-    once for an alert that counts. Ticks that come seldom would be late by half a minute.
-    """
-    jobs = settings.jobs
-    waits = jobs.wait_seconds + jobs.watermark_seconds + SLACK_SECONDS
-    settled = SETTLE / 1_000_000
-    return (waits, waits + settled, waits + settings.alerts.count_every_seconds)
-
-
-def detection(store_folder: str, pack: str, spool: str) -> Find:
-    """Findings of a rule pack among events, and ingest's heartbeats as those of detection.
-
-    `spool`: where it tells what rules cost.
-    """
-    matcher = meter_of(store_folder, pack, spool)
-
-    def find(events: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        return matcher.match(events), heartbeats(events, pack)
-
-    return find
-
-
-def heartbeats(events: pa.RecordBatch, pack: str) -> pa.RecordBatch:
-    """Ingest's heartbeats among the events as heartbeats of detection."""
-    beats = events.filter(pc.equal(events.column("source"), EVENT_HEARTBEAT))
-    rows = [
-        {
-            "finding_id": uid,
-            "rule_id": HEARTBEAT,
-            "event_time": position,
-            "received_at": received_at,
-            "mode": mode,
-            "pack": pack,
-        }
-        for uid, position, received_at, mode in zip(
-            *(
-                beats.column(name).to_pylist()
-                for name in ("event_uid", "time", "received_at", "mode")
-            ),
-            strict=True,
-        )
-    ]
-    return pa.RecordBatch.from_pylist(rows, schema=finding_schema())
+REFUSED = "refused"
 
 
 def alert(lake: Lake, *, once: bool = False) -> Job:
@@ -173,6 +93,63 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
 
     trigger = None if once else settings.jobs.alert_trigger_seconds
     return lake.each_batch("alert", outputs, batch, trigger_seconds=trigger, begun=outgoing.first)
+
+
+class Outputs:
+    """What `mapInArrow` takes: rows `(out, payload)` of the alert state in, the files written out.
+
+    A table that is missing in `targets` has the batch already and is not written.
+    `batch` and `sequence` are written on each revision of an alert: the batch's number, and its
+    place in the order in which readers get them (`alerts.delivery.feed`).
+    `index`: file with the assets and users that alerts are told with, if there are any.
+    Requests that were refused come back as rows of table `refused`, the request as stats.
+    """
+
+    def __init__(
+        self,
+        targets: Mapping[str, Target],
+        batch: int | None = None,
+        sequence: int | None = None,
+        index: str | None = None,
+    ) -> None:
+        self._targets = dict(targets)
+        self._place = {"batch": batch, "sequence": sequence}
+        self._index = index
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        refused: list[DataFile | None] = []
+        with writing(self._targets) as writers:
+            for batch in batches:
+                for kind, table in OUTPUTS.items():
+                    # After a crash some tables may have the batch already; only the rest is
+                    # written.
+                    if table.name in writers:
+                        rows = self._rows(_payloads(batch, kind), kind, table)
+                        schema = self._targets[table.name].schema
+                        writers[table.name].write(pa.RecordBatch.from_pylist(rows, schema=schema))
+                refused += [
+                    # `mapInArrow` has one output schema; requests come back in the shape of files.
+                    DataFile(REFUSED, "", 0, 0, 0, payload.decode())
+                    for payload in _payloads(batch, REFUSED)
+                ]
+            yield files_written([*(writer.close() for writer in writers.values()), *refused])
+
+    def _rows(self, payloads: Iterable[bytes], kind: str, table: Table) -> list[dict[str, Any]]:
+        # Attributed events come as Spark made them; the state's own rows are packed.
+        decoded = decode_payload if kind == ATTRIBUTED else unpack_row
+        rows = [decoded(payload, table.schema) for payload in payloads]
+        if table is not ALERT:
+            return rows
+        known = index_of(self._index) if self._index else None
+        # Assets are looked up when the row is written, so a change of them does not touch the
+        # state.
+        return [in_context(row, known) | self._place for row in rows]
+
+
+def _payloads(batch: pa.RecordBatch, kind: str) -> list[bytes]:
+    mine = pc.equal(batch.column("out"), kind)
+    payloads: list[bytes] = batch.column("payload").filter(mine).to_pylist()
+    return payloads
 
 
 class Outgoing:
@@ -243,7 +220,7 @@ def note_refused(lake: Lake, requests: Iterable[str]) -> None:
 
 
 def alert_input(lake: Lake) -> DataFrame:
-    """All that the alert state must see, as rows `(kind, targets, payload)`."""
+    """All that the alert state must see, as rows `(kind, targets, payload, attribution)`."""
     settings = lake.settings
     # An import of old logs raises no live alerts.
     findings = lake.stream(FINDING, job="alert").where("mode <> 'import'")
@@ -258,8 +235,8 @@ def alert_input(lake: Lake) -> DataFrame:
     asked = lake.stream(ALERT_ACTION, job="alert")
     return (
         to_state(attributed, settings.scopes)
-        .unionByName(to_state(passing))
-        .unionByName(_retold(where))
+        .unionByName(to_state(packed(passing)))
+        .unionByName(to_state(_retold(where)))
         .unionByName(
             asked.select(
                 F.lit("action").alias("kind"),
@@ -268,15 +245,17 @@ def alert_input(lake: Lake) -> DataFrame:
                     "targets"
                 ),
                 to_payload("*").alias("payload"),
+                F.lit(None).cast("string").alias("attribution"),
             )
         )
     )
 
 
 def to_state(findings: DataFrame, scopes: Sequence[ScopeSettings] = ()) -> DataFrame:
-    """Attributed findings for the state; a heartbeat is a tick for every bucket.
+    """Attributed findings, as `attribute` gives them, for the state.
 
-    Attributed events go by it as rows of gold.attributed_event, to no bucket.
+    A heartbeat is a tick for every bucket. The finding's text goes on as it is, its holder beside
+    it. Attributed events go by it as rows of gold.attributed_event, to no bucket.
 
     A finding concerns its rule, the correlations that count it and the risk of its
     entity. Every bucket learns of an incident, and of a correction: it may hold the
@@ -293,12 +272,13 @@ def to_state(findings: DataFrame, scopes: Sequence[ScopeSettings] = ()) -> DataF
     nobody = F.array(F.lit(None).cast("string"))
     event, own_kind = is_event(), F.when(beat, "tick").otherwise("finding")
     event_kind = F.when(beat, PASSING).otherwise(ATTRIBUTED)
-    return findings.select(
+    return with_event(findings, FINDING.schema).select(
         F.when(event, event_kind).otherwise(own_kind).alias("kind"),
         F.when(~beat & ~event, F.when(every, F.concat(own, nobody)).otherwise(own)).alias(
             "targets"
         ),
-        F.when(event, to_payload(*event_row(scopes))).otherwise(to_payload("*")).alias("payload"),
+        F.when(event, to_payload(*event_row(scopes))).otherwise(F.col("finding")).alias("payload"),
+        F.when(~event, to_payload("holder", "attr_rev", "via")).alias("attribution"),
     )
 
 
@@ -322,24 +302,17 @@ def risk_target() -> Column:
 
 
 def _retold(attributions: DataFrame) -> DataFrame:
-    """Findings that job `repair` attributed anew, in the shape of the state's own.
+    """Findings that job `repair` attributed anew, in the shape of `attribute`'s.
 
-    `alert`: the alert that a finding counts on, where the state may have forgotten it.
+    Their text may have `alert`: the one that the finding counts on, where the state may have
+    forgotten it.
     """
     # With today's schema: rows of an older release lack columns, which become null.
-    finding = F.from_json("finding", FINDING.schema)
-    rows = attributions.select(
-        finding.alias("f"),
-        F.col("holder").alias("h"),
+    rows = attributions.withColumn("_f", fields_of("finding", FINDING.schema, ROUTED))
+    return rows.select(
+        "finding",
+        *[F.col(f"_f.{name}").alias(name) for name in ROUTED],
+        "holder",
         F.col("rev").alias("attr_rev"),
         "via",
-        F.get_json_object("finding", "$.alert").alias("alert"),
     )
-    columns = [name for name in FINDING.schema.fieldNames() if name != "holder"]
-    return rows.select(
-        *[F.col(f"f.{name}") for name in columns],
-        F.col("h").alias("holder"),
-        "attr_rev",
-        "via",
-        "alert",
-    ).transform(to_state)

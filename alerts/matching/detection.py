@@ -1,0 +1,101 @@
+"""Detection: a batch's events against the rule pack, as a step of jobs `ingest` and `files`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alerts.correlation.correlator import SETTLE
+from alerts.domain.finding import finding_schema
+from alerts.matching.cost_metering import meter_of
+from alerts.rulebook.rule_store import rule_store
+from alerts.rulepack.rule_pack import PackStore
+from alerts.spark_rules.live import Queries
+from alerts.tables import FINDING, HEARTBEAT
+from enrich.attribution.stream_join import SLACK_SECONDS
+from infra.config.settings import Settings
+from infra.streaming.job import Batch, Job
+from infra.streaming.lake import Lake
+from ingest.pipeline.batch_pass import Find, Stage
+from ingest.pipeline.files_job import files
+from ingest.pipeline.ingest_job import Step, ingest
+from ingest.tables import HEARTBEAT as EVENT_HEARTBEAT
+
+
+def ingest_and_detect(lake: Lake, *, once: bool = False) -> Job:
+    """Job `ingest` with detection handed over as a step of its batch."""
+    return ingest(lake, steps=[detect(lake, rule_store(lake.settings))], once=once)
+
+
+def files_and_detect(lake: Lake, *, once: bool = False) -> Job:
+    """Job `files` with detection handed over as a step of its batch."""
+    return files(lake, steps=[detect(lake, rule_store(lake.settings))], once=once)
+
+
+def detect(lake: Lake, store: PackStore) -> Step:
+    """A step that matches a batch's events against the rules in force when it first ran."""
+
+    # Outside of `step`: it remembers from batch to batch which windows were looked at.
+    queries = Queries(lake, store)
+
+    def step(run: Batch) -> Stage:
+        # Rules may change between two tries of a batch.
+        pack = run.decide("pack", store.current)
+        spool = str(lake.spool / "rule_cost")
+        find = partial(detection, str(store.folder), pack, spool)
+        settings = lake.settings
+        events_wait = bool(settings.jobs.attributed_classes)
+        more = partial(queries, pack=pack)
+        return Stage(FINDING, find, more, due_after(settings), events_wait)
+
+    return step
+
+
+def due_after(settings: Settings) -> tuple[float, ...]:
+    """In how many seconds after a finding time must have moved on, if no alert is to be late.
+
+    Once for who has no lease, once for correlations that wait until their window has closed, and
+    once for an alert that counts. Ticks that come seldom would be late by half a minute.
+    """
+    jobs = settings.jobs
+    waits = jobs.wait_seconds + jobs.watermark_seconds + SLACK_SECONDS
+    settled = SETTLE / 1_000_000
+    return (waits, waits + settled, waits + settings.alerts.count_every_seconds)
+
+
+def detection(store_folder: str, pack: str, spool: str) -> Find:
+    """Findings of a rule pack among events, and ingest's heartbeats as those of detection.
+
+    `spool`: where it tells what rules cost.
+    """
+    matcher = meter_of(store_folder, pack, spool)
+
+    def find(events: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        return matcher.match(events), heartbeats(events, pack)
+
+    return find
+
+
+def heartbeats(events: pa.RecordBatch, pack: str) -> pa.RecordBatch:
+    """Ingest's heartbeats among the events as heartbeats of detection."""
+    beats = events.filter(pc.equal(events.column("source"), EVENT_HEARTBEAT))
+    rows = [
+        {
+            "finding_id": uid,
+            "rule_id": HEARTBEAT,
+            "event_time": position,
+            "received_at": received_at,
+            "mode": mode,
+            "pack": pack,
+        }
+        for uid, position, received_at, mode in zip(
+            *(
+                beats.column(name).to_pylist()
+                for name in ("event_uid", "time", "received_at", "mode")
+            ),
+            strict=True,
+        )
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=finding_schema())
