@@ -16,8 +16,9 @@ from bench.measure import Report
 from bench.mixes import MIXES, Mix
 from bench.records import store
 from enrich.dhcp.lease_rules import ACK, SECOND_US, LeaseEvent
-from enrich.dhcp.tracker import limits
-from enrich.dhcp.tracker_state import TrackerBucket, encode_bucket
+from enrich.dhcp.sessions_job import limits
+from enrich.dhcp.state_encoding import encode_bucket
+from enrich.dhcp.tracker_state import TrackerBucket
 from infra.config.settings import JobSettings, load
 from infra.delta.parquet_writer import Target
 from ingest.parsing.source import ParseSettings

@@ -18,8 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 from bench.leases import Network, Run, Way, arrive, through
 from bench.measure import Measure, Report
 from bench.plot import save
-from enrich.dhcp.stateful_operator import VERSIONS, tracked, with_store
-from enrich.dhcp.tracker import limits, tracked_rows
+from enrich.dhcp.sessions_job import limits, tracked_rows
+from enrich.dhcp.state_layout import VERSIONS
+from enrich.dhcp.stateful_operator import tracked, with_store
 from infra.config.settings import JobSettings, load
 from infra.spark.session import session
 

@@ -26,16 +26,17 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from bench.leases import Network, Run, Way, arrive, through
 from bench.measure import Report
 from bench.plot import bars, panel
+from enrich.dhcp.sessions_job import limits, tracked_rows
+from enrich.dhcp.state_encoding import decode_bucket, encode_bucket
+from enrich.dhcp.state_layout import VERSIONS
 from enrich.dhcp.stateful_operator import (
-    VERSIONS,
     frame,
     read_state,
     row_schema,
     tracked,
     with_store,
 )
-from enrich.dhcp.tracker import limits, tracked_rows
-from enrich.dhcp.tracker_state import TrackerBucket, decode_bucket, encode_bucket
+from enrich.dhcp.tracker_state import TrackerBucket
 from infra.config.settings import JobSettings, load
 from infra.spark.session import session
 

@@ -21,7 +21,7 @@ from alerts.spark_rules.rule import QueryRule
 from alerts.tables import FINDING
 from enrich.attribution.asof_join import newest_cover, statements
 from enrich.attribution.stream_join import segment_holder, split
-from enrich.dhcp.tracker import as_segments, sessions_of
+from enrich.dhcp.sessions_job import as_segments, sessions_of
 from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import Settings
 from infra.streaming.lake import Lake

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from alerts.compiler.enrichment_predicates import INVENTORIES
 from alerts.delivery.publisher import Publisher
+from alerts.lifecycle.alert_json import with_text
 from alerts.lifecycle.asset_context import in_context
 from alerts.lifecycle.holder_confidence import DHCP_SERVERS_DECISION as SERVERS
 from alerts.lifecycle.holder_confidence import Listening
@@ -143,7 +144,7 @@ class Outputs:
         known = index_of(self._index) if self._index else None
         # Assets are looked up when the row is written, so a change of them does not touch the
         # state.
-        return [in_context(row, known) | self._place for row in rows]
+        return [with_text(in_context(row, known)) | self._place for row in rows]
 
 
 def _payloads(batch: pa.RecordBatch, kind: str) -> list[bytes]:

@@ -42,8 +42,7 @@ def alert_row(
     detected_at: int,
     lineage: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The revision as a row of gold.alert, its body still a mapping: what the inventories know
-    comes to it where it is written (`alerts.lifecycle.asset_context`).
+    """The revision as a row of gold.alert, its body still a mapping (see `with_text`).
 
     `pack` is the one that found the newest finding (None when it is lost: the
     alert then tells what the finding knows). `detected_at`: microseconds.
@@ -82,6 +81,12 @@ def alert_row(
         "batch": None,  # this and the next are known where the row is written
         "sequence": None,
     }
+
+
+def with_text(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row whose body has all that belongs to it, with the body as JSON."""
+    # As text: publishing, the feed and the API all give out the same document.
+    return {**row, "body": bounded(row["body"]).decode()}
 
 
 def bounded(body: Mapping[str, Any]) -> bytes:

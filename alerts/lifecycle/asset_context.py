@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from alerts.domain.entity import micros
-from alerts.lifecycle.alert_json import bounded
 from enrich.assets.index import AssetIndex
 from enrich.assets.registers import CRITICALITIES
 
@@ -24,17 +23,14 @@ RAISED = {"high": 5, "critical": 10}
 def in_context(row: _Row, index: AssetIndex | None) -> _Row:
     """A row of gold.alert whose body has `asset`, `other_assets` and `user`, and its risk.
 
-    All of them empty where nothing is known; `index` None: no inventory was ever loaded. The body
-    comes as a mapping and leaves as the JSON that everybody gets.
+    All of them empty where nothing is known; `index` None: no inventory was ever loaded.
     """
     body: _Row = row["body"]
     known = _known(row, body, index) if index else _nothing()
     named = [known["asset"], *known["other_assets"], known["user"]]
     # The highest one, not the sum: a long list of assets is no graver than its gravest.
     risk = raised(row["risk_score"], [asset["criticality"] for asset in named if asset])
-    # As text: publishing, the feed and the API all give out the same document.
-    text = bounded(body | known | {"risk_score": risk}).decode()
-    return row | {"risk_score": risk, "body": text}
+    return row | {"risk_score": risk, "body": body | known | {"risk_score": risk}}
 
 
 def raised(risk: int, criticalities: list[str | None]) -> int:

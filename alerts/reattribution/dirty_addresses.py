@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from enrich.attribution.scopes import set_by_hand
 from enrich.attribution.segment_corrections import REPAIR
-from enrich.dhcp.tracker import every_line
+from enrich.dhcp.sessions_job import every_line
 from enrich.tables import DHCP_SEGMENT
 from infra.delta.log_reader import commit, versions
 from infra.storage.paths import Location

@@ -32,10 +32,9 @@ from enrich.attribution.segment_corrections import CorrectionStamp, lines_since
 from enrich.attribution.segment_corrections import correct_segments as corrections
 from enrich.attribution.server_liveness import heard
 from enrich.attribution.stream_join import attribution_as_of, split
-from enrich.dhcp.lease_rules import LeaseEvent
-from enrich.dhcp.segments import Segment
+from enrich.dhcp.lease_rules import LeaseEvent, Segment
+from enrich.dhcp.sessions_job import FUTURE_SECONDS, every_line, limits
 from enrich.dhcp.stateful_operator import LINE
-from enrich.dhcp.tracker import FUTURE_SECONDS, every_line, limits
 from enrich.tables import ATTRIBUTED_EVENT, ATTRIBUTION, DHCP_SEGMENT
 from infra.config.settings import ScopeSettings, Settings
 from infra.delta.retention import complete_since

@@ -16,8 +16,7 @@ import msgspec
 import numpy as np
 
 from enrich.attribution.asof_join import flatten
-from enrich.dhcp.lease_rules import EXCHANGE_US, SECOND_US, LeaseEvent, Session, replay
-from enrich.dhcp.segments import Segment
+from enrich.dhcp.lease_rules import EXCHANGE_US, SECOND_US, LeaseEvent, Segment, Session, replay
 from enrich.dhcp.tracker_state import TrackerLimits
 
 REPAIR = "repair"

@@ -29,10 +29,18 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from enrich.dhcp.input_offset import Position, events_until, newest
+from enrich.dhcp.sessions_job import limits
 from enrich.dhcp.state_bootstrap import SEED, Sown, write
-from enrich.dhcp.state_layout import INPUT, SESSIONS_JOB, Shape, layout_folder, note_layout
-from enrich.dhcp.stateful_operator import VERSIONS, sown, with_store
-from enrich.dhcp.tracker import limits
+from enrich.dhcp.state_layout import (
+    INPUT,
+    SESSIONS_JOB,
+    VERSIONS,
+    Shape,
+    layout_folder,
+    note_layout,
+    wanted_layout,
+)
+from enrich.dhcp.stateful_operator import sown, with_store
 from enrich.dhcp.tracker_state import TrackerLimits
 from enrich.tables import DHCP_SEGMENT
 from infra.checkpoint.offset_log import numbers
@@ -74,7 +82,7 @@ def rebuild(
     Raises `Usage` for a version that cannot be written, `Fatal` when the job runs or the tables
     do not say enough.
     """
-    version = VERSIONS[lake.settings.jobs.session_state] if version is None else version
+    version = wanted_layout(lake.settings).version if version is None else version
     if version not in VERSIONS.values():
         wanted = ", ".join(map(str, VERSIONS.values()))
         raise Usage(f"state version {version}: this release writes {wanted}")

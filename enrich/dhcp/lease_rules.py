@@ -134,6 +134,49 @@ class Timeline(msgspec.Struct, frozen=True):
         return next((s for s in self.sessions if s.start_us <= time_us < s.end_us), None)
 
 
+LEASE, EXTEND, FREE, TOO_LATE = "lease", "extend", "free", "too_late"
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """A row of silver.dhcp_segment, times in microseconds. The highest `rev` is true."""
+
+    scope: str | None
+    ip: str | None
+    seg_start: int | None
+    seg_end: int | None
+    mac: str | None
+    hostname: str | None
+    session_id: str | None
+    session_start: int | None
+    session_end: int | None
+    known_at: int
+    learned_at: int
+    rev: int
+    kind: str
+    event_uids: tuple[str, ...] | None = None
+    ended: str | None = None
+
+
+def too_late(event: LeaseEvent, known_at_us: int, rev: int) -> Segment:
+    """The row that names a line which came after its time was settled. It covers nothing."""
+    return Segment(
+        scope=event.scope,
+        ip=event.ip,
+        seg_start=event.time_us,
+        seg_end=event.time_us,
+        mac=event.mac,
+        hostname=event.hostname,
+        session_id=None,
+        session_start=None,
+        session_end=None,
+        known_at=known_at_us,
+        learned_at=event.received_us,
+        rev=rev,
+        kind=TOO_LATE,
+        event_uids=(event.event_uid,),
+    )
+
+
 def session_id(scope: str, ip: str, mac: str, start_us: int) -> str:
     """Identity of a lease: the same wherever and whenever it is computed."""
     # A separator that no field has, or two leases could come to one text.

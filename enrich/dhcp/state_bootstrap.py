@@ -11,12 +11,12 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from enrich.dhcp.lease_rules import EXCHANGE_US, SECOND_US, LeaseEvent
-from enrich.dhcp.segments import FREE, TOO_LATE, Segment
+from enrich.dhcp.lease_rules import EXCHANGE_US, FREE, SECOND_US, TOO_LATE, LeaseEvent, Segment
+from enrich.dhcp.sessions_job import FUTURE_SECONDS, bucket_of, limits, line_rows
+from enrich.dhcp.state_encoding import encode_bucket
 from enrich.dhcp.state_reconstruction import Cut, recall
 from enrich.dhcp.stateful_operator import LINE, MICROS
-from enrich.dhcp.tracker import FUTURE_SECONDS, bucket_of, limits, line_rows
-from enrich.dhcp.tracker_state import Key, TrackerBucket, TrackerLimits, encode_bucket
+from enrich.dhcp.tracker_state import Key, TrackerBucket, TrackerLimits
 from enrich.tables import DHCP_SEGMENT
 from infra.streaming.lake import Lake
 

@@ -16,15 +16,8 @@ from typing import Protocol
 import msgspec
 
 from enrich.dhcp.lease_rules import LeaseEvent
-from enrich.dhcp.tracker_state import (
-    MAGIC,
-    AddressState,
-    Key,
-    TrackerBucket,
-    TrackerLimits,
-    intact,
-    opened,
-)
+from enrich.dhcp.state_encoding import MAGIC, intact, opened
+from enrich.dhcp.tracker_state import AddressState, Key, TrackerBucket, TrackerLimits
 
 VERSION = 2
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from enrich.dhcp.stateful_operator import VERSIONS
-from enrich.dhcp.tracker_state import WHOLE
+from enrich.dhcp.state_cells import VERSION
+from enrich.dhcp.state_encoding import WHOLE
 from infra.checkpoint.offset_log import numbers
 from infra.config.settings import Settings
 from infra.errors import Fatal
@@ -19,6 +19,10 @@ from infra.storage.state_file import StateFile
 SESSIONS_JOB = "sessions"
 INPUT = "input"
 """Key in a commit's marker: how far the batch has read its input, as Spark notes it."""
+
+
+VERSIONS = {"blob": WHOLE, "cells": VERSION}
+"""Versions of the state, by what `jobs.session_state` calls them."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +55,19 @@ def _file(checkpoint: Path) -> StateFile[Shape]:
     return StateFile(checkpoint / "state.json", Shape, remedy)
 
 
-def claim(settings: Settings) -> None:
+def wanted_layout(settings: Settings) -> Shape:
+    """What the settings ask of a checkpoint; nothing else asks `jobs.session_state`."""
+    return Shape(VERSIONS[settings.jobs.session_state], settings.jobs.session_buckets)
+
+
+def claim(settings: Settings) -> int:
     """See that the checkpoint is for this release and these settings; note it for a new one.
 
-    Raises `Fatal` that says what it is for, and what makes it fit.
+    The version of its state, which every other function is given. Raises `Fatal` that says what
+    it is for, and what makes it fit.
     """
     checkpoint = layout_folder(settings)
-    wanted = Shape(VERSIONS[settings.jobs.session_state], settings.jobs.session_buckets)
+    wanted = wanted_layout(settings)
     there = read_layout(checkpoint)
     # A release before noted no number of buckets; the settings' one is taken for it.
     if there is None or there == Shape(wanted.version, None):
@@ -85,3 +95,4 @@ def claim(settings: Settings) -> None:
             f"{SESSIONS_JOB}' "
             "makes the state anew, nothing is lost"
         )
+    return wanted.version

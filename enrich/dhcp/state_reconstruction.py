@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from enrich.dhcp.lease_rules import LeaseEvent, Session, order, replay
-from enrich.dhcp.segments import FREE, TOO_LATE, Segment
+from enrich.dhcp.lease_rules import FREE, TOO_LATE, LeaseEvent, Segment, Session, order, replay
 from enrich.dhcp.tracker_state import AddressState
 
 

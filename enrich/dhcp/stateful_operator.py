@@ -25,16 +25,10 @@ from pyspark.sql.streaming.stateful_processor import (
     ValueState,
 )
 
-from enrich.dhcp.lease_rules import LeaseEvent
-from enrich.dhcp.segments import Segment, heartbeat
+from enrich.dhcp.lease_rules import LeaseEvent, Segment
 from enrich.dhcp.state_cells import VERSION, Kept
-from enrich.dhcp.tracker_state import (
-    WHOLE,
-    TrackerBucket,
-    TrackerLimits,
-    decode_bucket,
-    encode_bucket,
-)
+from enrich.dhcp.state_encoding import WHOLE, decode_bucket, encode_bucket
+from enrich.dhcp.tracker_state import TrackerBucket, TrackerLimits
 
 LINE = LeaseEvent.__struct_fields__
 """Columns of a line, in the order of `LeaseEvent`."""
@@ -59,8 +53,11 @@ _CONF = {
 
 def with_store(spark: SparkSession, version: int) -> SparkSession:
     """A session whose queries keep their state as this version needs it."""
-    if version == WHOLE:
-        return spark
+    return spark if version == WHOLE else with_rocksdb(spark)
+
+
+def with_rocksdb(spark: SparkSession) -> SparkSession:
+    """A session whose queries keep their state in RocksDB."""
     # The state store provider is a setting of the session: the other jobs keep theirs.
     own = spark.newSession()
     for key, value in _CONF.items():
@@ -107,6 +104,12 @@ def _told(
         data_frames = [*data_frames, heartbeat(state.finished_us)]
     if data_frames:
         yield frame(data_frames)
+
+
+def heartbeat(time_us: int) -> Segment:
+    """The row that says how far the sessions are known."""
+    nothing = (None,) * 9
+    return Segment(*nothing, known_at=time_us, learned_at=time_us, rev=time_us, kind="heartbeat")
 
 
 class _Map:
@@ -193,7 +196,7 @@ SOWN = "bucket int"
 
 
 def sown(seeds: DataFrame, limits: TrackerLimits, version: int) -> DataFrame:
-    """A stream of whole buckets (`bucket`, `state`: see `enrich.dhcp.tracker_state.encode`) into
+    """A stream of whole buckets (`bucket`, `state`: see `enrich.dhcp.state_encoding`) into
     state.
 
     Gives the buckets. The state is the same operator's as that of `tracked`, so a job can go on
@@ -206,10 +209,6 @@ def sown(seeds: DataFrame, limits: TrackerLimits, version: int) -> DataFrame:
     return seeds.groupBy("bucket").applyInPandasWithState(
         _sow_whole, SOWN, _BLOB, "append", GroupStateTimeout.NoTimeout
     )
-
-
-VERSIONS = {"blob": WHOLE, "cells": VERSION}
-"""Versions of the state, by what `jobs.session_state` calls them."""
 
 
 def _sow_whole(

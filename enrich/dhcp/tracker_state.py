@@ -10,35 +10,33 @@ never beyond what ingest says it has finished (its heartbeats). While several pa
 up at different speeds, ingest's heartbeat is that of the slowest; taking the newest line instead
 would settle addresses whose lines are still to come and push time past other buckets' rows.
 
-Nothing here looks at a clock or at chance: the same input gives the same rows.
+A row paints a span; the newest statement about an instant is true. Times are microseconds since
+1970 in UTC. Nothing here looks at a clock or at chance: the same input gives the same rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import groupby
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
 
 import msgspec
 
 from enrich.dhcp.lease_rules import (
     EXCHANGE_US,
+    EXTEND,
+    FOREVER_US,
+    FREE,
+    LEASE,
     SECOND_US,
     LeaseEvent,
+    Segment,
     Session,
     Timeline,
     idle_lines,
     order,
     replay,
+    too_late,
 )
-from enrich.dhcp.segments import Segment, diff, too_late
-from infra.errors import Fatal
-
-_T = TypeVar("_T")
-
-MAGIC = b"headgate.sessions"
-WHOLE = 1
-"""Version of a state that is one blob a bucket; that of `enrich.dhcp.state_cells` lies in cells."""
 
 Key = tuple[str, str]
 """Scope and address."""
@@ -306,65 +304,133 @@ class TrackerBucket:
         return max(self.last_rev + 1, self._known)
 
 
-class _Whole(msgspec.Struct, array_like=True):
-    """The state of a bucket as one blob."""
+class _Change(msgspec.Struct):
+    """A span whose holder differs between two timelines."""
 
-    known_at_us: int | None
-    finished_us: int | None
-    swept_us: int
-    last_rev: int
-    addresses: list[AddressState]
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Whole)
+    start_us: int
+    end_us: int
+    was: Session | None
+    now: Session | None
 
 
-def encode_bucket(state: TrackerBucket) -> bytes:
-    """The state as one blob, version `WHOLE`: a name, a version byte, MessagePack."""
-    addresses = [
-        # Without `due`: the wheel is made anew when the blob is read.
-        (each.scope, each.ip, each.base, each.lines, each.painted_us)
-        for each in state.addresses.values()
+def diff(
+    old: Timeline,
+    new: Timeline,
+    known_at_us: int,
+    next_rev: int,
+    *,
+    learned_at_us: int | None = None,
+    max_span_us: int = FOREVER_US,
+) -> list[Segment]:
+    """The segments that, painted over those of `old`, give `new`; none if they are equal.
+
+    Rows have revs `next_rev`, `next_rev` + 1, ... Each session that differs in anything has at
+    least one row with its new start and end, of no length if its span stays; a session that is
+    gone has one that ends where it starts. No row is longer than `max_span_us`.
+    """
+    before = {s.session_id: s for s in old.sessions}
+    after = {s.session_id: s for s in new.sessions}
+    painted = {s.session_id for _, _, s in _spans(old)}
+    rows: list[tuple[str, int, int, Session]] = []
+    for change in _changes(old, new):
+        if change.now is not None:
+            kind = EXTEND if change.now.session_id in painted else LEASE
+            about = change.now
+        elif change.was is not None:
+            kind = FREE
+            about = after.get(change.was.session_id) or _gone(change.was)
+        else:
+            continue
+        # No row is longer than job `alert` holds one in its join (`jobs.max_lease_seconds`).
+        for start_us in range(change.start_us, change.end_us, max_span_us):
+            rows.append((kind, start_us, min(start_us + max_span_us, change.end_us), about))
+    segments = {about.session_id for *_, about in rows}
+    rows.extend(_notes(before, after, painted, segments))
+    learned = known_at_us if learned_at_us is None else learned_at_us
+    return [
+        _segment(new, kind, start, end, about, (known_at_us, learned, next_rev + n))
+        for n, (kind, start, end, about) in enumerate(rows)
     ]
-    head = (state.known_at_us, state.finished_us, state.swept_us, state.last_rev)
-    return MAGIC + bytes([WHOLE]) + _encoder.encode((*head, addresses))
 
 
-def decode_bucket(blob: bytes, limits: TrackerLimits) -> TrackerBucket:
-    """The state `encode` wrote. Raises `Fatal` for what this release cannot read."""
-    kept: _Whole = opened(blob, WHOLE, _decoder)
-    state = TrackerBucket(limits)
-    state.known_at_us, state.finished_us = kept.known_at_us, kept.finished_us
-    state.swept_us, state.last_rev = kept.swept_us, kept.last_rev
-    for address in kept.addresses:
-        state.addresses[address.scope, address.ip] = address
-        state.enter(address, address.timeline())
-    return state
+def _notes(
+    before: dict[str, Session], after: dict[str, Session], painted: set[str], told: set[str]
+) -> Iterator[tuple[str, int, int, Session]]:
+    """Rows of no length for sessions that changed without a change of what is painted."""
+    for uid, was in before.items():
+        now = after.get(uid)
+        if uid in told or now == was or uid not in painted:
+            continue
+        about = now or _gone(was)
+        kind = FREE if about.end_us < was.end_us else EXTEND
+        yield kind, about.end_us, about.end_us, about
 
 
-def opened(blob: bytes, version: int, decoder: msgspec.msgpack.Decoder[_T]) -> _T:
-    """What a blob with name and version holds; `Fatal` when it is not one of ours, or damaged."""
-    head = len(MAGIC)
-    if blob[:head] != MAGIC or len(blob) <= head:
-        raise Fatal(
-            f"job sessions: its state starts with {blob[:head]!r}, not with {MAGIC!r}; "
-            "the checkpoint belongs to something else"
-        )
-    if blob[head] != version:
-        raise Fatal(
-            f"job sessions: its state has version {blob[head]}, this release reads {version}; "
-            "'headgate rebuild sessions' of the newer release writes either"
-        )
-    return intact(blob[head + 1 :], decoder)
+def _gone(session: Session) -> Session:
+    # Of no length: it stays on record that it was said, and covers no instant.
+    return msgspec.structs.replace(session, end_us=session.start_us, ended="withdrawn")
 
 
-def intact(blob: bytes, decoder: msgspec.msgpack.Decoder[_T]) -> _T:
-    """What a blob without a name holds; `Fatal` when it is damaged."""
-    try:
-        return decoder.decode(blob)
-    except msgspec.MsgspecError as error:
-        raise Fatal(
-            f"job sessions: its state cannot be read ({error}); restore the checkpoint, or "
-            "make it anew from the tables with 'headgate rebuild sessions'"
-        ) from error
+def _spans(timeline: Timeline) -> list[tuple[int, int, Session]]:
+    limit = timeline.painted_us
+    return [(s.start_us, min(s.end_us, limit), s) for s in timeline.sessions if s.start_us < limit]
+
+
+def _changes(old: Timeline, new: Timeline) -> list[_Change]:
+    """Spans that another session holds now, neighbours with the same answer joined."""
+    was, now = _spans(old), _spans(new)
+    cuts = sorted({edge for start, end, _ in (*was, *now) for edge in (start, end)})
+    result: list[_Change] = []
+    for start_us, end_us in pairwise(cuts):
+        change = _Change(start_us, end_us, _holder(was, start_us), _holder(now, start_us))
+        if _uid(change.was) == _uid(change.now):
+            continue
+        last = result[-1] if result else None
+        if (
+            last is not None
+            and last.end_us == start_us
+            and _uid(last.now) == _uid(change.now)
+            # Two leases that are gone stay two rows: each says where its own lease ends.
+            and (change.now is not None or _uid(last.was) == _uid(change.was))
+        ):
+            last.end_us = end_us
+        else:
+            result.append(change)
+    return result
+
+
+def _holder(spans: Sequence[tuple[int, int, Session]], time_us: int) -> Session | None:
+    return next((s for start, end, s in spans if start <= time_us < end), None)
+
+
+def _uid(session: Session | None) -> str | None:
+    return session.session_id if session is not None else None
+
+
+def _segment(
+    address: Timeline,
+    kind: str,
+    start_us: int,
+    end_us: int,
+    about: Session,
+    said: tuple[int, int, int],
+) -> Segment:
+    free = kind == FREE
+    known_at, learned_at, rev = said
+    return Segment(
+        scope=address.scope,
+        ip=address.ip,
+        seg_start=start_us,
+        seg_end=end_us,
+        mac=None if free else about.mac,
+        hostname=None if free else about.hostname,
+        session_id=about.session_id,
+        session_start=about.start_us,
+        session_end=about.end_us,
+        known_at=known_at,
+        learned_at=learned_at,
+        rev=rev,
+        kind=kind,
+        event_uids=about.evidence,
+        ended=about.ended,
+    )

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from enrich.attribution.asof_join import newest_cover, statements
-from enrich.dhcp.stateful_operator import VERSIONS, with_store
+from enrich.dhcp.stateful_operator import with_rocksdb
 from enrich.rollup.reconcile import RollupComparison, check_rollup, counted_in
 from enrich.rollup.rollup import login_sessions, rolled
 from enrich.rollup.topic import Topic
@@ -172,7 +172,7 @@ _HOLDER = ("mac", "hostname", "session_id")
 
 def _for_counting(lake: Lake, once: bool) -> Lake:
     """The lake in a session of its own, whose queries keep their state in RocksDB."""
-    spark = with_store(lake.spark, VERSIONS["cells"])
+    spark = with_rocksdb(lake.spark)
     # Heartbeats bring a batch each minute: one more without rows, only to close windows, would
     # double what the job costs. A run that ends with what is there has no next batch.
     spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(once).lower())

@@ -205,12 +205,7 @@ class Lake(DeltaTables):
         The caller has asked `has` before. A batch without rows is a commit without
         files: only so can a restart tell that it was done.
         """
-        marker = json.dumps(run.marker, sort_keys=True)
-        # Delta rebuilds the snapshot to learn the last transaction, so only where it is asked for
-        # (decision 0001).
-        txn = None
-        if self.settings.sink == "txn":
-            txn = (f"{run.job}/{run.query_id}/{table.name}", run.batch_id)
+        marker, txn = self.marks(table, run)
         with self.alone(table), suppress(AlreadyCommitted):
             version = commit_files(self.spark, self.path(table), files, marker, txn)
             run.versions[table.name] = version
@@ -218,6 +213,16 @@ class Lake(DeltaTables):
             if version % RETIRE_EVERY == 0:
                 self._retire(table)
         run.rows[table.name] = sum(file.rows for file in files)
+
+    def marks(self, table: Table, run: Batch) -> tuple[str, tuple[str, int] | None]:
+        """What a commit of a batch carries: our marker, and where `sink` asks for it Delta's own,
+        an application's name and version. Whatever commits a batch takes its marks from here."""
+        marker = json.dumps(run.marker, sort_keys=True)
+        # Delta rebuilds the snapshot to learn the last transaction, so only where it is asked for
+        # (decision 0001).
+        if self.settings.sink != "txn":
+            return marker, None
+        return marker, (f"{run.job}/{run.query_id}/{table.name}", run.batch_id)
 
     def _retire(self, table: Table) -> None:
         try:

@@ -8,7 +8,6 @@ would write the same values again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -96,10 +95,11 @@ def _carrying(spark: SparkSession, lake: Lake, table: Table, run: Batch) -> Iter
     The session is the query's own: Spark gives each streaming query a copy.
     """
     # MERGE takes no write options, so its commit gets the marker by way of the session.
-    conf = {f"{_DELTA}.commitInfo.userMetadata": json.dumps(run.marker, sort_keys=True)}
-    if lake.settings.sink == "txn":
-        conf[f"{_DELTA}.write.txnAppId"] = f"{run.job}/{run.query_id}/{table.name}"
-        conf[f"{_DELTA}.write.txnVersion"] = str(run.batch_id)
+    marker, txn = lake.marks(table, run)
+    conf = {f"{_DELTA}.commitInfo.userMetadata": marker}
+    if txn is not None:
+        conf[f"{_DELTA}.write.txnAppId"] = txn[0]
+        conf[f"{_DELTA}.write.txnVersion"] = str(txn[1])
     for key, value in conf.items():
         spark.conf.set(key, value)
     try:

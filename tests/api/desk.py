@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
+from alerts.lifecycle.alert_json import with_text
 from alerts.lifecycle.asset_context import in_context
 from alerts.lifecycle.bucket_state import BucketState
 from alerts.tables import ALERT, ALERT_ACTION
@@ -50,8 +51,9 @@ class Desk:
         outputs = state.step([*findings, *rows], load, self.lake.settings.alerts, DETECTED)
         self.blob = state.encode()
         self.sequence += 1
+        number = {"batch": self.sequence, "sequence": self.sequence}
         made = [
-            in_context(output["row"], None) | {"batch": self.sequence, "sequence": self.sequence}
+            with_text(in_context(output["row"], None)) | number
             for output in outputs
             if output["out"] == "alert"
         ]

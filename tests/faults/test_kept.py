@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from alerts.coverage.run import CoverageState as Sight
+from enrich.dhcp.state_encoding import WHOLE
 from enrich.dhcp.state_layout import Shape, read_layout
-from enrich.dhcp.tracker_state import WHOLE
 from infra.errors import Fatal
 from ingest.quality.outcome_store import QualityState as Checks
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from enrich.dhcp.lease_rules import LeaseEvent
-from enrich.dhcp.segments import Segment
-from enrich.dhcp.tracker_state import TrackerBucket, decode_bucket, encode_bucket
+from enrich.dhcp.lease_rules import LeaseEvent, Segment
+from enrich.dhcp.state_encoding import decode_bucket, encode_bucket
+from enrich.dhcp.tracker_state import TrackerBucket
 from tests.enrich.dhcp.test_tracker_state import LIMITS, START, line, us
 
 SPOOFED = 10_000

@@ -12,18 +12,6 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ingest.parsing.dhcp import (
-    ACK,
-    DECLINE,
-    DISCOVER,
-    INFORM,
-    NAK,
-    OFFER,
-    RELEASE,
-    REQUEST,
-    dhcp_event,
-    mac_of_duid,
-)
 from ingest.parsing.ocsf import (
     A_HOST,
     AN_IP,
@@ -42,6 +30,18 @@ from ingest.parsing.ocsf import (
 )
 from ingest.parsing.source import Context, Event
 from ingest.parsing.syslog import Line, SyslogSource
+from ingest.sources.dhcp.dhcp_event import (
+    ACK,
+    DECLINE,
+    DISCOVER,
+    INFORM,
+    NAK,
+    OFFER,
+    RELEASE,
+    REQUEST,
+    dhcp_event,
+    mac_of_duid,
+)
 
 _PRODUCT: Mapping[str, str] = {"name": "dnsmasq", "vendor_name": "Simon Kelley"}
 

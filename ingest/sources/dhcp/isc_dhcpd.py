@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ingest.parsing.dhcp import (
+from ingest.parsing.ocsf import OTHER, address, kept, mac_address
+from ingest.parsing.source import Context, Event
+from ingest.parsing.syslog import Line, SyslogSource
+from ingest.sources.dhcp.dhcp_event import (
     ACK,
     DECLINE,
     DISCOVER,
@@ -21,9 +24,6 @@ from ingest.parsing.dhcp import (
     REQUEST,
     dhcp_event,
 )
-from ingest.parsing.ocsf import OTHER, address, kept, mac_address
-from ingest.parsing.source import Context, Event
-from ingest.parsing.syslog import Line, SyslogSource
 from ingest.sources.dhcp.isc_dhcpv6 import read_v6
 
 _PRODUCT: Mapping[str, str] = {"name": "ISC DHCP", "vendor_name": "ISC"}

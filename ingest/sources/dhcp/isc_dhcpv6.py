@@ -8,7 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ingest.parsing.dhcp import (
+from ingest.parsing.ocsf import OTHER, address, kept
+from ingest.parsing.source import Context, Event
+from ingest.parsing.syslog import Line
+from ingest.sources.dhcp.dhcp_event import (
     ACK,
     DECLINE,
     DISCOVER,
@@ -19,9 +22,6 @@ from ingest.parsing.dhcp import (
     dhcp_event,
     mac_of_duid,
 )
-from ingest.parsing.ocsf import OTHER, address, kept
-from ingest.parsing.source import Context, Event
-from ingest.parsing.syslog import Line
 
 _PRODUCT: Mapping[str, str] = {"name": "ISC DHCP", "vendor_name": "ISC"}
 _ADDRESS = r"(?P<ip>[0-9a-fA-F:.]{2,45})"

@@ -19,11 +19,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, NamedTuple
 from zoneinfo import ZoneInfo
 
-from ingest.parsing.dhcp import ACK, DECLINE, EXPIRE, INFINITE, RELEASE, dhcp_event, mac_of_duid
 from ingest.parsing.ocsf import BASE, OTHER, address, event, mac_address, metadata, unmapped
 from ingest.parsing.source import Context, Event, Record, Source, Unreadable
 from ingest.parsing.strict_json import FILE_BYTES, not_utf8
 from ingest.parsing.timestamps import Stamp, of_epoch
+from ingest.sources.dhcp.dhcp_event import (
+    ACK,
+    DECLINE,
+    EXPIRE,
+    INFINITE,
+    RELEASE,
+    dhcp_event,
+    mac_of_duid,
+)
 
 _PRODUCT: Mapping[str, str] = {"name": "ISC DHCP", "vendor_name": "ISC"}
 # One alternative for every byte, so that the search never skips over anything unseen.

@@ -16,18 +16,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from ingest.parsing import syslog
-from ingest.parsing.dhcp import (
-    ACK,
-    DECLINE,
-    EXPIRE,
-    INFINITE,
-    NAK,
-    OFFER,
-    RELEASE,
-    REQUEST,
-    dhcp_event,
-    mac_of_duid,
-)
 from ingest.parsing.ocsf import (
     BASE,
     OTHER,
@@ -41,6 +29,18 @@ from ingest.parsing.ocsf import (
 )
 from ingest.parsing.source import Context, Event, Record, Source
 from ingest.parsing.timestamps import Stamp, like_iso, stamp_iso
+from ingest.sources.dhcp.dhcp_event import (
+    ACK,
+    DECLINE,
+    EXPIRE,
+    INFINITE,
+    NAK,
+    OFFER,
+    RELEASE,
+    REQUEST,
+    dhcp_event,
+    mac_of_duid,
+)
 
 _PRODUCT: Mapping[str, str] = {"name": "Kea DHCPv4", "vendor_name": "ISC"}
 _PRODUCT6: Mapping[str, str] = {"name": "Kea DHCPv6", "vendor_name": "ISC"}

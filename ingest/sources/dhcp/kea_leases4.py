@@ -18,11 +18,19 @@ from types import MappingProxyType
 from typing import ClassVar
 from zoneinfo import ZoneInfo
 
-from ingest.parsing.dhcp import ACK, DECLINE, EXPIRE, INFINITE, RELEASE, dhcp_event, mac_of_duid
 from ingest.parsing.ocsf import BASE, OTHER, address, event, mac_address, metadata, unmapped
 from ingest.parsing.source import Context, Event, Record, Source, Unreadable
 from ingest.parsing.strict_json import FILE_BYTES, not_utf8
 from ingest.parsing.timestamps import Stamp, of_epoch
+from ingest.sources.dhcp.dhcp_event import (
+    ACK,
+    DECLINE,
+    EXPIRE,
+    INFINITE,
+    RELEASE,
+    dhcp_event,
+    mac_of_duid,
+)
 
 PRODUCT4: Mapping[str, str] = {"name": "Kea DHCPv4", "vendor_name": "ISC"}
 _PRODUCT6: Mapping[str, str] = {"name": "Kea DHCPv6", "vendor_name": "ISC"}

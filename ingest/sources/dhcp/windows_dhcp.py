@@ -18,19 +18,6 @@ from datetime import datetime
 from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
-from ingest.parsing.dhcp import (
-    ACK,
-    DECLINE,
-    DISCOVER,
-    EXPIRE,
-    INFORM,
-    NAK,
-    OFFER,
-    RELEASE,
-    REQUEST,
-    dhcp_event,
-    mac_of_duid,
-)
 from ingest.parsing.ocsf import (
     BASE,
     FAILURE,
@@ -47,6 +34,19 @@ from ingest.parsing.source import Context, Event, Record, Source, Unreadable
 from ingest.parsing.strict_json import FILE_BYTES, LINE_BYTES
 from ingest.parsing.syslog import one_line
 from ingest.parsing.timestamps import Stamp, stamp_parts
+from ingest.sources.dhcp.dhcp_event import (
+    ACK,
+    DECLINE,
+    DISCOVER,
+    EXPIRE,
+    INFORM,
+    NAK,
+    OFFER,
+    RELEASE,
+    REQUEST,
+    dhcp_event,
+    mac_of_duid,
+)
 
 _PRODUCT: Mapping[str, str] = {"name": "Windows DHCP Server", "vendor_name": "Microsoft"}
 

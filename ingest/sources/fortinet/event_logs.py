@@ -7,17 +7,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ingest.parsing.dhcp import (
-    ACK,
-    DECLINE,
-    DISCOVER,
-    INFORM,
-    NAK,
-    OFFER,
-    RELEASE,
-    REQUEST,
-    dhcp_event,
-)
 from ingest.parsing.ocsf import (
     API,
     AUTHENTICATION,
@@ -32,6 +21,17 @@ from ingest.parsing.ocsf import (
     mac_address,
 )
 from ingest.parsing.source import Event
+from ingest.sources.dhcp.dhcp_event import (
+    ACK,
+    DECLINE,
+    DISCOVER,
+    INFORM,
+    NAK,
+    OFFER,
+    RELEASE,
+    REQUEST,
+    dhcp_event,
+)
 from ingest.sources.fortinet.traffic_logs import PRODUCT, Log
 from ingest.sources.shared.firewall import TRAFFIC as OTHER_TRAFFIC
 from ingest.sources.shared.firewall import (

@@ -17,12 +17,12 @@ from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 from ingest.parsing import syslog
-from ingest.parsing.dhcp import ACK, DECLINE, EXPIRE, RELEASE, dhcp_event
 from ingest.parsing.ocsf import OTHER, address, kept, mac_address
 from ingest.parsing.source import Context, Event, Record, Source
 from ingest.parsing.syslog import Line
 from ingest.parsing.timestamps import Stamp, stamp_epoch
 from ingest.sources.dhcp import isc_dhcpd
+from ingest.sources.dhcp.dhcp_event import ACK, DECLINE, EXPIRE, RELEASE, dhcp_event
 from ingest.sources.dns import bind
 from ingest.sources.infoblox import audit, dns
 

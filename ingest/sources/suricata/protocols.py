@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ingest.parsing import dhcp
 from ingest.parsing.ocsf import (
     A_FILE,
     A_HASH,
@@ -33,6 +32,7 @@ from ingest.parsing.ocsf import (
     kept,
 )
 from ingest.parsing.source import Event
+from ingest.sources.dhcp import dhcp_event as dhcp
 from ingest.sources.shared.firewall import Fields, endpoint, ends_seen, located
 from ingest.sources.suricata.common import (
     Entry,

@@ -10,17 +10,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ingest.parsing.dhcp import (
-    ACK,
-    DECLINE,
-    DISCOVER,
-    INFORM,
-    NAK,
-    OFFER,
-    RELEASE,
-    REQUEST,
-    dhcp_event,
-)
 from ingest.parsing.ocsf import (
     A_FINGERPRINT,
     A_HOST,
@@ -44,6 +33,17 @@ from ingest.parsing.ocsf import (
     kept,
 )
 from ingest.parsing.source import Event
+from ingest.sources.dhcp.dhcp_event import (
+    ACK,
+    DECLINE,
+    DISCOVER,
+    INFORM,
+    NAK,
+    OFFER,
+    RELEASE,
+    REQUEST,
+    dhcp_event,
+)
 from ingest.sources.zeek.access import status_of
 from ingest.sources.zeek.files import fingerprint
 from ingest.sources.zeek.row import PRODUCT, Row, span_of

@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from alerts.domain.finding import NAME_CHARS, named
-from alerts.lifecycle.alert_json import LARGEST_BODY, LONGEST_TEXT, bounded
-from alerts.lifecycle.asset_context import in_context
+from alerts.lifecycle.alert_json import LARGEST_BODY, LONGEST_TEXT, bounded, with_text
 from alerts.matching.matcher import Matcher, event_batch
 from alerts.rulepack.predicate import Test
 from alerts.spark_rules.rule import _named
@@ -55,7 +54,7 @@ def test_an_alert_about_endless_names_is_a_message_that_any_topic_takes() -> Non
     bucket = Bucket()
     holder = leased("aa", hostname="h" * LONG, evidence=["d" * LONG])
     (told,) = bucket.alerts(finding(0, holder, rule_title="t" * LONG))
-    text = in_context(told, None)["body"]
+    text = with_text(told)["body"]
     assert len(text.encode()) <= LARGEST_BODY
     found = json.loads(text)
     assert len(found["title"]) == LONGEST_TEXT

@@ -417,7 +417,7 @@ def retold(output: dict[str, Any]) -> dict[str, Any]:
     """A row of gold.attribution about a correlation's finding, as it comes back."""
     assert output["out"] == "attribution"
     row = output["row"]
-    told = json.loads(row["finding"])
+    told: dict[str, Any] = json.loads(row["finding"])
     for name in ("event_time", "received_at", "window_start"):
         told[name] = datetime.fromisoformat(told[name])
     told["evidence"] = [e | {"time": datetime.fromisoformat(e["time"])} for e in told["evidence"]]

@@ -77,7 +77,7 @@ def alert(
 
 def told(row: dict[str, Any], file: Path | None) -> dict[str, Any]:
     found = in_context(row, AssetIndex(file) if file else None)
-    body: dict[str, Any] = json.loads(found["body"])
+    body: dict[str, Any] = found["body"]
     assert body["risk_score"] == found["risk_score"]
     assert body["later"] == {"kept": True}
     SCHEMA.validate({name: body[name] for name in ("asset", "other_assets", "user")})

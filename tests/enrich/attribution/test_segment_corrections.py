@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from enrich.attribution.asof_join import flatten
 from enrich.attribution.segment_corrections import REPAIR, CorrectionStamp, correct_segments
-from enrich.dhcp.lease_rules import ACK, RELEASE, SECOND_US, LeaseEvent, replay
-from enrich.dhcp.segments import TOO_LATE, Segment
+from enrich.dhcp.lease_rules import ACK, RELEASE, SECOND_US, TOO_LATE, LeaseEvent, Segment, replay
 from enrich.dhcp.tracker_state import TrackerBucket, TrackerLimits
 from tests.examples import examples
 

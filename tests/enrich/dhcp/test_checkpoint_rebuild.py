@@ -12,8 +12,8 @@ import pytest
 from enrich.dhcp.checkpoint_rebuild import rebuild
 from enrich.dhcp.lease_rules import DECLINE, RELEASE
 from enrich.dhcp.sessions_job import sessions
+from enrich.dhcp.state_encoding import WHOLE
 from enrich.dhcp.state_layout import Shape, claim, layout_folder, read_layout
-from enrich.dhcp.tracker_state import WHOLE
 from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import load
 from infra.errors import Fatal, Usage

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from enrich.attribution.asof_join import flatten
-from enrich.dhcp.lease_rules import LEASE_ACTIVITIES, SECOND_US, LeaseEvent, replay
-from enrich.dhcp.segments import Segment
-from enrich.dhcp.tracker_state import TrackerBucket, TrackerLimits, decode_bucket, encode_bucket
+from enrich.dhcp.lease_rules import LEASE_ACTIVITIES, SECOND_US, LeaseEvent, Segment, replay
+from enrich.dhcp.state_encoding import decode_bucket, encode_bucket
+from enrich.dhcp.tracker_state import TrackerBucket, TrackerLimits
 from ingest import parse
 
 LAB = Path(__file__).parents[3] / "samples" / "lab"

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from enrich.dhcp.lease_rules import SECOND_US, UNANSWERED, LeaseEvent, Timeline, replay
-from enrich.dhcp.segments import Segment
-from enrich.dhcp.tracker_state import TrackerBucket, TrackerLimits, decode_bucket, encode_bucket
+from enrich.dhcp.lease_rules import SECOND_US, UNANSWERED, LeaseEvent, Segment, Timeline, replay
+from enrich.dhcp.state_encoding import decode_bucket, encode_bucket
+from enrich.dhcp.tracker_state import TrackerBucket, TrackerLimits
 from tests.enrich.lease_cases import CASES, LETTERS, Address, Case, drawing, instants, letter, us
 
 LIMITS = TrackerLimits(late_us=600 * SECOND_US, max_lease_us=3600 * SECOND_US)

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from enrich.attribution.scopes import in_networks, ipv6_digits
 from enrich.dhcp.lease_rules import INFORM, NAK, OFFER, RELEASE, REQUEST
-from enrich.dhcp.tracker import sessions_of
+from enrich.dhcp.sessions_job import sessions_of
 from infra.config.settings import JobSettings, ScopeSettings
 from ingest.parsing.source import ParseSettings
 from ingest.tables import EVENT

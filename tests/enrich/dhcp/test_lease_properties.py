@@ -8,9 +8,16 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enrich.dhcp.lease_rules import LEASE_ACTIVITIES, SECOND_US, LeaseEvent, Timeline, replay
-from enrich.dhcp.segments import Segment
-from enrich.dhcp.tracker_state import TrackerBucket, TrackerLimits, decode_bucket, encode_bucket
+from enrich.dhcp.lease_rules import (
+    LEASE_ACTIVITIES,
+    SECOND_US,
+    LeaseEvent,
+    Segment,
+    Timeline,
+    replay,
+)
+from enrich.dhcp.state_encoding import decode_bucket, encode_bucket
+from enrich.dhcp.tracker_state import TrackerBucket, TrackerLimits
 from tests.examples import examples
 
 START = 1_795_228_800

@@ -15,12 +15,13 @@ from enrich.dhcp.lease_rules import (
     RELEASE,
     SECOND_US,
     LeaseEvent,
+    Segment,
     Session,
     Timeline,
     ended_so_far,
     replay,
 )
-from enrich.dhcp.segments import Segment, diff
+from enrich.dhcp.tracker_state import diff
 
 START = 1_795_228_800
 A, B, C = "02:00:00:00:00:0a", "02:00:00:00:00:0b", "02:00:00:00:00:0c"

@@ -10,16 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enrich.dhcp.lease_rules import SECOND_US, LeaseEvent
-from enrich.dhcp.segments import Segment
+from enrich.dhcp.lease_rules import SECOND_US, LeaseEvent, Segment
 from enrich.dhcp.state_cells import VERSION, Kept, address_cell, read_address, read_header
-from enrich.dhcp.tracker_state import (
-    WHOLE,
-    TrackerBucket,
-    TrackerLimits,
-    decode_bucket,
-    encode_bucket,
-)
+from enrich.dhcp.state_encoding import WHOLE, decode_bucket, encode_bucket
+from enrich.dhcp.tracker_state import TrackerBucket, TrackerLimits
 from infra.errors import Fatal
 from tests.enrich.dhcp.test_tracker_state import IPS, LIMITS, cut, line, lines_with_delays, us
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enrich.dhcp.lease_rules import ACK, DECLINE, RELEASE, SECOND_US, LeaseEvent
-from enrich.dhcp.segments import Segment
+from enrich.dhcp.lease_rules import ACK, DECLINE, RELEASE, SECOND_US, LeaseEvent, Segment
 from enrich.dhcp.state_bootstrap import cut_of
 from enrich.dhcp.state_reconstruction import recall
 from enrich.dhcp.tracker_state import TrackerBucket

@@ -12,8 +12,9 @@ from pyspark.sql import DataFrame, Row
 from alerts.tables import FINDING
 from enrich.attribution.stream_join import attribution_as_of
 from enrich.dhcp.lease_rules import DECLINE, RELEASE
-from enrich.dhcp.stateful_operator import VERSIONS, with_store
-from enrich.dhcp.tracker import as_segments, sessions_of, track
+from enrich.dhcp.sessions_job import as_segments, sessions_of, track
+from enrich.dhcp.state_layout import VERSIONS
+from enrich.dhcp.stateful_operator import with_store
 from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import JobSettings
 from infra.delta.schema import views
@@ -52,14 +53,15 @@ NO_LEASES = [
 @pytest.fixture(params=rest_full(1, FORMS))
 def run(request: pytest.FixtureRequest, lake: Lake, tmp_path: Path) -> Callable[[], None]:
     """Runs the tracker over what is new in silver.event, then stops it."""
-    spark = with_store(lake.spark, VERSIONS[request.param])
+    version = VERSIONS[request.param]
+    spark = with_store(lake.spark, version)
 
     def keep(batch: DataFrame, _: int) -> None:
         batch.write.format("delta").mode("append").save(lake.path(DHCP_SEGMENT))
 
     def once() -> None:
         query = (
-            track(Lake(spark, lake.settings).stream(EVENT), FORMS[request.param])
+            track(Lake(spark, lake.settings).stream(EVENT), FORMS[request.param], version)
             .writeStream.foreachBatch(keep)
             .option("checkpointLocation", str(tmp_path / "sessions"))
             .trigger(availableNow=True)

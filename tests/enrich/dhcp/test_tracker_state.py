@@ -9,9 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enrich.dhcp.lease_rules import ACK, DECLINE, NAK, RELEASE, SECOND_US, LeaseEvent, replay
-from enrich.dhcp.segments import Segment
-from enrich.dhcp.tracker_state import TrackerBucket, TrackerLimits, decode_bucket, encode_bucket
+from enrich.dhcp.lease_rules import (
+    ACK,
+    DECLINE,
+    NAK,
+    RELEASE,
+    SECOND_US,
+    LeaseEvent,
+    Segment,
+    replay,
+)
+from enrich.dhcp.state_encoding import decode_bucket, encode_bucket
+from enrich.dhcp.tracker_state import TrackerBucket, TrackerLimits
 from infra.errors import Fatal
 
 START = 1_795_228_800

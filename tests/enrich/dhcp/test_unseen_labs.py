@@ -26,7 +26,7 @@ from enrich.dhcp.lease_rules import (
     Timeline,
     replay,
 )
-from enrich.dhcp.tracker import ANSWERING, DHCP_FAILURE
+from enrich.dhcp.sessions_job import ANSWERING, DHCP_FAILURE
 from ingest.cli import parser_of
 from tests.enrich.dhcp.test_lab import stream
 from tests.enrich.made_lab import PRODUCTS, SOURCES, Lab, lab, log_of
@@ -43,7 +43,7 @@ def played(seed: int) -> Lab:
 
 @cache
 def lines(seed: int, product: str) -> tuple[LeaseEvent, ...]:
-    """The log of a network as its parser reads it: the lines that `enrich.dhcp.tracker` lets
+    """The log of a network as its parser reads it: the lines that `enrich.dhcp.sessions_job` lets
     pass."""
     made, source = played(seed), SOURCES[product][0]
     read = parser_of(source, made.zone, None)
