@@ -82,7 +82,7 @@ RULE = Rule(
 
 
 def walk(heading: str) -> list[str]:
-    """The files that the page names under a heading, in order; "1 to 5 above": of the one before."""
+    """The files the page names under a heading, in order; "1 to 5 above": of the one before."""
     section = PAGE.read_text("utf-8").partition(f"**{heading}**")[2].partition("\n**")[0]
     files: list[str] = []
     for number, name, begin, end in re.findall(

@@ -79,8 +79,8 @@ def test_the_join_codes_a_finding_once_and_hands_on_its_text(spark: SparkSession
     plan = to_state(attribute(findings, leases, load().jobs))
     text = plan._jdf.queryExecution().optimizedPlan().toString()
     # What codes a whole finding names each of its fields; its routing and its holder have few.
-    assert text.count("StructField(snippet,") == 1
-    before, _, _ = text.partition("StructField(snippet,")
+    assert text.count("StructField(rule_title,") == 1
+    before, _, _ = text.partition("StructField(rule_title,")
     assert before.rindex("StructsToJson") > before.rindex("from_json")
 
 
