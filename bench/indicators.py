@@ -17,7 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from alerts.matching.matcher import Matcher, event_batch
+from alerts.matching.event_rows import event_batch
+from alerts.matching.matcher import Matcher
 from alerts.rulebook.rule_tests import complete
 from alerts.rulepack.indicator_file_format import IndicatorEntry, open_indicators, write_indicators
 from alerts.rulepack.indicator_match import FOLDER

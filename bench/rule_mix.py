@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from alerts.matching.matcher import event_batch
+from alerts.matching.event_rows import event_batch
 from alerts.rulepack.predicate import All, Either, Node, Not, Test, literals_of
 from alerts.rulepack.rule_pack import Rule, RulePack
 

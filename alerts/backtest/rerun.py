@@ -9,7 +9,8 @@ from typing import Any
 from alerts.correlation.history import over_history
 from alerts.domain.entity import Holder, holder_of, micros
 from alerts.domain.finding import DISPROVED
-from alerts.matching.matcher import Matcher, event_batch
+from alerts.matching.event_rows import event_batch
+from alerts.matching.matcher import Matcher
 from alerts.rulepack.rule_pack import Correlation, Rule, RulePack
 from enrich.attribution.lease_lookup import LEASE_AT_DUCKDB
 

@@ -28,6 +28,7 @@ from alerts.domain.alert import (
 from alerts.domain.entity import Entity, Holder, entity_of, holder_of, micros
 from alerts.domain.finding import DISPROVED, counts, identity
 from alerts.domain.rate_limit import HELD_BACK, limit_of
+from alerts.lifecycle.alert_changes import by_publication, hand_over, show_finding, summarise_storm
 from alerts.lifecycle.republish_guard import RepublishQuestion, guard_key, nothing_published
 from alerts.lifecycle.risk_score import INCIDENT
 from alerts.lifecycle.suppression import Suppression, covering
@@ -129,7 +130,7 @@ class Fold:
         # The alert shows the holder of its newest finding.
         if ref.time == alert.last:
             alert.holder = holder
-        if _show(alert, row):
+        if show_finding(alert, row):
             batch.note(alert, "attribution")
 
     def _disprove(self, alert: Alert, row: Mapping[str, Any], batch: _Batch) -> None:
@@ -187,7 +188,7 @@ class Fold:
         else:
             summary.pending = True
             batch.note(summary, "count")
-        _summarise(summary, alert, budget.held, limit)
+        summarise_storm(summary, alert, budget.held, limit)
 
     def _begin_summary(self, held: Alert) -> Alert:
         """The alert that tells of a rule's storm; it begins with the first one held back."""
@@ -226,7 +227,7 @@ class Fold:
             and max(a.last, time) - min(a.first, time) <= span
         ]
         # The one that people know already, so that they are not told of another.
-        return min(fitting, key=_told_first, default=None)
+        return min(fitting, key=by_publication, default=None)
 
     def _create(self, row: Mapping[str, Any], entity: Entity, holder: Holder | None) -> Alert:
         time = micros(row["event_time"])
@@ -306,7 +307,7 @@ class Fold:
                 target.alert_id,
             )
             alert.previous_entity, alert.previous = alert.entity_value, alert.holder
-            _hand_over(alert, target)
+            hand_over(alert, target)
             batch.note(alert, "superseded")
 
     def _rename(
@@ -326,7 +327,7 @@ class Fold:
         for row in rows:
             ref = alert.refs[row["finding_id"]]
             ref.rev, ref.entity_key = rev_of(row), entity.key
-            _show(alert, row)
+            show_finding(alert, row)
 
     def _take_out(self, alert: Alert, moved: set[str]) -> None:
         """Findings leave; an alert that none is left of keeps its figures for its last word."""
@@ -415,53 +416,3 @@ class Fold:
         if reason in ("first", "count") and heard.says(alert.count, whom):
             return alert.revision + 1
         return max(alert.revision, heard.revision) + 1
-
-
-def _told_first(alert: Alert) -> tuple[bool, int, str]:
-    """Ranks one that is out before one that a budget holds back, of which nobody would hear."""
-    return alert.suppressed_by is not None, alert.first, alert.alert_id
-
-
-def _summarise(summary: Alert, held: Alert, count: int, limit: int) -> None:
-    """Let the summary of a storm tell of one more alert that was held back."""
-    summary.count = summary.total = count
-    summary.last = max(summary.last, held.last)
-    summary.received = max(summary.received, held.received)
-    summary.evidence = sampled([*summary.evidence, *held.evidence[:1]])
-    message = f"alerts held back: {count}; at most {limit} an hour go out"
-    summary.about = msgspec.structs.replace(
-        held.about,
-        snippet=message,
-        role="rule",
-        scope=None,
-        ip=None,
-        host_name=None,
-        user_name=None,
-        dst_ip=None,
-        fields={"held_back": str(count), "hourly_budget": str(limit)},
-    )
-
-
-def _show(alert: Alert, row: Mapping[str, Any]) -> bool:
-    """Let an alert show a correlation's finding as it is now; whether that differs.
-
-    A correction may have taken some of what it counted to another device.
-    """
-    ref, message = alert.refs[row["finding_id"]], evidence_of(row)
-    shown = {e.event_uid for e in alert.evidence if e.finding_id == ref.finding_id}
-    if row.get("kind") != "correlation" or shown <= {e.event_uid for e in message}:
-        return False
-    total = int(row.get("evidence_total") or 1)
-    alert.total, ref.total = alert.total - ref.total + total, total
-    others = [e for e in alert.evidence if e.finding_id != ref.finding_id]
-    alert.evidence = sampled([*others, *message])
-    if ref.time == alert.last:
-        alert.about = about_of(row)
-    return True
-
-
-def _hand_over(alert: Alert, target: Alert) -> None:
-    """What people said of an alert goes on with the one that has its findings now."""
-    target.assignee = target.assignee or alert.assignee
-    target.verdict = target.verdict or alert.verdict
-    target.comment = target.comment or alert.comment

@@ -7,7 +7,7 @@ so two stateful operators never have to follow each other in one query.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ OUTPUT = struct(out=T.StringType(), payload=T.BinaryType())
 STATE = struct(blob=T.BinaryType())
 _FOUND = T.StructType([field for field in FINDING.schema if field.name != "holder"])
 _HELD = struct(holder=HOLDER, attr_rev=T.LongType(), via=T.StringType())
+_SCHEMAS = {"finding": _FOUND, "tick": _FOUND, "action": ALERT_ACTION.schema}
 PASSING = "passing"
 """Kind of a row that has done its work before the state, such as a heartbeat of the events."""
 
@@ -101,27 +102,11 @@ def stepper(
     alerts, packs = settings.alerts, PackStore(Path(store))
     confirming = Confirming(packs.get)
     wait_us = settings.jobs.wait_seconds * 1_000_000
-    schemas = {"finding": _FOUND, "tick": _FOUND, "action": ALERT_ACTION.schema}
 
     def advanced(
         frames: Iterator[pd.DataFrame], state: GroupState
     ) -> tuple[BucketState, list[dict[str, Any]]]:
-        arrived: list[tuple[str, str, str, str]] = []
-        stamps: list[pd.Timestamp] = []
-        for frame in frames:
-            targets, held = frame["target"].fillna(""), frame["attribution"].fillna("")
-            arrived += zip(frame["kind"], targets, frame["payload"], held, strict=True)
-            stamps.append(frame["now"].max())
-        # A shuffle delivers in any order; the same rows must give the same alerts on a retry.
-        arrived.sort()
-        rows = [
-            decode_payload(payload, schemas[kind])
-            | (decode_payload(held, _HELD) if held else {})
-            | {"row_kind": kind, "target": target or None}
-            for kind, target, payload, held in arrived
-        ]
-        # The batch's own time, which Spark keeps in the checkpoint: a retry decides the same.
-        detected = max(stamps).tz_localize(UTC).to_pydatetime()
+        rows, detected = _arrived(frames)
         bucket = BucketState.decode(state.get[0]) if state.exists else BucketState()
         known = bucket.dhcp_known(rows, wait_us)
         judge_holders(rows, known, decided_servers(settings.checkpoint_root), settings.scopes)
@@ -157,6 +142,29 @@ def stepper(
             )
 
     return step
+
+
+def _arrived(frames: Iterator[pd.DataFrame]) -> tuple[list[dict[str, Any]], datetime]:
+    """A bucket's rows of a batch as plain rows, and the batch's own time.
+
+    Spark keeps that time in the checkpoint: a retry decides the same.
+    """
+    arrived: list[tuple[str, str, str, str]] = []
+    stamps: list[pd.Timestamp] = []
+    for frame in frames:
+        targets, held = frame["target"].fillna(""), frame["attribution"].fillna("")
+        arrived += zip(frame["kind"], targets, frame["payload"], held, strict=True)
+        stamps.append(frame["now"].max())
+    # A shuffle delivers in any order; the same rows must give the same alerts on a retry.
+    arrived.sort()
+    rows = [
+        decode_payload(payload, _SCHEMAS[kind])
+        | (decode_payload(held, _HELD) if held else {})
+        | {"row_kind": kind, "target": target or None}
+        for kind, target, payload, held in arrived
+    ]
+    detected: datetime = max(stamps).tz_localize(UTC).to_pydatetime()
+    return rows, detected
 
 
 def _packed(output: dict[str, Any]) -> bytes:

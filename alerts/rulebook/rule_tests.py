@@ -20,7 +20,8 @@ import msgspec
 from alerts.compiler.compiler import Compiled, RuleSource
 from alerts.correlation.correlator import CorrelationState, Correlator
 from alerts.domain.entity import micros
-from alerts.matching.matcher import Matcher, brute_force, event_batch
+from alerts.matching.event_rows import brute_force, event_batch
+from alerts.matching.matcher import Matcher
 from alerts.rulebook.raw_lines import LINE, is_raw_line, parsed_line, unfolded, why_not
 from alerts.rulepack.field_mapping import ENRICHED
 from alerts.rulepack.predicate import holds

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from alerts.compiler.sigma_to_predicate import Untranslatable
-from alerts.matching.matcher import event_batch
+from alerts.matching.event_rows import event_batch
 from alerts.rulepack.rule_pack import Query
 from alerts.spark_rules.plan import reason_of
 from alerts.spark_rules.rule import QueryRule

@@ -147,9 +147,9 @@ def attribute(
 
 def packed(attributed: DataFrame) -> DataFrame:
     """Findings with `holder`, `attr_rev` and `via` as columns in the shape of `attribute`'s."""
-    told = ("holder", "attr_rev", "via")
-    whole = _as_json([name for name in attributed.columns if name not in told])
-    return attributed.select(whole.alias("finding"), *ROUTED, *told)
+    attribution = ("holder", "attr_rev", "via")
+    whole = _as_json([name for name in attributed.columns if name not in attribution])
+    return attributed.select(whole.alias("finding"), *ROUTED, *attribution)
 
 
 def fields_of(finding: str | Column, schema: T.StructType, names: Sequence[str]) -> Column:

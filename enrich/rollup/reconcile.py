@@ -32,7 +32,8 @@ from infra.streaming.lake import Lake
 from infra.streaming.merge import overwrite
 from ingest.pipeline.files_job import under_way
 from ingest.reparse.recount import changing
-from ingest.tables import EVENT, HEARTBEAT, RECOUNT
+from ingest.tables import EVENT, HEARTBEAT
+from ingest.tables_quality import RECOUNT
 
 HOURS = timedelta(hours=1)
 _MOST = 48

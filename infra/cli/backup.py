@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
 from infra.config.settings import Settings
-from infra.maintenance.backup import Show, backup, left_at, restore
+from infra.maintenance.backup import Show, backup, left_at
+from infra.maintenance.restore import restore
 
 
 def build(commands: Any) -> None:

@@ -8,12 +8,12 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from infra.config.sections import _Section
+from infra.config.sections import Section
 
 ReportFormat = Literal["html", "pdf", "json", "csv"]
 
 
-class MailSettings(_Section):
+class MailSettings(Section):
     """The mail server that reports are sent by."""
 
     host: str | None = Field(None, description="mail server; none: reports are not sent by mail")
@@ -36,7 +36,7 @@ class MailSettings(_Section):
         return self
 
 
-class ScheduledReportSettings(_Section):
+class ScheduledReportSettings(Section):
     """A report that is made by itself when its interval is over."""
 
     report: str = Field(description="which: daily, weekly, monthly, ... (`headgate report list`)")
@@ -53,7 +53,7 @@ class ScheduledReportSettings(_Section):
     )
 
 
-class ReportSettings(_Section):
+class ReportSettings(Section):
     """Reports."""
 
     zone: str = Field("UTC", description="zone whose days, weeks and months they are of")

@@ -15,6 +15,12 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from infra.config.bounded_files import toml_file
+from infra.config.job_sections import (
+    JobSettings,
+    MaintenanceSettings,
+    RetentionSettings,
+    TargetSettings,
+)
 from infra.config.renamed_settings import RenamingEnvironment, with_new_names
 from infra.config.report_sections import ReportSettings
 from infra.config.secrets import is_secret
@@ -24,14 +30,10 @@ from infra.config.sections import (
     ApiSettings,
     FolderSettings,
     InventorySettings,
-    JobSettings,
     KafkaSettings,
-    MaintenanceSettings,
-    RetentionSettings,
     ScopeSettings,
     SourceSettings,
     SparkSettings,
-    TargetSettings,
 )
 from infra.config.webhook_section import WebhookSettings
 from infra.errors import Usage

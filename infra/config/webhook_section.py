@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from infra.config.sections import _Section
+from infra.config.sections import Section
 
 WebhookForm = Literal["headgate", "slack", "teams", "pagerduty", "jira", "thehive"]
 AlertLevel = Literal["informational", "low", "medium", "high", "critical"]
@@ -17,7 +17,7 @@ ADDRESS_IS_SECRET = ("slack", "teams")
 """Forms of which who knows the address may post to it."""
 
 
-class WebhookSettings(_Section):
+class WebhookSettings(Section):
     """An address that gets alerts by HTTP, besides the topic."""
 
     name: str = Field(min_length=1, description="what it is called in lists and messages")

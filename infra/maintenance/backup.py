@@ -14,21 +14,21 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from infra.config.settings import Settings
 from infra.delta.log_archive import ARCHIVE, READ
-from infra.errors import Fatal, HeadgateError, Retryable, Usage
+from infra.errors import Fatal, Retryable, Usage
 from infra.kafka.client import require_broker
 from infra.storage.atomic_files import write_whole
 from infra.storage.file_lock import ExclusiveLock, Taken
-from infra.storage.paths import FRESH, HOME, Location, below, delete, make, there, tree
+from infra.storage.paths import HOME, Location, below, make, there, tree
 from infra.streaming.job import LOCK, already_runs
 from infra.streaming.kafka_offsets import OffsetReader, backlog, kafka_checkpoint
 
@@ -38,7 +38,7 @@ FORM = 2
 READABLE = (1, FORM)
 """Forms that this version restores; in 1 neither webhooks nor certificates were kept."""
 _CHUNK = 4 * 1024 * 1024
-_BESIDE = ("-wal", "-shm", "-journal")
+BESIDE_DATABASE = ("-wal", "-shm", "-journal")
 """Ends of the names of what SQLite keeps beside a database that is in use."""
 ASKED_SECONDS = 5.0
 """So long a broker may take to say what is unread."""
@@ -51,7 +51,7 @@ Show = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class _Part:
+class BackupPart:
     """Something that is kept: its name in a backup and where it lies."""
 
     name: str
@@ -72,20 +72,20 @@ class _Part:
         return place.with_name(f".{place.name}{STAGE}") if self.file else place / STAGE
 
 
-def _parts(settings: Settings) -> tuple[_Part, ...]:
+def backup_parts(settings: Settings) -> tuple[BackupPart, ...]:
     """What a backup holds. Settings and rules of your own are yours to keep."""
     home = settings.home.absolute()
     in_folder = settings.lake_side == settings.lake_root
     return (
-        _Part("lake", settings.lake_root),
+        BackupPart("lake", settings.lake_root),
         # Of one name: so a backup of a lake in a bucket becomes one in a folder, and back.
-        *(() if in_folder else (_Part("lake", settings.lake_side),)),
-        _Part("checkpoints", settings.checkpoint_root),
-        _Part("spool", home / "spool"),
-        _Part("erasures", home / "erasures"),
-        _Part("redelivery.sqlite", home / "redelivery.sqlite", file=True),
-        _Part("webhooks.sqlite", home / "webhooks.sqlite", file=True),
-        _Part(BROKER, home / BROKER),
+        *(() if in_folder else (BackupPart("lake", settings.lake_side),)),
+        BackupPart("checkpoints", settings.checkpoint_root),
+        BackupPart("spool", home / "spool"),
+        BackupPart("erasures", home / "erasures"),
+        BackupPart("redelivery.sqlite", home / "redelivery.sqlite", file=True),
+        BackupPart("webhooks.sqlite", home / "webhooks.sqlite", file=True),
+        BackupPart(BROKER, home / BROKER),
     )
 
 
@@ -105,7 +105,7 @@ def backup(settings: Settings, folder: Path, show: Show = lambda done, total: No
     """
     if not there(settings.lake_root):
         raise Fatal(f"{settings.lake_root}: there is no lake here to back up")
-    inside = [part for part in _parts(settings) if _inside(folder, part.path)]
+    inside = [part for part in backup_parts(settings) if _inside(folder, part.path)]
     if inside:
         raise Usage(f"{folder}: lies inside {inside[0].path}, which is to be copied")
     with _quiet(settings):
@@ -129,9 +129,9 @@ def backup(settings: Settings, folder: Path, show: Show = lambda done, total: No
 
 
 @contextmanager
-def _resting(settings: Settings) -> Iterator[tuple[_Part, ...]]:
+def _resting(settings: Settings) -> Iterator[tuple[BackupPart, ...]]:
     """What can be copied now: without the home's broker where it runs. It does not begin inside."""
-    wanted = _parts(settings)
+    wanted = backup_parts(settings)
     own = next(part for part in wanted if part.name == BROKER)
     lock = own.path / "log" / KAFKAS_LOCK
     if not isinstance(lock, Path) or not lock.parent.is_dir():
@@ -147,14 +147,14 @@ def _resting(settings: Settings) -> Iterator[tuple[_Part, ...]]:
         yield wanted
 
 
-def _has_broker(manifest: dict[str, Any]) -> bool:
+def has_broker(manifest: dict[str, Any]) -> bool:
     return any(name.startswith(f"{BROKER}/") for name in manifest["files"])
 
 
 def left_at(made: Path) -> str | None:
     """What a backup does not hold, in a sentence; None: nothing that is known of."""
     manifest = json.loads((made / MANIFEST).read_text("utf-8"))
-    if _has_broker(manifest) or not manifest["kafka"]["offsets"]:
+    if has_broker(manifest) or not manifest["kafka"]["offsets"]:
         return None
     unread = manifest["kafka"]["unread"]
     if unread is None:
@@ -208,20 +208,20 @@ def _places(settings: Settings) -> dict[str, Any]:
     return {"offsets": offsets, "topic_ids": dict(checkpoint_folder.ids), "unread": unread}
 
 
-def _copied(wanted: tuple[_Part, ...], to: Path, show: Show) -> dict[str, dict[str, Any]]:
+def _copied(wanted: tuple[BackupPart, ...], to: Path, show: Show) -> dict[str, dict[str, Any]]:
     pairs = [
         (
             source,
             f"{part.name}/{below(part.path, source)}" if part.path.is_dir() else part.name,
         )
         for part in wanted
-        for source in _files(part.path)
+        for source in files_in(part.path)
     ]
     total, done = sum(source.stat().st_size for source, _ in pairs), 0
     results = {}
     databases = {part.path for part in wanted if part.file}
     for source, name in pairs:
-        copy = _copy_database if source in databases else _copy
+        copy = _copy_database if source in databases else copy_file
         digest, size = copy(source, to / name)
         results[name] = {"sha256": digest, "bytes": size}
         done += size
@@ -233,7 +233,7 @@ def _inside(folder: Path, path: Location) -> bool:
     return isinstance(path, Path) and folder.resolve().is_relative_to(path.resolve())
 
 
-def _files(path: Location) -> list[Location]:
+def files_in(path: Location) -> list[Location]:
     if path.is_file():
         return [path]
     return [
@@ -248,7 +248,7 @@ def _files(path: Location) -> list[Location]:
     ]
 
 
-def _copy(source: Location, target: Location) -> tuple[str, int]:
+def copy_file(source: Location, target: Location) -> tuple[str, int]:
     """Copy a file; its SHA-256 and its bytes. Times stay where both are files of this machine."""
     make(target.parent)
     digest, size = hashlib.sha256(), 0
@@ -282,216 +282,9 @@ def _copy_database(source: Location, target: Location) -> tuple[str, int]:
     with target.open("rb+") as written:
         os.fsync(written.fileno())
     shutil.copystat(source, target)
-    return _digest(target), target.stat().st_size
+    return digest_of_file(target), target.stat().st_size
 
 
-def _digest(file: Path) -> str:
+def digest_of_file(file: Path) -> str:
     with file.open("rb") as read:
         return hashlib.file_digest(read, "sha256").hexdigest()
-
-
-def restore(settings: Settings, made: Path, show: Show = lambda done, total: None) -> int:
-    """Put a backup's files where the settings want them; how many.
-
-    Every file is compared with the manifest before the first is put in place: that of a folder
-    as it is copied, to wait inside it; that of a bucket where it lies, and once more on its way.
-    Raises `Fatal`, and leaves nothing or names what is left, when one is missing or another one,
-    or cannot be put in place; `Usage` when something lies where the backup belongs.
-    """
-    wanted = _parts(settings)
-    manifest = _manifest(made, wanted)
-    for part in wanted:
-        if part.name == BROKER and not _has_broker(manifest):
-            continue  # one may have been made for this home already
-        if (something := _something(part)) is not None:
-            raise Usage(f"{something}: something is there; restore onto an empty home")
-    steps = _Steps()
-    try:
-        # It says how far the lake that was here is looked at; of this one nothing is yet.
-        (settings.home.absolute() / CHECKED).unlink(missing_ok=True)
-        _Restore(made, manifest["files"], wanted, steps, show).run()
-    except BaseException as error:
-        left = ", ".join(str(location) for location in steps.undo())
-        if not left and not isinstance(error, (OSError, Fatal)):
-            raise
-        known = isinstance(error, HeadgateError)
-        message = (
-            str(error) if known else f"{made}: cannot be restored: {str(error) or repr(error)}"
-        )
-        rest = f"what was put there could not be taken back, delete it: {left}"
-        raise Fatal(f"{message}; {rest if left else 'nothing was restored'}") from None
-    return len(manifest["files"])
-
-
-class _Steps:
-    """What a restore has done so far, and how it is undone."""
-
-    def __init__(self) -> None:
-        self._taken: list[tuple[Location, Callable[[], object]]] = []
-
-    def add(self, what: Location, undo: Callable[[], object]) -> None:
-        """Note a step."""
-        self._taken.append((what, undo))
-
-    def undo(self) -> list[Location]:
-        """Undo all, the last one first; of what that failed."""
-        left = []
-        while self._taken:
-            what, undo = self._taken.pop()
-            try:
-                undo()
-            except Exception:  # whatever is said of this one: the others can be undone
-                left.append(what)
-        return left
-
-
-class _Restore:
-    """One restore, onto places that are empty."""
-
-    def __init__(
-        self,
-        made: Path,
-        files: dict[str, dict[str, Any]],
-        wanted: tuple[_Part, ...],
-        steps: _Steps,
-        show: Show,
-    ) -> None:
-        self._made = made
-        self._files = files
-        self._wanted = wanted
-        self._steps = steps
-        self._show = show
-        self._far: dict[str, Location] = {}
-        """Files that go into a bucket, and where."""
-        self._near: dict[str, Path] = {}
-        """The other ones, and where they wait."""
-        self._used: dict[_Part, Path] = {}
-        """Where each part waits that has files of these."""
-        for name in files:
-            part, rest = _part_of(name, wanted)
-            if part.stage is None:
-                self._far[name] = part.place / rest
-            else:
-                self._near[name], self._used[part] = part.stage / rest, part.stage
-        # What goes into a bucket is read twice.
-        self._total = sum(files[name]["bytes"] for name in (*files, *self._far))
-        self._done = 0
-
-    def run(self) -> None:
-        """Compare everything, then put it in place."""
-        for part in self._wanted:
-            _remove(part.stage)  # of a restore that was killed: none of it belongs to this one
-        for part, stage in self._used.items():
-            self._make_room(part, stage)
-        for name in self._far:
-            self._take(name, None)
-        for name, waiting in self._near.items():
-            self._take(name, waiting)
-        self._send()  # takes long, so it comes before what is a matter of an instant
-        for part, stage in self._used.items():
-            self._put(part, stage)
-        for stage in self._used.values():
-            _remove(stage)
-
-    def _make_room(self, part: _Part, stage: Path) -> None:
-        """A place to wait in, and nothing in the way of what will."""
-        folder = stage.parent
-        for parent in reversed(
-            [parent for parent in (folder, *folder.parents) if not parent.exists()]
-        ):
-            parent.mkdir()
-            self._steps.add(parent, partial(_remove_empty, parent))
-        self._steps.add(stage, partial(_remove, stage))
-        if not part.file:
-            _without_folders(folder, kept=(FRESH, LOCK))
-            stage.mkdir()
-
-    def _take(self, name: str, target: Location | None) -> None:
-        """Compare a file with what the manifest says, and copy it."""
-        file, message = self._made / name, self._files[name]
-        if not file.is_file():
-            raise Fatal(f"{file}: is missing in the backup")
-        if (_digest(file) if target is None else _copy(file, target)[0]) != message["sha256"]:
-            raise Fatal(f"{file}: is not what was backed up (its digest differs)")
-        self._done += message["bytes"]
-        self._show(self._done, self._total)
-
-    def _send(self) -> None:
-        """Copy what belongs into a bucket."""
-        sent: list[Location] = []
-        for place in [part.place for part in self._wanted if part.stage is None]:
-            self._steps.add(place, partial(delete, sent))
-        for name, target in self._far.items():
-            sent.append(target)
-            self._take(name, target)
-
-    def _put(self, part: _Part, stage: Path) -> None:
-        """Put what waits in its place: by names within a folder, as that may be a mount point."""
-        for waiting in [stage] if part.file else sorted(stage.iterdir()):
-            name = part.place.name if part.file else waiting.name
-            there = waiting.rename(stage.with_name(name))
-            self._steps.add(there, partial(there.rename, waiting))
-
-
-def _something(part: _Part) -> Location | None:
-    """What lies in a place: a file that a backup would hold, or a link, which would be lost."""
-    place = part.place
-    if part.file and isinstance(place, Path):
-        # SQLite would take what lies beside it for a part of the database that comes.
-        beside = (place.with_name(place.name + end) for end in _BESIDE)
-        return next((path for path in (place, *beside) if path.exists()), None)
-    if not place.exists():
-        return None
-    files = _files(place)
-    if not files and isinstance(place, Path):
-        files = [path for path in place.rglob("*") if path.is_symlink()]
-    return files[0] if files else None
-
-
-def _remove(path: Path | None) -> None:
-    if path is not None and path.is_dir():
-        shutil.rmtree(path)
-    elif path is not None:
-        path.unlink(missing_ok=True)
-
-
-def _remove_empty(folder: Path) -> None:
-    with suppress(OSError):  # another one's, who came meanwhile
-        folder.rmdir()
-
-
-def _without_folders(folder: Path, kept: Sequence[str] = ()) -> None:
-    """Delete the empty folders in a folder, and locks. Raises `OSError` for a mount point."""
-    for path in folder.iterdir():
-        if path.name == LOCK and path.name not in kept:
-            path.unlink()
-        elif path.name not in kept:
-            _without_folders(path)
-            path.rmdir()
-
-
-def _manifest(made: Path, wanted: Iterable[_Part]) -> dict[str, Any]:
-    try:
-        manifest: dict[str, Any] = json.loads((made / MANIFEST).read_text("utf-8"))
-    except (OSError, ValueError):
-        raise Usage(f"{made}: is no backup of ours (no readable {MANIFEST} in it)") from None
-    if manifest.get("form") not in READABLE:
-        raise Fatal(f"{made}: has form {manifest.get('form')}, this version restores up to {FORM}")
-    known = {part.name: part.file for part in wanted}
-    for name in manifest["files"]:
-        head, _, rest = name.partition("/")
-        # Whoever can write a manifest must not choose where files of a restore go.
-        away = rest.startswith("/") or ".." in Path(name).parts
-        if away or known.get(head) != (not rest):
-            raise Fatal(f"{made / MANIFEST}: names '{name}', which is no part of a backup")
-    return manifest
-
-
-def _part_of(name: str, wanted: Iterable[_Part]) -> tuple[_Part, str]:
-    """Which part a file of a backup belongs to, and its name below that part's path.
-
-    What lies beside the tables, in folders that begin with `_`, is no part of a bucket.
-    """
-    head, _, rest = name.partition("/")
-    parts = [part for part in wanted if part.name == head]
-    return parts[-1 if rest.startswith("_") else 0], rest

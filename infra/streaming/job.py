@@ -24,12 +24,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from infra.checkpoint import failed_batch
 from infra.checkpoint.batch_decisions import decided, decisions_file, write_decision
 from infra.checkpoint.leftovers import put_aside
-from infra.checkpoint.offset_log import digest_of, numbers
-from infra.errors import Fatal, Retryable
+from infra.checkpoint.offset_log import digest_of
+from infra.checkpoint.soundness import check, unfinished
+from infra.errors import Retryable
 from infra.process.clock import clock
 from infra.process.log import batch_in_hand, note_batch
 from infra.spark.internals import QueryControl, streamed_paths
-from infra.storage.checksums import Damaged, emptied, logged, parsed, sound
 from infra.storage.file_lock import ExclusiveLock, LockRefused, SharedLock
 from infra.streaming.outbox import put_row
 from infra.streaming.progress import Pulse
@@ -426,84 +426,3 @@ class _Runner:
     def _forget(self, batch_id: int) -> None:
         with suppress(FileNotFoundError):
             decisions_file(self._folder, batch_id).unlink()
-
-
-def check(name: str, folder: Path) -> None:
-    """Refuse a checkpoint that would skip or double a batch, naming what is wrong with it."""
-    spark = folder / "spark"
-    offsets, commits = numbers(spark / "offsets"), numbers(spark / "commits")
-    begun = numbers(folder / "batches", ".json")
-    remedy = f"restore {folder} from a backup that is not older than the tables"
-    # Offsets without it: Spark would give the query a new id, and take its batches for others.
-    metadata = spark / "metadata"
-    if offsets and not _is_json(metadata):
-        raise Fatal(f"checkpoint of job {name}: {metadata} is missing or damaged; {remedy}")
-    # A batch decides only after Spark has planned it, so entries of the offset log are lost.
-    if begun and (not offsets or max(begun) > max(offsets)):
-        raise Fatal(
-            f"checkpoint of job {name}: batch {max(begun)} was already worked on, but the newest "
-            f"of its offsets is {max(offsets, default='missing')}; {remedy}"
-        )
-    # Spark reads only the newest entry and the one before it when a query starts.
-    for number in sorted(offsets)[-2:]:
-        _require_sound(name, spark / "offsets" / str(number), 3, remedy)
-    if commits:
-        again = f"remove it, and batch {max(commits)} is worked on again"
-        whole = remedy if max(offsets, default=0) > max(commits) else again
-        _require_sound(name, spark / "commits" / str(max(commits)), 2, whole)
-    if (hollow := emptied(spark / "state")) is not None:
-        raise Fatal(f"checkpoint of job {name}: {hollow} is damaged (it is empty); {remedy}")
-    # Spark plans a batch only when the one before it is committed: a wider gap is lost files.
-    if offsets and commits and max(offsets) - max(commits) > 1:
-        raise Fatal(
-            f"checkpoint of job {name}: offsets reach batch {max(offsets)}, commits only "
-            f"{max(commits)}; {remedy}"
-        )
-
-
-def _require_sound(name: str, file: Path, lines: int, remedy: str) -> None:
-    """Refuse an entry of Spark's logs that is damaged, or not what its batch was worked on with."""
-    try:
-        logged(file, lines)
-        if file.parent.name == "offsets":
-            _compare(file)
-    except Damaged as error:
-        raise Fatal(f"checkpoint of job {name}: {file} is damaged ({error}); {remedy}") from None
-
-
-def _compare(offsets: Path) -> None:
-    """Raises `Damaged` for offsets that are not those which their batch was worked on with."""
-    folder = offsets.parent.parent.parent
-    number = int(offsets.name)
-    if not decisions_file(folder, number).exists():
-        return
-    known = decided(folder, number).get("digest")
-    # The digest comes with the ledger row: a batch that did not get so far has none to compare.
-    if known not in (None, digest_of(offsets.read_bytes())):
-        raise Damaged("its batch was worked on with other offsets")
-
-
-def unfinished(folder: Path) -> int | None:
-    """The batch of a checkpoint that was planned and is not in; None: there is none."""
-    planned = max(numbers(folder / "spark" / "offsets"), default=None)
-    if planned is None or planned in numbers(folder / "spark" / "commits"):
-        return None
-    # With its ledger row left, all its tables were committed: only Spark's note of it is missing.
-    begun = decisions_file(folder, planned).exists()
-    return None if begun and decided(folder, planned).get("in_ledger") else planned
-
-
-def newest_written(folder: Path) -> dict[str, tuple[int, int]]:
-    """By table, the newest batch of a checkpoint that is known to be in it, and its version."""
-    results: dict[str, tuple[int, int]] = {}
-    for number in sorted(numbers(folder / "batches", ".json")):
-        versions = decided(folder, number).get("versions", {})
-        results |= {name: (number, version) for name, version in versions.items()}
-    return results
-
-
-def _is_json(path: Path) -> bool:
-    try:
-        return "id" in parsed(sound(path))
-    except (OSError, Damaged):
-        return False

@@ -17,6 +17,7 @@ from typing import Literal
 from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 
+from infra.checkpoint.soundness import newest_written
 from infra.config.settings import Settings
 from infra.delta.log_archive import modified
 from infra.delta.log_reader import (
@@ -43,7 +44,7 @@ from infra.process.log import say
 from infra.storage.paths import Location, beginning, delete, tables_below
 from infra.streaming.admission import ALL, Intake
 from infra.streaming.checkpoint_sources import adopt
-from infra.streaming.job import Batch, Job, Work, newest_written, start
+from infra.streaming.job import Batch, Job, Work, start
 from infra.streaming.log_retention import asked_by, retire
 from infra.streaming.outbox import note_audit
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ingest.tables import RECOUNT
+from ingest.tables_quality import RECOUNT
 
 if TYPE_CHECKING:
     import duckdb

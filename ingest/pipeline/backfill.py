@@ -30,7 +30,8 @@ from infra.streaming.lake import Lake
 from ingest.parsing.source import lookup
 from ingest.pipeline.file_scanner import Scanner, require_some
 from ingest.pipeline.files_job import FileEntry, Refusals, flow
-from ingest.tables import EVENT, LANDED, RECORD
+from ingest.tables import EVENT, RECORD
+from ingest.tables_quality import LANDED
 
 IMPORT_JOB = "import"
 _NICE = 10

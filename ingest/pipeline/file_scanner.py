@@ -26,7 +26,7 @@ from infra.spark.internals import remote_files
 from infra.streaming.lake import Lake
 from ingest.parsing.source import lookup
 from ingest.pipeline.unreadable_files import RENAMED, TAKEN, UNREAD, lost
-from ingest.tables import LANDED
+from ingest.tables_quality import LANDED
 
 GROUP_FILES = 500
 _GROUP_BYTES = 64 * 1024 * 1024

@@ -42,7 +42,8 @@ from ingest.pipeline.file_scanner import Scanner, escaped, is_local
 from ingest.pipeline.inflight import held
 from ingest.pipeline.ingest_job import Step, through
 from ingest.pipeline.unreadable_files import instead, refusals, take_back
-from ingest.tables import LANDED, RECORD
+from ingest.tables import RECORD
+from ingest.tables_quality import LANDED
 
 OUT_BYTES = 4 * 1024 * 1024
 OUT_ROWS = 2_000

@@ -20,7 +20,8 @@ from infra.storage.paths import to_read
 from infra.streaming.job import Batch
 from infra.streaming.lake import Lake
 from ingest.decoding.decoding import REFUSED
-from ingest.tables import LANDED, RECORD
+from ingest.tables import RECORD
+from ingest.tables_quality import LANDED
 
 TAKEN, RENAMED, UNREAD = "taken", "renamed", "unread"
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from infra.storage.file_lock import ExclusiveLock, Taken
 from infra.streaming.job import LOCK, already_runs
 from ingest.completeness.rollup_coverage import HOUR
-from ingest.tables import RECOUNT
+from ingest.tables_quality import RECOUNT
 
 if TYPE_CHECKING:
     from infra.config.settings import Settings

@@ -9,7 +9,8 @@ from typing import Any
 
 from alerts.domain.entity import micros
 from alerts.lifecycle.bucket_state import BucketState
-from alerts.matching.matcher import Matcher, event_batch
+from alerts.matching.event_rows import event_batch
+from alerts.matching.matcher import Matcher
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore, RulePack
 from infra.config.settings import Settings, load

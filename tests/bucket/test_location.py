@@ -36,7 +36,8 @@ from infra.delta.table_lock import require_home
 from infra.delta.time_travel import bring_back
 from infra.errors import Fatal, Retryable, Usage
 from infra.kafka.client import free_port
-from infra.maintenance.backup import backup, restore
+from infra.maintenance.backup import backup
+from infra.maintenance.restore import restore
 from infra.storage import paths as place
 from infra.storage.paths import Location, location
 from infra.streaming import log_retention

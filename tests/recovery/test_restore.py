@@ -17,7 +17,8 @@ import pytest
 from infra.config.settings import Settings, load
 from infra.errors import Fatal
 from infra.kafka.client import Broker, ensure_topics, free_port
-from infra.maintenance.backup import backup, left_at, restore
+from infra.maintenance.backup import backup, left_at
+from infra.maintenance.restore import restore
 from ingest.completeness.gaps import accept, find_gaps, require_no_gap, statement
 from tests.recovery import judge
 from tests.recovery.flow import SOURCES, Flow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from alerts.compiler.compiler import BUNDLED, compile_rules
-from alerts.matching.matcher import brute_force
+from alerts.matching.event_rows import brute_force
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 from reporting.backtest import backtest

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from alerts.compiler.compiler import BUNDLED, Compiled, compile_rules
-from alerts.matching.matcher import Matcher, brute_force, event_batch
+from alerts.matching.event_rows import brute_force, event_batch
+from alerts.matching.matcher import Matcher
 from alerts.rulebook.rule_tests import check_rules, complete
 from infra.errors import Fatal
 

@@ -23,8 +23,9 @@ from alerts.cli import indicators, rules
 from alerts.compiler.compiler import Compiled, compile_rules
 from alerts.compiler.indicator_lists import KEPT_DAYS, ListStore
 from alerts.indicators.import_formats import Bad, read_indicators
+from alerts.matching.event_rows import brute_force, event_batch
 from alerts.matching.match_reasons import reasons
-from alerts.matching.matcher import Matcher, brute_force, event_batch
+from alerts.matching.matcher import Matcher
 from alerts.rulebook.rule_store import recompile
 from alerts.rulebook.rule_tests import BASE_TIME, complete
 from alerts.rulepack.indicator_file_format import IndicatorEntry, IndicatorList, write_indicators

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from alerts.compiler.compiler import BUNDLED, compile_rules
-from alerts.matching.matcher import Matcher, event_batch
+from alerts.matching.event_rows import event_batch
+from alerts.matching.matcher import Matcher
 from alerts.rulepack.rule_pack import RulePack
 from tests.alerts.raw_records import (
     ASA,

@@ -15,7 +15,8 @@ from alerts.cli import __main__
 from alerts.compiler.compiler import compile_rules
 from alerts.coverage.rule_cost import ROUNDS, Sample, live_costs, predict, predicted, sample
 from alerts.matching.cost_metering import EVERY, Meter
-from alerts.matching.matcher import Cost, Matcher, event_batch
+from alerts.matching.event_rows import event_batch
+from alerts.matching.matcher import Cost, Matcher
 from alerts.rulepack.predicate import Test
 from alerts.rulepack.rule_pack import Rule, RulePack
 from alerts.tables import RULE_COST

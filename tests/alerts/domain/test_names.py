@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from alerts.domain.finding import NAME_CHARS, named
 from alerts.lifecycle.alert_json import LARGEST_BODY, LONGEST_TEXT, bounded, with_text
-from alerts.matching.matcher import Matcher, event_batch
+from alerts.matching.event_rows import event_batch
+from alerts.matching.matcher import Matcher
 from alerts.rulepack.predicate import Test
 from alerts.spark_rules.rule import _named
 from tests.alerts.lifecycle.test_alert_fold import SCHEMA, Bucket, finding, leased

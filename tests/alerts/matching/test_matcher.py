@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from alerts.backtest.history_match import matchers
 from alerts.compiler.compiler import BUNDLED, compile_rules
 from alerts.domain.finding import RULE_FAILED, finding_schema, identity, single_line
-from alerts.matching.matcher import LIVE_MODES, Matcher, brute_force, columns_read, event_batch
+from alerts.matching.event_rows import brute_force, event_batch
+from alerts.matching.matcher import LIVE_MODES, Matcher, columns_read
 from alerts.rulebook.rule_tests import complete
 from alerts.rulepack.predicate import (
     ANY_ONE,

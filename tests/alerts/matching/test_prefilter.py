@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.matching.column_access import EventColumns, column
-from alerts.matching.matcher import Matcher, brute_force, event_batch
+from alerts.matching.event_rows import brute_force, event_batch
+from alerts.matching.matcher import Matcher
 from alerts.matching.prefilter import Census, PrefilterPlan, choices_of, count, gates_of
 from alerts.rulepack.predicate import (
     ANY_ONE,

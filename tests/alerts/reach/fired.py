@@ -10,7 +10,8 @@ from uuid import UUID
 import yaml
 
 from alerts.compiler.compiler import Compiled, compile_rules
-from alerts.matching.matcher import Matcher, brute_force, event_batch
+from alerts.matching.event_rows import brute_force, event_batch
+from alerts.matching.matcher import Matcher
 from tests.ingest.logs import rows
 
 

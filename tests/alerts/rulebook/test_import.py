@@ -13,7 +13,8 @@ import pytest
 from alerts.cli import __main__
 from alerts.compiler.compiler import compile_rules
 from alerts.domain.attack import layer
-from alerts.matching.matcher import Matcher, brute_force, event_batch
+from alerts.matching.event_rows import brute_force, event_batch
+from alerts.matching.matcher import Matcher
 from alerts.rulebook.public_rules import look_through, summary_json, summary_text
 from alerts.rulebook.rule_tests import complete
 from infra.config.settings import Settings, load

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from alerts.compiler.compiler import compile_rules
-from alerts.matching.matcher import event_batch
+from alerts.matching.event_rows import event_batch
 from alerts.rulebook.preview import draft, known_rule, preview
 from alerts.rulebook.rule_tests import BASE_TIME, complete
 from infra.errors import Usage

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.compiler.compiler import Compiled, compile_rules
-from alerts.matching.matcher import Matcher, brute_force, event_batch
+from alerts.matching.event_rows import brute_force, event_batch
+from alerts.matching.matcher import Matcher
 from alerts.rulebook.rule_tests import complete
 from alerts.rulepack.derived_fields import derived, inputs
 from alerts.rulepack.predicate import (

@@ -36,7 +36,8 @@ from ingest.quality.measurements import _volumes
 from ingest.quality.source_silence import silences
 from ingest.reparse.recount import Recounts, of_counts
 from ingest.reparse.reparse import reparse
-from ingest.tables import EVENT, RECORD, RECOUNT
+from ingest.tables import EVENT, RECORD
+from ingest.tables_quality import RECOUNT
 from reporting.document.request import ReportRequest
 from reporting.figures.daily import figures
 from reporting.interval import Interval

@@ -11,9 +11,10 @@ import pytest
 from pyspark.sql import DataFrame
 
 from infra.checkpoint import failed_batch
+from infra.checkpoint.soundness import unfinished
 from infra.errors import Fatal
 from infra.runtime.job_registry import resume
-from infra.streaming.job import Batch, Job, Lock, unfinished
+from infra.streaming.job import Batch, Job, Lock
 from infra.streaming.lake import Lake
 from tests.infra.runtime.test_driver import NUMBER, SQUARE
 

@@ -24,7 +24,8 @@ from infra.config.settings import Settings, load
 from infra.delta.schema import Column, Table
 from infra.errors import Fatal, Retryable, Usage
 from infra.kafka.client import Broker, admin, ensure_topics, free_port, producer, topic_of
-from infra.maintenance.backup import _Steps, backup, left_at, restore
+from infra.maintenance.backup import backup, left_at
+from infra.maintenance.restore import _Steps, restore
 from infra.spark.internals import forget_tables
 from infra.streaming.job import Batch, Job, Lock
 from infra.streaming.lake import Lake

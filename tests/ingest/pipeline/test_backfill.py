@@ -28,7 +28,8 @@ from infra.streaming.lake import Lake
 from infra.streaming.log_retention import unread_by
 from ingest.pipeline.backfill import IMPORT_JOB, Imported, take_in
 from ingest.pipeline.file_scanner import Scanner
-from ingest.tables import EVENT, LANDED, RECORD
+from ingest.tables import EVENT, RECORD
+from ingest.tables_quality import LANDED
 
 MADE = 24
 LINES = 400

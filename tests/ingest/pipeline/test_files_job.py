@@ -23,7 +23,8 @@ from ingest.parsing.source import lookup
 from ingest.pipeline.file_scanner import Scanner, listing
 from ingest.pipeline.files_job import FileEntry, Refusals, files, flow
 from ingest.pipeline.inflight import held, oldest_in_flight
-from ingest.tables import EVENT, LANDED, RECORD
+from ingest.tables import EVENT, RECORD
+from ingest.tables_quality import LANDED
 
 OLD = 1_200_000_000  # 2008-01-10
 

@@ -38,7 +38,8 @@ from ingest.quality.self_events import of_outcomes
 from ingest.quality.source_silence import Silence
 from ingest.quality.suites import ADDRESS, Suite, class_expectations, freshness, volume
 from ingest.quality.validate import check, validate
-from ingest.tables import DRIFT, EVENT, QUALITY
+from ingest.tables import EVENT
+from ingest.tables_quality import DRIFT, QUALITY
 from tests.ingest.conforms import CLASSES, EXPORT, faults, misfits
 from tests.ingest.logs import good, reason
 

@@ -28,7 +28,8 @@ from ingest.quality.silence_baseline import (
 )
 from ingest.quality.silence_rules import finished
 from ingest.quality.source_silence import Silence, silences, span_text
-from ingest.tables import LANDED, RECORD
+from ingest.tables import RECORD
+from ingest.tables_quality import LANDED
 from tests.ingest.logs import good
 
 AT = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.compiler.compiler import compile_rules
-from alerts.matching.matcher import brute_force
+from alerts.matching.event_rows import brute_force
 from alerts.rulebook.rule_store import rule_folders
 from enrich.dhcp import lease_rules
 from infra.config.settings import Settings, load
