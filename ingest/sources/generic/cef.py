@@ -120,7 +120,7 @@ CHOSEN = _CHOSEN.split()
 # -- values ------------------------------------------------------------------------------------
 
 
-def _stamp(fields: Fields, header: Header, context: Context) -> Stamp:
+def stamp_of(fields: Fields, header: Header, context: Context) -> Stamp:
     """When it happened: what the event itself says, else the header, else the arrival."""
     zone_name = fields.get("dtz")
     received_at = context.record.received_at
@@ -169,7 +169,7 @@ def _of(value: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
     )
 
 
-def _labels(fields: Fields) -> None:
+def labelled(fields: Fields) -> None:
     """`cs1=x cs1Label=Rule` becomes `Rule=x`; what is there already is not replaced."""
     for key in [key for key in fields if LABELLED.fullmatch(key)]:
         label = fields.get(f"{key}Label")
@@ -312,8 +312,8 @@ def _seen(
 def _to_event(told: CefHeader, header: Header, context: Context) -> Event:
     """The event of what was told."""
     fields = told.fields
-    stamp = _stamp(fields, header, context)
-    _labels(fields)
+    stamp = stamp_of(fields, header, context)
+    labelled(fields)
     level = _level(told.severity)
     source, target = _ends(fields)
     by, upon = _user(fields, "s"), _user(fields, "d")

@@ -13,6 +13,7 @@ class Sample(NamedTuple):
     raw: str
     expected: tuple[Any, ...]
     more: dict[str, Any] = {}  # noqa: RUF012  # never changed
+    quality: str = "exact"
 
 
 def js(**fields: Any) -> str:

@@ -11,6 +11,7 @@ import pytest
 from ingest.parsing.source import lookup
 from tests.ingest.cloud_samples import check, lost, spoilt
 from tests.ingest.logs import NOW, good, rows
+from tests.ingest.sources.documented_logs import SAMPLES as LOGS
 from tests.ingest.sources.documented_records import IP, USER, Sample, js
 from tests.ingest.sources.documented_records import SAMPLES as DOCUMENTED
 
@@ -303,6 +304,7 @@ SAMPLES = [
         (3002, 1, 2, IP, None, "ann"),
     ),
     *DOCUMENTED,
+    *LOGS,
 ]  # fmt: skip
 
 
@@ -320,7 +322,7 @@ def test_a_record_of_each_kind(sample: Sample) -> None:
     assert tuple(row.get(name) for name in names) == sample.expected
     assert {path: at(row, path) for path in sample.more} == sample.more
     assert row["time"].isoformat()[:19] == "2026-03-02T09:00:00"
-    assert row["time_quality"] == "exact"
+    assert row["time_quality"] == sample.quality
     check([row])
     if sample.raw.startswith("{"):
         # Names of parameters become keys; a table's name loses its first word, a name its dot.
