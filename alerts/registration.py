@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from infra.config.settings import Settings
-from infra.delta.schema import Declared, register_tables
+from infra.delta.catalog import Declared, register_tables
 from infra.runtime.alarm import Tell, register_alarm
 from infra.runtime.command_registry import Build, Command, register_commands
 from infra.runtime.job_registry import JobSpec, Later, Starter, register_jobs

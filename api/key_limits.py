@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from api.auth import Caller
-from infra.delta.schema import catalog, views
+from infra.delta.catalog import catalog, views
 from infra.errors import Usage
 
 SOURCE = "source"

@@ -17,9 +17,9 @@ from statistics import median, quantiles
 from bench.lines import grant, lookup
 from bench.measure import Report
 from infra.config.settings import Settings, load
+from infra.delta.catalog import table
 from infra.delta.duckdb_views import connect
 from infra.delta.log_reader import newest_version
-from infra.delta.schema import table
 from infra.errors import Fatal
 from infra.kafka.client import Broker, ensure_topics, free_port, producer, topic_of
 from infra.process.subprocesses import PlatformProcess

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from infra.config.sections import InventorySettings
 from infra.config.settings import Settings
-from infra.delta.schema import Declared, register_tables
+from infra.delta.catalog import Declared, register_tables
 from infra.runtime.command_registry import Build, Command, register_commands
 from infra.runtime.job_registry import JobSpec, Later, Starter, register_jobs
 from infra.runtime.scheduled_tasks import ScheduledCommand, register_schedule

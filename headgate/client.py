@@ -63,14 +63,14 @@ class Headgate:
     def tables(self) -> LakeTables:
         """The tables by name, each with its doc, columns and rows."""
         # Imports stand inside: `import headgate` in a notebook must not wait for Spark and DuckDB.
-        from infra.delta.schema import catalog
+        from infra.delta.catalog import catalog
 
         return LakeTables(self, catalog())
 
     @cached_property
     def views(self) -> LakeTables:
         """The views by name: questions that are asked often."""
-        from infra.delta.schema import views
+        from infra.delta.catalog import views
 
         return LakeTables(self, views())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from infra.delta.schema import Declared, register_tables
+from infra.delta.catalog import Declared, register_tables
 from infra.process.clock import clock
 from infra.runtime.command_registry import Build, Command, register_commands
 from infra.runtime.outbox_registry import register_outboxes

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from infra.delta.catalog import Declared, register_tables
 from infra.delta.retention import register_source_lookup
-from infra.delta.schema import Declared, register_tables
 from infra.runtime.command_registry import Build, Command, register_commands
 from infra.runtime.outbox_registry import register_outboxes
 from infra.runtime.scheduled_tasks import ScheduledCommand, register_schedule

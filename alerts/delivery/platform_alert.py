@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 from confluent_kafka import KafkaException, Producer
 
+from alerts.delivery.alert_message import published_body
 from alerts.delivery.publisher import (
     TRANSACTION_SECONDS,
     fenced_producer,
@@ -24,7 +24,7 @@ from alerts.delivery.publisher import (
 )
 from alerts.domain.alert import About, Alert, Revised
 from alerts.domain.finding import identity
-from alerts.lifecycle.alert_json import alert_row, stamp
+from alerts.lifecycle.alert_json import alert_row, bounded, stamp
 from infra.config.settings import Settings
 from infra.process.clock import clock
 from infra.runtime.alarm import Stuck
@@ -163,11 +163,11 @@ class PlatformAlerts:
         tenant = self._settings.alerts.tenant
         instant = round(clock.time() * 1_000_000)
         row = alert_row(revised, None, tenant, instant, {})
-        body: dict[str, Any] = msgspec.json.decode(row["body"])
-        body["published_at"] = now = stamp(instant)
+        now = stamp(instant)
+        body = published_body(bounded(row["body"]), now)
         alert = revised.alert
         # No batch made it, so it has no place in the feed.
         headers = revision_headers(
             tenant, (alert.alert_id, alert.revision), revised.activity, now, None
         )
-        return msgspec.json.encode(body), headers
+        return body, headers

@@ -17,7 +17,7 @@ from api.problems import responses
 from api.routes.access import Here, Services, Who, wants
 from api.services.view_columns import view_columns
 from api.sql.runner import Answer, Refused
-from infra.delta.schema import catalog, views
+from infra.delta.catalog import catalog, views
 from infra.errors import HeadgateError
 
 router = APIRouter(prefix="/api/v1", tags=["statements"])

@@ -8,8 +8,8 @@ from pathlib import Path
 import duckdb
 
 from api.sql.worker import spark_type
+from infra.delta.catalog import catalog
 from infra.delta.duckdb_views import Definition, definitions
-from infra.delta.schema import catalog
 
 
 @cache

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from infra.config.settings import Settings
-from infra.delta.schema import Table, catalog, table, views
+from infra.delta.catalog import catalog, table, views
+from infra.delta.schema import Table
 from infra.errors import Fatal, HeadgateError
 from infra.kafka.client import require_broker, require_free
 from infra.process import java_jars, jdk

@@ -10,10 +10,10 @@ from contextlib import ExitStack
 from typing import Any
 
 from infra.config.settings import Settings
+from infra.delta.catalog import catalog, table
 from infra.delta.log_reader import newest_version
 from infra.delta.retention import require_sources
 from infra.delta.schema import Table as Declared
-from infra.delta.schema import catalog, table
 from infra.errors import Fatal, HeadgateError
 from infra.maintenance.idle_checkpoints import move_on
 from infra.maintenance.maintenance import COLUMNS, Done, tend

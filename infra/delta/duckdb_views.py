@@ -69,7 +69,7 @@ def definitions(lake_root: Location) -> tuple[Definition, ...]:
     """Every table and view of the catalogue, in an order in which they can be made."""
     # Imported late: a statement's worker process gets its definitions sent and
     # starts without the Spark library, which only declares the column types.
-    from infra.delta.schema import catalog, views
+    from infra.delta.catalog import catalog, views
     from infra.delta.schema_evolution import duck_type
 
     tables = [

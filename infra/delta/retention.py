@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from infra.config.settings import RetentionSettings, Settings
-from infra.delta.schema import Table, path_of
+from infra.delta.table_path import path_of
 from infra.errors import Usage
 from infra.storage.paths import Location
 from infra.storage.state_file import StateFile
+
+if TYPE_CHECKING:
+    from infra.delta.schema import Table
 
 NOTE = "_expired"
 _REMEDY = (

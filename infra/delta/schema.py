@@ -7,13 +7,13 @@ written for an analyst.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from pyspark.sql import types as T
 
-from infra.errors import Fatal, Usage
+from infra.delta.table_path import path_of
 
 S, N, L, B, _D, TS = (
     T.StringType(),
@@ -35,11 +35,6 @@ class Column:
     type: T.DataType
     doc: str
     required: bool = True
-
-
-def path_of(name: str) -> str:
-    """Path of a table below the lake's root: `silver.event` lies in `silver/event`."""
-    return name.replace(".", "/")
 
 
 @dataclass(frozen=True)
@@ -91,44 +86,3 @@ class View:
 def struct(**fields: T.DataType) -> T.StructType:
     """A struct type, its fields in the order given."""
     return T.StructType([T.StructField(name, kind, True) for name, kind in fields.items()])
-
-
-@dataclass(frozen=True)
-class Declared:
-    """The tables and views that one package writes, in an order in which they can be made."""
-
-    tables: tuple[Table, ...]
-    views: tuple[View, ...] = ()
-
-
-_DECLARED: dict[str, Callable[[], Declared]] = {}
-
-
-def register_tables(package: str, declared: Callable[[], Declared]) -> None:
-    """Make a package's tables known; `declared` is called when somebody asks for the catalogue."""
-    _DECLARED[package] = declared
-
-
-def _declared() -> tuple[Callable[[], Declared], ...]:
-    # Half a catalogue would leave tables out of backups and erasures without a word.
-    if not _DECLARED:
-        raise Fatal("no package has registered its tables; import headgate.packages first")
-    return tuple(_DECLARED.values())
-
-
-def catalog() -> dict[str, Table]:
-    """Every table of the platform, by name."""
-    return {t.name: t for declared in _declared() for t in declared().tables}
-
-
-def views() -> dict[str, View]:
-    """Every view of the platform, by name, in an order in which they can be made."""
-    return {v.name: v for declared in _declared() for v in declared().views}
-
-
-def table(name: str) -> Table:
-    """The table called `name`; raises `Usage` with the known names."""
-    known = catalog()
-    if name not in known:
-        raise Usage(f"no table '{name}'; there are {', '.join(sorted(known))}")
-    return known[name]

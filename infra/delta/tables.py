@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from infra.config.settings import Settings
 from infra.delta import deleted_file_retention as removed
+from infra.delta.catalog import catalog, views
 from infra.delta.duckdb_views import open_engine, reach
 from infra.delta.log_reader import (
     commit,
@@ -29,7 +30,7 @@ from infra.delta.parquet_writer import (
     Target,
     arrow_schema,
 )
-from infra.delta.schema import Table, catalog, views
+from infra.delta.schema import Table
 from infra.delta.schema_evolution import additions, described, schema, schema_of, unknown
 from infra.delta.table_lock import require_home, table_locked
 from infra.delta.time_travel import instant_of_version, readable

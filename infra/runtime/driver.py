@@ -23,8 +23,9 @@ from pyspark.errors import StreamingQueryException
 
 from infra.checkpoint import failed_batch
 from infra.config.settings import Settings
+from infra.delta.catalog import table
 from infra.delta.retention import require_sources
-from infra.delta.schema import Table, table
+from infra.delta.schema import Table
 from infra.errors import Fatal, Retryable, Usage
 from infra.kafka.client import ensure_topics, require_broker
 from infra.process.clock import clock

@@ -17,7 +17,7 @@ from infra.delta.schema import Table
 from infra.process.log import say
 from infra.streaming.audit_chain import ChainHead, chained, head_file
 from infra.streaming.lake import Lake
-from infra.streaming.outbox import sound_rows
+from infra.streaming.outbox_rows import sound_rows
 
 
 def flush_outbox(lake: Lake, table: Table, folder: Path) -> int:

@@ -14,9 +14,8 @@ import shlex
 import sys
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
-
-import pyspark
 
 from infra.process import java_jars, jdk
 
@@ -72,7 +71,11 @@ def is_whole(path: Path) -> bool:
 
 def class_path() -> list[Path]:
     """What a local driver's JVM loads Spark from: our archives and all of pyspark's."""
-    return [*ours(), *sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))]
+    # Looked up, not imported: every command comes by here, and few need Spark.
+    spark = find_spec("pyspark")
+    assert spark is not None
+    assert spark.origin is not None
+    return [*ours(), *sorted((Path(spark.origin).parent / "jars").glob("*.jar"))]
 
 
 def ours() -> list[Path]:

@@ -34,8 +34,9 @@ from infra.delta.parquet_writer import (
     collected,
     write_parquet,
 )
-from infra.delta.schema import Table, path_of
+from infra.delta.schema import Table
 from infra.delta.table_lock import table_locked
+from infra.delta.table_path import path_of
 from infra.delta.tables import DeltaTables
 from infra.delta.time_travel import bring_back
 from infra.delta.transaction import AlreadyCommitted, commit_files

@@ -18,8 +18,8 @@ from typing import Literal
 from infra.checkpoint.batch_decisions import decisions_file, forget_digest
 from infra.checkpoint.log_files import forget_checksum, note_done, pass_over, write_entry
 from infra.config.settings import KafkaSettings, Settings
+from infra.delta.catalog import table
 from infra.delta.log_reader import newest_first
-from infra.delta.schema import table
 from infra.errors import Fatal, Usage
 from infra.kafka.client import source_of
 from infra.process.log import say

@@ -9,10 +9,10 @@ from dataclasses import replace
 import duckdb
 
 from infra.config.settings import Settings
+from infra.delta.catalog import catalog
 from infra.delta.duckdb_views import connect, definitions, needed, refresh, spill
 from infra.delta.log_reader import newest_version
 from infra.delta.retention import furthest
-from infra.delta.schema import catalog
 from infra.storage.paths import is_table, location
 from infra.storage.temp_dirs import scratch
 from ingest.pipeline.files_job import under_way

@@ -19,9 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from infra.delta.catalog import catalog
 from infra.delta.log_reader import commit, commit_text, newest_version, versions
 from infra.delta.parquet_writer import DataFile, FileWriter, Target, whole_schema
-from infra.delta.schema import Table, catalog
+from infra.delta.schema import Table
 from infra.delta.transaction import ActiveFile, Moved, active_files, as_old
 from infra.errors import Fatal, Retryable
 from infra.storage.paths import Location, beginning, delete, to_read

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from infra.config.settings import Settings
 from infra.delta.log_reader import newest_first
 from infra.delta.retention import furthest
-from infra.delta.schema import path_of
+from infra.delta.table_path import path_of
 from infra.delta.time_travel import Committed
 from infra.kafka.client import source_of
 from infra.streaming.kafka_offsets import BrokerRange, TopicPartitionKey

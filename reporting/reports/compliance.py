@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from infra.config.settings import Settings
+from infra.delta.catalog import catalog
 from infra.delta.retention import limits
-from infra.delta.schema import catalog
 from reporting.document.content import Column, Report, Section, Table, Tile, Words
 from reporting.document.request import ReportRequest
 from reporting.erasure.certificate import certificates

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from infra.delta.catalog import catalog
 from infra.delta.log_reader import newest_version
-from infra.delta.schema import catalog
 from infra.storage.paths import is_table
 from reporting.document import charts
 from reporting.document.content import Chart, Column, Report, Section, Table, Tile

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from infra.delta.catalog import table
 from infra.delta.ops_tables import LEDGER
-from infra.delta.schema import Table, table
+from infra.delta.schema import Table
 from infra.streaming.lake import Lake
 
 A, B = "02:00:00:00:00:0a", "02:00:00:00:00:0b"

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from alerts.cases.case_store import leave_act
+from infra.delta.catalog import table
 from infra.delta.ops_tables import LEDGER
-from infra.delta.schema import table
 from infra.streaming.lake import Lake
 from tests.alerts.lifecycle.test_alert_fold import NONE, NOON, finding, leased
 from tests.api.desk import Desk

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from infra.delta.schema import table
+from infra.delta.catalog import table
 from infra.streaming.lake import Lake
 from tests.alerts.lifecycle.test_alert_fold import finding
 from tests.api.desk import Desk

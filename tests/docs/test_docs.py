@@ -11,7 +11,7 @@ import yaml
 
 from headgate.cli import COMMANDS
 from infra.config.settings import Settings
-from infra.delta.schema import catalog, views
+from infra.delta.catalog import catalog, views
 from infra.runtime.job_registry import JOBS
 from tests.docs import generated
 from tests.docs.pages import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from infra.delta.schema import catalog, views
+from infra.delta.catalog import catalog, views
 from infra.streaming.lake import Lake
 
 

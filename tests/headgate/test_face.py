@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 import headgate
 from headgate import Headgate, Usage
 from infra.config.settings import load
-from infra.delta.schema import catalog
+from infra.delta.catalog import catalog
 from infra.streaming.lake import Lake
 from tests.api.story import A, B, tell
 

@@ -22,7 +22,7 @@ UPPER = re.compile(
 NAMED = {
     "infra/config": "descriptions of settings, which name topics, tables and other settings",
     "infra/runtime/sizing.py": "keys of the results of benchmarks, which are called by tables",
-    "infra/delta/schema.py": "the remedy where nothing is registered",
+    "infra/delta/catalog.py": "the remedy where nothing is registered",
     "infra/spark/worker_daemon.py": "a process of its own, in which nothing is registered",
     "infra/supply_chain": "the address of a service, api.osv.dev",
     "infra/cli/doctor.py": "a setting",

@@ -9,7 +9,7 @@ from typing import Any
 
 from alerts.cli.webhooks import queue_file
 from alerts.delivery.webhook_queue import Queue, enqueue
-from infra.delta.schema import table
+from infra.delta.catalog import table
 from infra.streaming.lake import Lake
 from infra.streaming.outbox import put_row
 from reporting.erasure.request import ErasureRequest

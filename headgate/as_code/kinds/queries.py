@@ -12,7 +12,7 @@ from api.wire.jobs import QueryContent
 from headgate.as_code.kinds.kind import ConfigKind, FolderReading, Texts, files_in, yaml_text
 from headgate.as_code.state import ConfigChange, Objects, ObjectValues
 from infra.config.settings import Settings
-from infra.delta.schema import catalog, views
+from infra.delta.catalog import catalog, views
 from infra.errors import Usage
 from infra.process.os_user import acting_user
 

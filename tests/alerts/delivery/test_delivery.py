@@ -18,11 +18,11 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from alerts import jobs
 from alerts.delivery.action_request import request_action
 from alerts.delivery.feed import FEED_SQL
 from alerts.delivery.publisher import Publisher
 from alerts.domain.entity import entity_of, holder_of
+from alerts.lifecycle import alert_job
 from alerts.lifecycle.alert_job import Outgoing, alert, risk_target
 from alerts.lifecycle.risk_score import ENTITIES, INCIDENT, RISK
 from alerts.tables import ALERT, ALERT_ACTION, FINDING
@@ -63,7 +63,7 @@ class Away(Publisher):
 
 def outgoing(monkeypatch: pytest.MonkeyPatch, publisher: Publisher) -> Outgoing:
     """What job `alert` publishes with, by way of that publisher."""
-    monkeypatch.setattr(jobs, "Publisher", lambda _: publisher)
+    monkeypatch.setattr(alert_job, "Publisher", lambda _: publisher)
     return Outgoing(load())
 
 

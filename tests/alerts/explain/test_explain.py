@@ -27,9 +27,9 @@ from api.sql.duckdb_sql import to_duckdb
 from api.sql.macros import macro_statements as macros
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
 from infra.config.settings import Settings, load
+from infra.delta.catalog import catalog, views
 from infra.delta.duckdb_views import connect
 from infra.delta.ops_tables import LEDGER
-from infra.delta.schema import catalog, views
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 from tests.alerts.history import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.services.view_columns import view_columns
-from infra.delta.schema import catalog, views
+from infra.delta.catalog import catalog, views
 
 
 def test_every_view_has_columns_with_types_and_most_with_a_meaning() -> None:

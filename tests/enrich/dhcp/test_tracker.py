@@ -17,7 +17,7 @@ from enrich.dhcp.state_layout import VERSIONS
 from enrich.dhcp.stateful_operator import with_store
 from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import JobSettings
-from infra.delta.schema import views
+from infra.delta.catalog import views
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 from tests.enrich.rows import IP, A, B, at, dhcp, finding, finished, put, rows

@@ -12,10 +12,11 @@ from pyspark.sql import DataFrame
 
 from headgate.cli import main
 from infra.config.settings import load
+from infra.delta.catalog import table
 from infra.delta.ops_tables import LEDGER
 from infra.delta.parquet_writer import FileWriter, Target, arrow_schema
 from infra.delta.retention import NEVER, Applied, furthest, require_sources
-from infra.delta.schema import Table, table
+from infra.delta.schema import Table
 from infra.delta.transaction import active_files
 from infra.errors import Fatal, Usage
 from infra.maintenance import maintenance

@@ -12,7 +12,7 @@ from enrich.assets import index_store
 from enrich.assets.index import index_of
 from enrich.assets.index_store import index_file, index_path, newest_index
 from infra.config.settings import load
-from infra.delta.schema import table
+from infra.delta.catalog import table
 from infra.kafka.client import free_port
 from infra.streaming.lake import Lake
 from reporting.erasure import run

@@ -23,9 +23,10 @@ from alerts.delivery.webhook_queue import Queue
 from alerts.rulepack.locations import store_folder
 from api.sql.runner import Refused, Statements
 from infra.config.settings import Settings, load
+from infra.delta.catalog import table
 from infra.delta.duckdb_views import connect
 from infra.delta.log_reader import commit, commit_text
-from infra.delta.schema import Column, Table, table
+from infra.delta.schema import Column, Table
 from infra.delta.time_travel import Committed
 from infra.delta.transaction import active_files
 from infra.errors import Fatal, Usage
