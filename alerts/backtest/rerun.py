@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -55,14 +55,22 @@ def counted_by(ask: Ask, rule: Correlation, pack: str, since: Any, until: Any) -
     `since`, so that what the group rested from is there too.
     """
     before = timedelta(seconds=2 * rule.timespan_seconds)
-    asked = {"rules": list(rule.rules), "since": since - before, "until": until}
-    rows = [
-        row | {"holder": row["told_holder"] or row["holder"], "pack": pack}
-        for row in ask(FINDINGS_SQL, asked, needs=FINDINGS_NEED)
-        # What was taken back must not be counted again.
-        if row["via"] != DISPROVED
-    ]
+    rows = counted_rows(ask, rule, pack, since - before, until)
     return {str(row["finding_id"]) for row in over_history(rule, rows)}
+
+
+def counted_rows(
+    ask: Ask, rule: Correlation, pack: str, since: Any, until: Any
+) -> Iterator[RerunRow]:
+    """The findings of a span that a correlation counts, with their newest attribution, by time.
+
+    They say that they are of `pack`; an empty one leaves them their own.
+    """
+    asked = {"rules": list(rule.rules), "since": since, "until": until}
+    for row in ask(FINDINGS_SQL, asked, needs=FINDINGS_NEED):
+        # What was taken back must not be counted again.
+        if row["via"] != DISPROVED:
+            yield row | {"holder": row["told_holder"] or row["holder"], "pack": pack or row["pack"]}
 
 
 def holder_again(ask: Ask, own: Sequence[RerunRow], wait: timedelta) -> RerunRow:

@@ -66,7 +66,7 @@ def rule_history(ask: Ask, rule_id: str, since: datetime) -> RuleHistory:
         {"rule": rule_id},
         needs=needs,
     )
-    shown = {row["alert_id"]: _evidence(row) for row in rows}
+    shown = {row["alert_id"]: named_events(row) for row in rows}
     events = _events(ask, [pair for pairs, _ in shown.values() for pair in pairs])
     alerts, verdicts, lost, partly, older = [], dict[str, int](), dict[str, list[str]](), 0, 0
     for row in rows:
@@ -89,7 +89,7 @@ def rule_history(ask: Ask, rule_id: str, since: datetime) -> RuleHistory:
     )  # fmt: skip
 
 
-def _evidence(row: Row) -> tuple[list[tuple[str, datetime]], int]:
+def named_events(row: Row) -> tuple[list[tuple[str, datetime]], int]:
     """Events that an alert names, with their times, and how many findings it folds."""
     body = msgspec.json.decode(row["body"])
     named = [each for each in body.get("evidence") or () if each.get("event_uid")]

@@ -1,0 +1,1 @@
+"""Commands below `headgate rules` for who writes and keeps many rules."""
