@@ -95,6 +95,38 @@ ZIA_FW_CEF = (
     "cs4Label=aggregated cs6=None cs6label=threatname cn1=2500 cn1Label=durationms cn2=3 "
     "cn2Label=numsessions destCountry=Germany avgduration=800"
 )
+FAC = (
+    'category="Event" subcategory="{}" typeid={} level="information" user="{}" nas="{}" {}'
+    'action="{}" status="{}" '
+)
+
+
+def mac(path: str, text: str) -> tuple[str, ...]:
+    """A message in the styles ndjson, syslog and the default."""
+    name, category = path.rpartition("/")[2], "[com.apple.x:auth]"
+    return (
+        js(
+            traceID=492824654442528,
+            eventMessage=text,
+            eventType="logEvent",
+            source=None,
+            formatString="%{public}s",
+            userID=0,
+            subsystem="com.apple.x",
+            category="auth",
+            threadID=500795,
+            processImagePath=path,
+            senderImagePath=path,
+            timestamp="2026-03-02 10:00:00.761747+0100",
+            machTimestamp=3208860279380,
+            messageType="Default",
+            processID=50,
+            timezoneName="",
+        ),
+        f"2026-03-02 10:00:00.761747+0100  localhost {name}[50]: (libx.dylib) {category} {text}",
+        f"2026-03-02 10:00:00.761747+0100 0x49f823   Default     0x6dbf23             50     0    "
+        f"{name}: {category} {text}",
+    )
 
 
 def zia(kind: str, **fields: Any) -> str:
@@ -202,6 +234,138 @@ SAMPLES = [
         "zscaler",
         zia("tunnel", datetime="2026-03-02 09:00:00", tunnelstatus="UP", sourceip="10.0.0.5"),
         (0, 0, None, None, None, None),
+        {},
+        ASSUMED,
+    ),
+    # -- FortiAuthenticator 6: syslog; the log as it is downloaded
+    *(
+        Sample("fortiauthenticator", f"<134>1 2026-03-02T09:00:00Z fac1 db 31013 - - {text}",
+               expected, more)
+        for text, expected, more in (
+            (FAC.format("Authentication", 20001, "ann", "10.0.0.1", 'userip="203.0.113.9" ',
+                        "Authentication", "Failed")
+             + "Remote RADIUS user authentication with invalid token",
+             (3002, 1, 2, IP, "10.0.0.1", "ann"),
+             {"status_detail": "invalid token", "auth_protocol": "RADIUS",
+              "metadata.event_code": "20001"}),
+            (FAC.format("Authentication", 20299, "ann", "10.0.0.1", "", "Authentication",
+                        "Pending") + "Remote RADIUS user authentication partially done",
+             (3002, 1, 0, None, "10.0.0.1", "ann"), {}),
+            (FAC.format("Authentication", 20102, "CORP\\ann", "FAC_GUI:13", 'userip="" ',
+                        "Authentication", "Failed")
+             + "Remote LDAP user authentication from 203.0.113.9  with no token failed: "
+               "invalid password.",
+             (3002, 1, 2, IP, None, "ann"), {"status_detail": "invalid password"}),
+            (FAC.format("Authentication", 20701, "ann", "10.0.0.1", 'userip="203.0.113.9" ',
+                        "Login", "Success") + "[ann] has successfully logged in OAuth portal",
+             (3002, 1, 1, IP, "10.0.0.1", "ann"), {}),
+            (FAC.format("Authentication", 20003, "ann", "", "", "Logout", "Success") + "Logged out",
+             (3002, 2, 1, None, None, "ann"), {}),
+            (FAC.format("Admin Configuration", 10001, "admin", "203.0.113.9", "", "", "")
+             + "Added Remote LDAP User: bob",
+             (3001, 1, 1, None, None, "bob"), {"actor.user.name": "admin"}),
+            (FAC.format("Admin Configuration", 10002, "admin", "", "", "", "")
+             + "Edited RADIUS Client: wlan1 (changed fields: secret)",
+             (6003, 3, 1, None, None, "admin"), {"api.operation": "Edited RADIUS Client"}),
+            (FAC.format("System", 30303, "", "", "", "", "") + "Retrieved 25 user(s)",
+             (0, 0, None, None, None, None), {}),
+        )
+    ),
+    Sample(
+        "fortiauthenticator",
+        'date=2026-03-02 time=09:00:00 logid=20102 cat=Event subcat=Authentication level=info '
+        'nas="10.0.0.1" action="Authentication" status="Failed" msg="User "ann" failed: locked." '
+        'user="ann" requestid=',
+        (3002, 1, 2, None, "10.0.0.1", "ann"),
+        {"status_detail": "locked"},
+        ASSUMED,
+    ),
+    # -- EfficientIP SOLIDserver 7 and 8: dhcpd, named, DNS Guardian
+    *(
+        Sample("efficientip", f"<134>1 2026-03-02T09:00:00Z ddi1 {program} 7 - - {text}", expected,
+               more)
+        for program, text, expected, more in (
+            ("dhcpd", "DHCPACK on 10.0.0.5 to 02:42:ac:77:0b:10 via vmx1 [691200]",
+             (4004, 5, 1, "10.0.0.5", None, None), {"lease_dur": 691200}),
+            ("dhcpd", "DHCPACK on 10.0.0.5 to 02:42:ac:77:0b:10 (pc1) via 10.0.0.1",
+             (4004, 5, 1, "10.0.0.5", None, None), {"src_endpoint.hostname": "pc1"}),
+            ("dhcpd", "DHCPOFFER on 10.0.0.5 to 02:42:ac:77:0b:10 (pc1) via vmx1 [600]",
+             (4004, 2, 1, "10.0.0.5", None, None), {}),
+            ("dhcpd", "DHCPDISCOVER from 02:42:ac:77:0b:10 via 10.0.0.1: unknown network segment",
+             (4004, 1, 2, None, None, None), {"src_endpoint.mac": "02:42:ac:77:0b:10"}),
+            ("dhcpd", "DHCPRELEASE of 10.0.0.5 from 02:42:ac:77:0b:10 (pc1) via vmx1 (found)",
+             (4004, 7, 1, "10.0.0.5", None, None), {}),
+            ("named", "client 10.0.0.5#34229: query: h.example IN A (10.0.0.1)",
+             (4003, 1, None, "10.0.0.5", "10.0.0.1", None), {"query.hostname": "h.example"}),
+            ("named", "client @0x7f01 10.0.0.5#34229 (h.example): query: h.example IN A +E(0)TDC "
+                      "(10.0.0.1)",
+             (4003, 1, None, "10.0.0.5", "10.0.0.1", None), {"query.type": "A"}),
+            ("named", "client 10.0.0.5#34229 (h.example.): answer: h.example. IN A (10.0.0.1) -> "
+                      "NOERROR 474 CNAME g.example. 174 A 203.0.113.9",
+             (4003, 2, 1, "10.0.0.5", "10.0.0.1", None),
+             {"answers": [{"ttl": 474, "type": "CNAME", "rdata": "g.example."},
+                          {"ttl": 174, "type": "A", "rdata": IP}], "rcode_id": 0}),
+            ("named", "client 10.0.0.5#34229: answer: h.example IN AAAA + (10.0.0.1) -> NXDOMAIN",
+             (4003, 2, 2, "10.0.0.5", "10.0.0.1", None), {"rcode_id": 3}),
+            ("named", "ARMING trigger on 10.0.0.5.02:42:ac:77:0b:10.ei6pt (action:QUARANTINE) "
+                      "(Suspicious Behavior)",
+             (2004, 1, None, "10.0.0.5", None, None),
+             {"finding_info.title": "Suspicious Behavior", "disposition_id": 3,
+              "src_endpoint.mac": "02:42:ac:77:0b:10"}),
+            ("named", "DISARMING trigger on 10.0.0.5 (action:QUARANTINE) (Suspicious Behavior)",
+             (2004, 3, None, "10.0.0.5", None, None), {}),
+            ("named", "List Matched 10.0.0.5#46937: query: evil.example IN A (10.0.0.1) "
+                      "{DTP,internal} [t1]",
+             (4003, 1, None, "10.0.0.5", "10.0.0.1", None),
+             {"firewall_rule.name": "DTP,internal"}),
+            ("ipmserver", "started", (0, 0, None, None, None, None), {}),
+        )
+    ),
+    # -- macOS 10.12 to 15: the styles of `log show`
+    *(
+        Sample("macos_unified_log", raw, expected, more)
+        for program, text, expected, more in (
+            ("/usr/sbin/sshd", "Accepted publickey for ann from 203.0.113.9 port 51 ssh2: RSA "
+                               "SHA256:abc",
+             (3002, 1, 1, IP, None, "ann"), {"metadata.product.name": "OpenSSH"}),
+            ("/usr/libexec/sshd-session", "Failed password for invalid user x from 203.0.113.9 "
+                                          "port 51 ssh2",
+             (3002, 1, 2, IP, None, "x"), {}),
+            ("/usr/bin/sudo", "ann : TTY=ttys000 ; PWD=/Users/ann ; USER=root ; COMMAND=/bin/ls",
+             (1007, 1, 1, None, None, "ann"), {"process.cmd_line": "/bin/ls"}),
+            ("/usr/libexec/authd", "Succeeded authorizing right 'system.preferences' by client "
+                                   "'/System/x.appex' [37316] for authorization created by "
+                                   "'/System/y.appex' [37315] (2,0) (engine 2091)",
+             (3003, 1, 1, None, None, None),
+             {"privileges": ["system.preferences"], "actor.process.pid": 37316}),
+            ("/usr/libexec/authd", "Failed to authorize right 'system.login.console' by client "
+                                   "'/x/loginwindow' [9] (engine 1)",
+             (3003, 1, 2, None, None, None), {}),
+            ("/usr/libexec/authd", "UID 501 authenticated as user ann (UID 501) for right "
+                                   "'system.preferences'",
+             (3002, 1, 1, None, None, "ann"), {"user.uid": "501"}),
+            ("/usr/libexec/opendirectoryd", 'Authentication failed for "ann" (21CD598F-85AA) - '
+                                            "wrong password",
+             (3002, 1, 2, None, None, "ann"), {"status_detail": "wrong password"}),
+            ("/usr/libexec/opendirectoryd", "Authentication failed for <private>: "
+                                            "ODErrorCredentialsInvalid",
+             (3002, 1, 2, None, None, None), {}),
+            ("/x/authorizationhost", "Failed to authenticate user <ann> (tDirStatus: -14090).",
+             (3002, 1, 2, None, None, "ann"), {"status_detail": "tDirStatus: -14090"}),
+            ("/x/loginwindow", "USER_PROCESS: 94 console", (3002, 1, 1, None, None, None), {}),
+            ("/x/loginwindow", "DEAD_PROCESS: 94 console", (3002, 2, 1, None, None, None), {}),
+            ("/x/screensharingd", "Authentication: FAILED :: User Name: ann :: Viewer Address: "
+                                  "203.0.113.9 :: Type: DH",
+             (3002, 1, 2, IP, None, "ann"), {"auth_method": "DH"}),
+            ("/usr/sbin/wifid", "EAP: eapState=2", (0, 0, None, None, None, None), {}),
+        )
+        for raw in mac(program, text)
+    ),
+    Sample(
+        "macos_unified_log",
+        "2026-03-02 09:00:00.123 E  opendirectoryd[123:456] [com.apple.opendirectoryd:auth] "
+        'Authentication failed for "ann" (21CD598F) - wrong password',
+        (3002, 1, 2, None, None, "ann"),
         {},
         ASSUMED,
     ),

@@ -381,6 +381,65 @@ ALL = (
         ("[20260302-09:00:00] [INFO ] AUTHFAIL: user={} ip=10.0.0.5 time=1",),
         imitated=("login was successful for user mallory from 6.6.6.6",),
     ),
+    Holes(
+        "zscaler",
+        (
+            "Mar 02 09:00:00 zscaler-nss CEF:0|Zscaler|NSSWeblog|5.7|Blocked|x|3| act=Blocked "
+            "app=HTTP dhost=h.example dst=10.0.0.1 src=10.0.0.5 request=h.example/{} outcome=403 "
+            "requestClientApplication=curl requestMethod=GET suser=x",
+            "Mar 02 09:00:00 zscaler-nss CEF:0|Zscaler|NSSWeblog|5.7|Blocked|x|3| act=Blocked "
+            "app=HTTP dhost=h.example dst=10.0.0.1 src=10.0.0.5 request=h.example/ outcome=403 "
+            "requestClientApplication={} requestMethod=GET suser=x",
+            "2026-03-02 09:00:00\treason=x\taction=Blocked\turlcategory=x\tuseragent={}\t"
+            "ClientIP=10.0.0.5\tserverip=10.0.0.1\tuser=x",
+        ),
+        escape=cef,
+        imitated=("act=Allowed suser=mallory src=6.6.6.6 dst=6.6.6.6 user=mallory",),
+    ),
+    Holes(
+        "fortiauthenticator",
+        (
+            'category="Event" subcategory="Authentication" typeid=20001 user="{}" nas="10.0.0.1" '
+            'userip="10.0.0.5" action="Authentication" status="Failed" invalid password',
+            'category="Event" subcategory="Authentication" typeid=20001 user="x" nas="10.0.0.1" '
+            'userip="10.0.0.5" action="Login" status="Failed" [{}] has failed to log in',
+        ),
+        STAMP + "db 7 - - ",
+        apache,
+        ('user="mallory" nas="6.6.6.6" userip="6.6.6.6" action="Login" status="Success" x',),
+    ),
+    Holes(
+        "efficientip",
+        (
+            "client 10.0.0.5#34229 ({}): answer: a.b. IN A (10.0.0.1) -> NOERROR 1 A 1.2.3.4",
+            "client 10.0.0.5#34229 (a.b): query: {} IN A (10.0.0.1)",
+            "List Matched 10.0.0.5#46937: query: {} IN A (10.0.0.1) {{DTP,internal}}",
+        ),
+        STAMP + "named 7 - - ",
+        no_space,
+        ("client 6.6.6.6#1 (a.b): answer: a.b IN A (6.6.6.6) -> NOERROR 1 A 6.6.6.6",),
+    ),
+    Holes(
+        "efficientip",
+        ("DHCPACK on 10.0.0.5 to 02:42:ac:77:0b:19 ({}) via vmx1 [691200]",),
+        STAMP + "dhcpd 7 - - ",
+        imitated=("DHCPACK on 6.6.6.6 to 02:42:ac:77:0b:20 (mallory) via vmx1 [1]",),
+    ),
+    Holes(
+        "macos_unified_log",
+        (
+            "sshd[50]: Failed password for invalid user {} from 10.0.0.5 port 4242 ssh2",
+            "screensharingd[50]: Authentication: FAILED :: User Name: {} :: Viewer Address: "
+            "10.0.0.5 :: Type: DH",
+            'opendirectoryd[50]: [com.apple.opendirectoryd:auth] Authentication failed for "{}"',
+        ),
+        "2026-03-02 10:00:00.761747+0100  localhost ",
+        imitated=(
+            "sshd[50]: Accepted password for mallory from 6.6.6.6 port 1 ssh2",
+            "Authentication: SUCCEEDED :: User Name: mallory :: Viewer Address: 6.6.6.6 :: Type: x",
+            "Authentication succeeded for mallory",
+        ),
+    ),
 )
 CLOSE = (
     "",
