@@ -6,7 +6,7 @@ ARGS ?=
 ONLY ?=
 OSV ?=
 
-.PHONY: demo test test-full test-rest checked lint setup setup-dev classes bench soak docs screenshots audit clean help
+.PHONY: demo test tests test-full test-rest checked lint setup setup-dev classes bench soak docs screenshots audit clean help
 
 help:
 	@echo "make demo    everything on this machine, with a story in the logs (ARGS=--once to end by itself)"
@@ -23,8 +23,12 @@ PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 # The same tree has the same verdict; `make test-full` draws its examples anew.
 SEED := --hypothesis-seed=0
 
+# Beside the tests, for the checks keep one core busy for a minute.
+test: setup-dev
+	@$(MAKE) --no-print-directory -j2 lint tests
+
 # Named by their path, tests run whether `full` or not. Too few drivers start here for `classes` to pay.
-test: lint
+tests: setup-dev
 	$(PYTEST) $(SEED) -m "$(if $(findstring tests/,$(ARGS)),not soak,not soak and not full)" $(ARGS)
 
 test-full: checked

@@ -115,6 +115,7 @@ def test_a_taken_port_is_one_sentence(day_settings: Settings) -> None:
             run(["api", "--port", "70000"], day_settings)
 
 
+@pytest.mark.full
 def test_api_serves_until_interrupted_and_leaves_no_process(tmp_path: Path) -> None:
     home = tmp_path / "home"
     code = "import sys; from headgate.cli import main; sys.exit(main(sys.argv[1:]))"

@@ -74,6 +74,7 @@ def test_what_left_the_log_is_lent_by_who_is_alone_with_the_table(settings: Sett
     assert singles(table / LOG) == [0, 1, 2]
 
 
+@pytest.mark.full
 def test_who_has_another_home_is_refused_and_writes_nothing(
     settings: Settings, tmp_path: Path
 ) -> None:

@@ -102,6 +102,7 @@ def sessions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
             yield f"{lake} {master}", name, value
 
 
+@pytest.mark.full
 def test_spark_knows_every_setting_and_can_read_its_value(
     defect: Callable[[str, str], str | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

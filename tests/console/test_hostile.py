@@ -132,6 +132,7 @@ def check(watched: Watched, path: str, rest: bool = True) -> None:
     assert page.url.startswith(watched.site), path
 
 
+@pytest.mark.full
 def test_pages_show_hostile_texts_and_do_nothing_else(browse, hostile_desk, hostile_site):
     watched = browse(where=hostile_site)
     since = "since=2025-03-01T11:00:00Z&until=2025-03-01T14:00:00Z"

@@ -77,6 +77,7 @@ def test_an_alert_is_opened_taken_and_closed_by_keyboard_alone(browse, desk):
     assert watched.errors == []
 
 
+@pytest.mark.full
 def test_the_list_moves_by_j_and_k_and_help_opens_by_a_question_mark(browse):
     page = browse().go("/alerts?lifecycle=new&lifecycle=triaged&lifecycle=closed")
     rows = page.locator("[data-row]").count()
@@ -91,6 +92,7 @@ def test_the_list_moves_by_j_and_k_and_help_opens_by_a_question_mark(browse):
     assert page.locator("#help[open]").count() == 1
 
 
+@pytest.mark.full
 def test_who_comes_second_is_told_kindly_and_nothing_is_overwritten(browse, desk):
     alert = alert_id(desk, "SSH password guessing")
     first, second = browse(), browse()
@@ -125,6 +127,7 @@ def test_many_are_counted_before_they_are_closed_and_the_act_can_be_undone(brows
     page.wait_for_selector(".notice >> text=as before")
 
 
+@pytest.mark.full
 def test_the_list_as_csv_has_just_what_is_filtered(browse):
     watched = browse()
     answer = watched.page.request.get(f"{watched.site}/alerts.csv?q=scan&lifecycle=new")
@@ -133,6 +136,7 @@ def test_the_list_as_csv_has_just_what_is_filtered(browse):
     assert "Web scan" in lines[1]
 
 
+@pytest.mark.full
 def test_as_known_then_shows_the_holder_of_before_the_late_line(browse):
     watched = browse()
     now = watched.go("/entity/ip/10.0.0.5").text_content(".lanes")
@@ -142,6 +146,7 @@ def test_as_known_then_shows_the_holder_of_before_the_late_line(browse):
     assert "laptop-a" in then
 
 
+@pytest.mark.full
 def test_an_event_is_opened_in_its_row_with_its_bytes(browse):
     page = browse().go("/search?since=2025-03-01T11:00:00Z&until=2025-03-01T14:00:00Z&q=Accepted")
     page.click("table.events tbody a[data-open] >> nth=0")
@@ -149,6 +154,7 @@ def test_an_event_is_opened_in_its_row_with_its_bytes(browse):
     assert "<38>gate sshd[7]: Accepted password for root" in page.inner_text(".opened-event")
 
 
+@pytest.mark.full
 def test_a_session_that_ended_leads_to_the_login(browse):
     watched = browse()
     page = watched.go("/alerts")

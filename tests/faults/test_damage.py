@@ -244,6 +244,7 @@ def test_a_row_that_a_power_cut_emptied_is_set_aside_by_name(
     assert flush_outbox(lake, LEDGER, spool) == 0
 
 
+@pytest.mark.full
 def test_a_row_that_fits_no_table_holds_up_no_other(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -81,6 +81,7 @@ def restored(
     publish_offset.publish_offset_file(settings).write_text(kept)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "kept", rest_full(1, ["in the backup", "by no release yet", "newer than the lake"])
 )

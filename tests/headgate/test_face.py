@@ -120,6 +120,7 @@ def test_looking_makes_no_table_that_is_missing(
     few.close()
 
 
+@pytest.mark.full
 def test_both_engines_give_the_same_rows(hg: Headgate) -> None:
     text = (
         "SELECT class_name, count(*) AS events, min(time) AS first FROM silver.events "
@@ -155,6 +156,7 @@ def test_what_is_no_question_is_refused(hg: Headgate) -> None:
         hg.lease("gate", "2026-11-20T12:10:00Z")
 
 
+@pytest.mark.full
 def test_tables_and_views_tell_what_they_are(hg: Headgate) -> None:
     assert set(hg.tables) == set(catalog())
     event = hg.tables["silver.event"]

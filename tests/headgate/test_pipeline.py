@@ -56,6 +56,7 @@ def test_the_pipeline_of_the_page_writes_what_was_sent_once(
     assert sorted((row["user_name"], row["owner"]) for row in rows) == [("root", "platform")] * 3
 
 
+@pytest.mark.full
 def test_a_source_that_is_unknown_or_has_no_topic_is_refused(
     settings: Settings, spark: SparkSession, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

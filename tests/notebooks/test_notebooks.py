@@ -27,7 +27,7 @@ def demo(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("path", rest_full(2, NOTEBOOKS), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", rest_full(1, NOTEBOOKS), ids=lambda path: path.stem)
 def test_a_notebook_runs_from_top_to_bottom(
     path: Path, demo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -255,6 +255,7 @@ def test_a_rule_is_one_file_with_its_tests(tree: Tree) -> None:
     assert [row["passed"] for row in tested] == [True, True]
 
 
+@pytest.mark.full
 def test_a_report_is_one_module(tree: Tree, empty_tables: Path) -> None:
     shutil.copytree(empty_tables / "silver" / "event", tree.folder / "home/lake/silver/event")
     before = tree.touched()
@@ -269,6 +270,7 @@ def test_a_report_is_one_module(tree: Tree, empty_tables: Path) -> None:
     assert tiles == [{"name": "Events", "value": 0, "before": None, "unit": "number"}]
 
 
+@pytest.mark.full
 def test_an_endpoint_is_one_module_behind_the_token(tree: Tree, empty_tables: Path) -> None:
     shutil.copytree(empty_tables, tree.folder / "home/lake")
     before = tree.touched()
@@ -307,6 +309,7 @@ def test_a_job_is_a_module_and_a_line_of_its_package(tree: Tree) -> None:
     assert started.strip() == "start"
 
 
+@pytest.mark.full
 def test_a_command_is_a_module_and_a_line_of_its_package(tree: Tree) -> None:
     tree.write("enrich/tally_cli.py", COMMAND)
     tree.extend(

@@ -89,6 +89,7 @@ def test_a_former_home_is_read_at_once_and_stays_as_it_is(former: Path, tmp_path
     assert {path: path.stat().st_mtime_ns for path in (home / "lake").rglob("*")} == files
 
 
+@pytest.mark.full
 def test_former_words_work_on_a_former_home_and_say_their_new_ones(
     former: Path, tmp_path: Path
 ) -> None:

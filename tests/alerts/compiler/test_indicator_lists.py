@@ -410,11 +410,13 @@ def test_a_load_is_live_with_the_next_pack_and_older_packs_keep_theirs(
         run(home, "indicators", "remove", "bad")
 
 
+@pytest.mark.full
 def test_a_worker_finds_the_list_by_the_pack_alone(tmp_path: Path) -> None:
     store = store_of(tmp_path, "evil.example")
     pack = PackStore(store).put(compiled(tmp_path, store).pack)
     code = (
-        "import sys; from alerts.matching.matcher import event_batch, matcher_of; "
+        "import sys; from alerts.matching.event_rows import event_batch; "
+        "from alerts.matching.matcher import matcher_of; "
         "from alerts.rulebook.rule_tests import complete; "
         "seen = {'type_id': 1, 'value': 'a.evil.example'}; "
         "batch = event_batch([complete({'observables': [seen]})]); "

@@ -156,6 +156,7 @@ def test_what_a_handler_writes_and_the_place_are_kept_together_or_not_at_all(sta
 
 #   topic     a1 b1 | away: a2 c1 ── taken by retention ── b2 a3
 #   feed      all of it
+@pytest.mark.full
 def test_what_the_topic_lost_while_it_was_away_comes_from_the_feed_once_and_in_order(
     stand: Stand, lake: Lake, serve: Callable[[Settings], Api]
 ) -> None:

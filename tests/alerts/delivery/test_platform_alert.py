@@ -77,6 +77,7 @@ def test_each_is_told_once_through_restarts_and_closed_when_it_works_again(
     assert ids[2] != first["alert_id"]
 
 
+@pytest.mark.full
 def test_a_checkpoint_that_is_broken_keeps_job_alert_from_starting_and_is_told(
     settings: Settings, spark: SparkSession
 ) -> None:

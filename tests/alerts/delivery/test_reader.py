@@ -119,6 +119,7 @@ def test_list_shows_the_newest_revision_of_each_and_filters(
     assert len(listed(told, capsys, "--entity", "10.0.0.1")) == 2
 
 
+@pytest.mark.full
 def test_what_was_kept_from_the_topic_is_listed_only_when_asked_for(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -222,6 +223,7 @@ def test_close_leaves_a_request_that_folds_into_the_table_once(told: Settings, d
     assert folded["who"]
 
 
+@pytest.mark.full
 def test_an_alert_closed_already_is_not_closed_again(lake: Lake) -> None:
     shut = revision(FIRST, 1, 0, body={"state": "closed", "verdict": "benign"})
     insert(lake, [shut])
@@ -230,6 +232,7 @@ def test_an_alert_closed_already_is_not_closed_again(lake: Lake) -> None:
     assert not (lake.settings.home / "spool").exists()
 
 
+@pytest.mark.full
 def test_a_missing_lake_or_broker_is_one_sentence(tmp_path: Path) -> None:
     nothing = load(home=tmp_path / "x", kafka={"bootstrap": f"127.0.0.1:{free_port()}"})
     with pytest.raises(HeadgateError, match="there is no lake here"):

@@ -172,6 +172,7 @@ def alerts_of(settings: Settings, capsys: pytest.CaptureFixture[str]) -> dict[st
     return {row["rule_id"]: row["alert_id"] for row in rows}
 
 
+@pytest.mark.full
 def test_an_alert_is_explained_from_rule_to_versions(
     told: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.compiler.compiler import compile_rules
-from alerts.matching.matcher import Matcher, event_batch
+from alerts.matching.event_rows import event_batch
+from alerts.matching.matcher import Matcher
 from alerts.rulepack.rule_pack import Rule, RulePack
 from alerts.tuning.filter_file import filter_text, log_source_of
 from alerts.tuning.filters import Condition, JudgedAlert, Proposal, hidden_by, propose

@@ -63,6 +63,7 @@ def test_every_revision_comes_once_in_the_order_of_commits_and_the_cursor_waits_
     assert told(page(reader, after)["items"]) == [("b", 2), ("c", 1)]
 
 
+@pytest.mark.full
 def test_what_compaction_rewrites_comes_no_second_time(lake: Lake, reader: TestClient) -> None:
     insert(lake, ALERT, [alert("a", "12:00", sequence=1)])
     insert(lake, ALERT, [alert("b", "12:00", sequence=2)])
@@ -107,6 +108,7 @@ def test_a_cursor_of_another_lake_is_refused(client: TestClient, lake: Lake) -> 
         place_of(foreign, own)
 
 
+@pytest.mark.full
 def test_webhooks_catch_up_with_the_same_revisions(
     client: TestClient, day_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,6 +45,7 @@ def statements(settings: Settings) -> Iterator[Statements]:
     running.close()
 
 
+@pytest.mark.full
 def test_a_fault_of_ours_is_named_in_the_log_and_the_process_lives_on(
     table: Path, statements: Statements, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -256,6 +256,7 @@ def test_a_vpn_address_is_its_users_until_the_session_ends(house: Lake) -> None:
     assert [(one.name, one.kinds) for one in came_from] == [("ann", ("vpn_client",))]
 
 
+@pytest.mark.full
 def test_zeeks_lease_is_a_witness_below_the_servers(house: Lake) -> None:
     found = devices(asked(house, 60, ip=IP), at(60))
     assert [(one.name, one.strength) for one in found] == [(A, 80)]

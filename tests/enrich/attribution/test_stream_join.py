@@ -326,6 +326,7 @@ QUESTIONS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("question", "answer"), rest_full(2, QUESTIONS))
 def test_both_engines_say_who_held_an_address(lake: Lake, question: Any, answer: Any) -> None:
     asked = {"ip": IP, "scope": None, "known_by": None} | question

@@ -87,6 +87,7 @@ def told(lake: Lake) -> DataFrame:
     return lake.spark.sql(view.sql.replace("silver.dhcp_segment", "segments"))
 
 
+@pytest.mark.full
 def test_a_stream_cut_and_restarted_anywhere_tells_the_leases_of_the_batch(lake, run) -> None:
     arrived = sorted([*LINES, *NO_LEASES], key=lambda row: row["received_at"])
     for cut in (arrived[:3], arrived[3:8], arrived[8:]):

@@ -162,6 +162,7 @@ def story(
     return told
 
 
+@pytest.mark.full
 def test_counts_are_those_of_the_events_after_each_batch_and_restart(story: Story) -> None:
     assert story.stages[:2] == [NONE, NONE]
     assert ask(story.lake, "SELECT max(destinations) FROM gold.rollup_hour") == [(4,)]

@@ -68,6 +68,7 @@ def test_an_inventory_is_a_file_with_a_line_for_each_asset(inventories: Inventor
     assert inventories.plan(prune=True).exit_code == 0
 
 
+@pytest.mark.full
 def test_edited_assets_are_told_and_loaded_at_once(inventories: Inventories) -> None:
     new = '{"asset_id": "cam", "ip": "10.1.0.9"}\n'
     text = inventories.file.read_text()

@@ -156,6 +156,7 @@ def test_a_batch_in_which_drivers_end_is_given_up_in_the_end_until_a_person_says
     assert [row["n"] for row in lake.read(SQUARE).collect()] == [4]
 
 
+@pytest.mark.full
 def test_a_batch_that_is_in_clears_its_name(lake: Lake) -> None:
     lake.ensure(NUMBER, SQUARE)
     lake.add(NUMBER, [{"n": 2}], "test")

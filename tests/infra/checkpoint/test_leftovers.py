@@ -87,6 +87,7 @@ def test_a_job_begins_whatever_a_first_batch_left(lake, numbers):
     assert sorted(row["n"] for row in lake.read(TOTAL).collect()) == [1, 2]
 
 
+@pytest.mark.full
 def test_a_first_batch_that_was_planned_and_lost_its_state_is_done_again(lake, numbers):
     numbers(1, 1, 2)
     distinct(lake).wait()

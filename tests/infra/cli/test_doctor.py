@@ -80,6 +80,7 @@ def test_a_taken_port_is_named_with_the_way_out(tmp_path: Path, taken: int) -> N
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.full
 def test_a_broker_that_is_away_is_named(tmp_path: Path) -> None:
     nobody = f"127.0.0.1:{free_port()}"
     done = headgate("--home", str(tmp_path), "up", HEADGATE_KAFKA__BOOTSTRAP=nobody)

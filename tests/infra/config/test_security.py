@@ -274,6 +274,7 @@ def test_the_doctor_names_what_is_open(tmp_path: Path, monkeypatch: pytest.Monke
     assert open_paths(settings).remedy == f"chmod 700 {settings.home}; chmod go-w {config}"
 
 
+@pytest.mark.full
 def test_a_log_is_turned_over_before_it_fills_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

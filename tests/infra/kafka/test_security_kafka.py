@@ -46,6 +46,8 @@ from tests.faults.outbox import Outbox
 from tests.infra.authority import Authority
 from tests.wait import until
 
+pytestmark = pytest.mark.full
+
 HOOKS = [WebhookSettings(name="pager", url="https://pager.example/in", secret=SecretStr("s"))]
 PASSWORD = 'canary "quoted\\ password'
 """What JAAS would take for the end of the password, or for an escape, is part of it."""

@@ -182,6 +182,7 @@ def test_what_the_publisher_may_still_have_to_send_is_kept_as_long_as_the_log(la
     )
 
 
+@pytest.mark.full
 def test_the_log_is_cut_after_its_retention_and_jobs_go_on(
     lake: Lake, arrive: Callable[..., None]
 ) -> None:

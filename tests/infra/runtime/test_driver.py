@@ -213,6 +213,7 @@ def test_failures_before_and_after_one_from_outside_are_not_in_a_row_for_the_nex
         assert (found.batch, found.failures) == (0, failures)
 
 
+@pytest.mark.full
 def test_jobs_in_whose_batches_drivers_ended_begin_one_after_the_other(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,7 @@ def test_where_a_thread_was_begun_spark_s_own_daemon_takes_its_place(
     assert became == [[sys.executable, "-m", "pyspark.daemon", "pyspark.worker"]]
 
 
+@pytest.mark.full
 def test_it_forks_a_worker_for_who_connects_and_ends_with_spark() -> None:
     spark_s = Path(worker_daemon.__file__).parent / "no" / "pyspark.zip"
     secret = {"PYTHON_WORKER_FACTORY_SECRET": "s", "PYTHONPATH": str(spark_s)}

@@ -334,6 +334,7 @@ def test_what_comes_after_a_start_with_nothing_to_do_is_bounded_while_the_job_re
     assert [len(rows) for rows in seen if rows] == [100, 300, 300, 300]
 
 
+@pytest.mark.full
 def test_a_store_that_is_away_while_a_job_rests_leaves_its_limit_as_it_is(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -65,6 +65,7 @@ def test_rows_written_before_a_crash_are_not_written_again(lake, numbers):
     assert seen == [True]
 
 
+@pytest.mark.full
 def test_a_batch_that_runs_again_decides_the_same(lake, numbers):
     numbers(1)
     decided: list[int] = []
@@ -91,6 +92,7 @@ def test_a_second_driver_on_the_same_job_is_refused_in_one_sentence(lake, number
     assert written(lake) == [1]
 
 
+@pytest.mark.full
 def test_a_job_that_was_stopped_is_nobodys_before_its_batch_has_left(lake, numbers):
     """One that Spark could not end in time may still commit."""
     numbers(1)
@@ -141,6 +143,7 @@ def test_tables_are_made_by_one_driver_at_a_time(lake, monkeypatch):
     assert made == [NUMBER.name]
 
 
+@pytest.mark.full
 def test_a_new_checkpoint_on_old_tables_is_refused_by_name(lake, numbers):
     numbers(1)
     squares(lake).wait()
@@ -166,6 +169,7 @@ DAMAGES = (
 )
 
 
+@pytest.mark.full
 def test_a_damaged_checkpoint_is_refused_by_name(lake, numbers):
     for number in (1, 2):
         numbers(number)
@@ -199,6 +203,7 @@ def test_a_checkpoint_older_than_the_table_is_refused(lake, numbers):
     assert written(lake) == [1, 4, 9]
 
 
+@pytest.mark.full
 def test_a_table_older_than_the_checkpoint_is_refused(lake, numbers):
     numbers(1)
     squares(lake).wait()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -54,6 +55,7 @@ def test_files_and_rows_outside_the_span_are_left_out(lake: Lake) -> None:
     assert len(found) == 60
 
 
+@pytest.mark.full
 def test_an_older_version_has_its_own_files(lake: Lake) -> None:
     written(lake, 0)
     before = lake.version(EVENT)

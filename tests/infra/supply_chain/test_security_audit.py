@@ -38,6 +38,7 @@ def schema(name: str) -> Any:
     return json.loads(gzip.decompress((SCHEMAS / f"{name}.SNAPSHOT.schema.json.gz").read_bytes()))
 
 
+@pytest.mark.full
 def test_the_bill_is_valid_cyclonedx(found: list[Component]) -> None:
     bill = document(found, "1.0")
     base = "http://cyclonedx.org/schema/"

@@ -12,7 +12,10 @@ from ingest.parsing import message_bounds
 from ingest.parsing.event_rows import _rows_of, rows_in_parts
 from ingest.parsing.message_bounds import MAX_UNREADABLE, bounded_time
 from ingest.parsing.source import Record, Unreadable
+from tests.full import rest_full
 from tests.ingest.logs import NOW, SETTINGS
+
+SOURCES = ["zeek:conn", "windows_xml", "aws_cloudtrail", "sshd", "json"]
 
 EMPTY = b"[" + b"{}," * 2_000_000 + b"{}]"
 
@@ -36,7 +39,7 @@ def record(source: str, raw: bytes) -> Record:
 
 
 @pytest.mark.parametrize("name", POISON)
-@pytest.mark.parametrize("source", ["aws_cloudtrail", "zeek:conn", "sshd", "windows_xml", "json"])
+@pytest.mark.parametrize("source", rest_full(2, SOURCES))
 def test_poison_is_one_dead_letter(name: str, source: str) -> None:
     poison = record(source, POISON[name]())
     rows = [row for part in rows_in_parts(poison, SETTINGS) for row in part]

@@ -131,6 +131,7 @@ def test_a_file_that_is_refused_in_reading_it_is_counted(lake: Lake, tmp_path: P
     assert (found.files, found.refused) == (1, 1)
 
 
+@pytest.mark.full
 def test_what_cannot_begin_says_why(lake: Lake, tmp_path: Path):
     with pytest.raises(Usage, match="no file with anything in it"):
         take_in(lake, settings_of(tmp_path / "nothing*"), tell=print)

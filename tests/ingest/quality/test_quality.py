@@ -400,6 +400,7 @@ def test_a_command_runs_every_so_often_and_ends_with_us(tmp_path: Path) -> None:
     assert Every("never", ("tables",), 0, settings, said.append).start().stop() is None
 
 
+@pytest.mark.full
 def test_what_a_command_fails_with_is_told_once_until_it_is_another(tmp_path: Path) -> None:
     said: list[str] = []
     log = tmp_path / "maintenance.log"

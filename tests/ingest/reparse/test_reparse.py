@@ -196,6 +196,7 @@ def test_only_the_span_that_is_asked_for_and_complete_is_read_again(line: Line) 
     assert old == {f"s{n}#0" for n in (*range(5), *range(20, 30))}
 
 
+@pytest.mark.full
 def test_what_ingest_never_said_to_be_complete_is_refused(line: Line) -> None:
     line.receive(sshd(1), finished=False)
     with pytest.raises(Fatal, match="ingest has not said yet how far it is"):

@@ -288,6 +288,7 @@ def test_a_sender_that_fell_behind_keeps_the_gaps() -> None:
     assert topic.taken[2][2].startswith(b"<86>1 2026-11-21T10:01:02.")
 
 
+@pytest.mark.full
 def test_no_broker_is_one_sentence_that_names_it(tmp_path: Path) -> None:
     nobody: Settings = load(kafka={"bootstrap": "127.0.0.1:9"})
     (tmp_path / "a.log").write_bytes(sshd(1))

@@ -46,6 +46,7 @@ def row(lake: Lake, source: str = "sshd") -> Completeness:
     return found[0]
 
 
+@pytest.mark.full
 def test_a_whole_day_is_accounted_for(told: Lake) -> None:
     rows = completeness(connect(told.settings.lake_root), DAY, NEXT)
     assert {one.source: (one.received, one.parsed, one.dead) for one in rows} == {
@@ -115,6 +116,7 @@ def test_without_a_heartbeat_nothing_is_excused(lake: Lake) -> None:
     assert row(lake).unaccounted == 1
 
 
+@pytest.mark.full
 def test_of_an_import_that_was_interrupted_nothing_is_unaccounted(lake: Lake, capsys) -> None:
     """Killed between bronze and silver, long before the heartbeat."""
     insert(lake, RECORD, [record("a", "12:00"), record("b", "12:00"), record("lost", "12:01")])

@@ -145,6 +145,7 @@ def large(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     connection.close()
 
 
+@pytest.mark.full
 def test_a_day_is_counted_in_less_memory_than_it_takes(
     large: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
