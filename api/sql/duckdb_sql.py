@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, UnsupportedError
 
 from api.sql.java_regex import to_re2
+from api.sql.macros import TRUNCATED
 from infra.errors import Usage
 
 UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
@@ -253,7 +254,10 @@ def _write_trunc(node: exp.Expr) -> exp.Expr:
     if unit not in UNITS:
         raise Usage(f"date_trunc to '{unit}' cannot be answered here; to {', '.join(UNITS)} it can")
     # Of a date DuckDB would make a timestamp without a zone; those of Spark have one.
-    return _call("date_trunc", unit.lower(), _call("hg_timestamp", node.this))
+    time = _call("hg_timestamp", node.this)
+    if unit in TRUNCATED:
+        return _call("hg_trunc", time, *(exp.Literal.number(part) for part in TRUNCATED[unit]))
+    return _call("date_trunc", unit.lower(), time)
 
 
 def _write_interval(node: exp.Expr) -> exp.Expr:

@@ -1,8 +1,12 @@
 """DuckDB macros with Spark's meaning where DuckDB's own function differs.
 
-They look at the type of their argument when the statement is bound, through its
-text form, because a branch for another type must still bind. What has no equal
-calls `error`, so the statement is refused instead of answered almost right.
+They look at the type of their argument when the statement is bound: `typeof` is a constant then,
+and the branches of other types go. These must bind all the same, which a cast does for any type and
+most functions only for the text form. What has no equal calls `error`, so the statement is refused
+instead of answered almost right.
+
+DuckDB's `date_trunc` and `time_bucket` ask a calendar for each row that has a zone. In UTC, which
+is how sessions are set, whole units up to a week are whole microseconds: that is reckoned instead.
 """
 
 from __future__ import annotations
@@ -14,6 +18,19 @@ _TEXT_NUMBER = r"'\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*'"
 _TEXT_DATE = r"'\d{4}-\d\d-\d\d'"
 _TEXT_TIME = r"'\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?(Z|[+-]\d\d:\d\d)?'"
 
+_DAY = 86_400_000_000
+_SHIFT = 7 * _DAY * 1_000_000
+"""Microseconds: whole weeks, and more than from any year that a timestamp can be of to 1970."""
+TRUNCATED = {
+    "SECOND": (1_000_000, 0),
+    "MINUTE": (60_000_000, 0),
+    "HOUR": (3_600_000_000, 0),
+    "DAY": (_DAY, 0),
+    "WEEK": (7 * _DAY, 4 * _DAY),
+}
+"""Units of `date_trunc` that have always the same length: microseconds, and where one of them
+begins after 1970-01-01 (a Thursday; weeks begin on Monday)."""
+
 
 def _refuse(what: str) -> str:
     return f"error('refused: {what}')"
@@ -22,8 +39,8 @@ def _refuse(what: str) -> str:
 def _long(otherwise: str, cast: str) -> str:
     return f"""CASE
       WHEN x IS NULL THEN NULL
-      WHEN typeof(x) IN {_WHOLE} THEN {cast}(CAST(x AS VARCHAR) AS BIGINT)
-      WHEN typeof(x) IN {_REAL} THEN {cast}(trunc(TRY_CAST(CAST(x AS VARCHAR) AS DOUBLE)) AS BIGINT)
+      WHEN typeof(x) IN {_WHOLE} THEN {cast}(x AS BIGINT)
+      WHEN typeof(x) IN {_REAL} THEN {cast}(trunc(TRY_CAST(x AS DOUBLE)) AS BIGINT)
       WHEN typeof(x) = 'VARCHAR' AND regexp_full_match(CAST(x AS VARCHAR), '\\s*[+-]?\\d+\\s*')
         THEN {cast}(trim(CAST(x AS VARCHAR)) AS BIGINT)
       ELSE {otherwise} END"""
@@ -48,7 +65,8 @@ MACROS = (
     f"hg_long(x) AS {_long(_refuse('the value is not a whole number; use try_cast'), 'CAST')}",
     f"hg_try_long(x) AS {_long('NULL', 'TRY_CAST')}",
     f"""hg_double(x) AS CASE WHEN x IS NULL THEN NULL
-      WHEN typeof(x) IN {_WHOLE} OR typeof(x) IN {_REAL} OR typeof(x) LIKE 'DECIMAL%'
+      WHEN typeof(x) IN {_WHOLE} OR typeof(x) IN {_REAL} THEN CAST(x AS DOUBLE)
+      WHEN typeof(x) LIKE 'DECIMAL%'
         OR (typeof(x) = 'VARCHAR' AND regexp_full_match(CAST(x AS VARCHAR), {_TEXT_NUMBER}))
       THEN CAST(trim(CAST(x AS VARCHAR)) AS DOUBLE)
       ELSE {_refuse("the value is not a number")} END""",
@@ -58,18 +76,21 @@ MACROS = (
       WHEN typeof(x) = {_TIME} THEN regexp_replace(CAST(x AS VARCHAR), '\\+00$', '')
       ELSE {_refuse("this type has another text form in Spark")} END""",
     f"""hg_timestamp(x) AS CASE WHEN x IS NULL THEN NULL
-      WHEN typeof(x) IN ({_TIME}, 'DATE')
-        OR (typeof(x) = 'VARCHAR' AND regexp_full_match(CAST(x AS VARCHAR), {_TEXT_TIME}))
+      WHEN typeof(x) IN ({_TIME}, 'DATE') THEN CAST(x AS TIMESTAMPTZ)
+      WHEN typeof(x) = 'VARCHAR' AND regexp_full_match(CAST(x AS VARCHAR), {_TEXT_TIME})
       THEN CAST(CAST(x AS VARCHAR) AS TIMESTAMPTZ)
       ELSE {_refuse("the value is no time; write YYYY-MM-DD hh:mm:ss")} END""",
     f"""hg_date(x) AS CASE WHEN x IS NULL THEN NULL
-      WHEN typeof(x) IN ({_TIME}, 'DATE')
-        OR (typeof(x) = 'VARCHAR' AND regexp_full_match(CAST(x AS VARCHAR), {_TEXT_DATE}))
+      WHEN typeof(x) IN ({_TIME}, 'DATE') THEN CAST(CAST(x AS TIMESTAMPTZ) AS DATE)
+      WHEN typeof(x) = 'VARCHAR' AND regexp_full_match(CAST(x AS VARCHAR), {_TEXT_DATE})
       THEN CAST(CAST(CAST(x AS VARCHAR) AS TIMESTAMPTZ) AS DATE)
       ELSE {_refuse("the value is no date; write YYYY-MM-DD")} END""",
     f"""hg_unix(x) AS CASE WHEN x IS NULL THEN NULL WHEN typeof(x) = {_TIME}
-      THEN CAST(floor(epoch(TRY_CAST(CAST(x AS VARCHAR) AS TIMESTAMPTZ))) AS BIGINT)
+      THEN CAST(floor(epoch(TRY_CAST(x AS TIMESTAMPTZ))) AS BIGINT)
       ELSE {_refuse("unix_timestamp of other than a timestamp")} END""",
+    # Shifted before it is divided, which goes toward zero: times before 1970 are below it.
+    f"hg_trunc(x, us, first) AS make_timestamptz("
+    f"(epoch_us(x) - first + {_SHIFT}) // us * us + (first - {_SHIFT}))",
     "hg_contains(a, v) AS CASE WHEN a IS NULL OR v IS NULL THEN NULL "
     "WHEN list_contains(a, v) THEN TRUE WHEN len(a) <> list_count(a) THEN NULL ELSE FALSE END",
     f"""hg_json(j, p) AS CASE WHEN j IS NULL OR NOT json_valid(j) THEN NULL

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from api.services.console.lease_spans import LeaseSpan
+from api.services.console.time_buckets import bucket_of, step_of
 from api.services.reader import Reader, ReaderRow
 
 EntityKind = Literal["ip", "mac", "user", "host", "domain"]
@@ -17,7 +18,7 @@ _LANES = """CASE
   WHEN class_uid IN (4001, 4002, 4006, 4007, 4009) THEN 'Network'
   WHEN class_uid = 4004 THEN 'DHCP' ELSE 'Other' END"""
 _COUNTS = """
-SELECT {lanes} AS lane, time_bucket($step, e.time) AS bucket, count(*) AS n,
+SELECT {lanes} AS lane, {bucket} AS bucket, count(*) AS n,
        count(*) FILTER (e.status_id = 2) AS failed
 FROM silver.events e
 WHERE e.time >= $since AND e.time < $until AND ({condition}) GROUP BY ALL
@@ -50,7 +51,7 @@ QUALIFY row_number() OVER (PARTITION BY alert_id ORDER BY revision DESC) = 1
 def lane_step(since: datetime, until: datetime) -> timedelta:
     """How wide the counted spans of a lane are."""
     seconds = max(1, round((until - since).total_seconds() / BUCKETS))
-    # DuckDB takes no interval that has both days and a part of one.
+    # Whole days, which a person can tell apart.
     return timedelta(seconds=seconds) if seconds < 86_400 else timedelta(days=seconds // 86_400)
 
 
@@ -68,7 +69,7 @@ def lane_counts(
         "value": value,
         "since": since,
         "until": until,
-        "step": lane_step(since, until),
+        "step": step_of(lane_step(since, until)),
     }
     if spans and kind in ("mac", "host"):
         condition += f" OR {_HELD}"
@@ -78,7 +79,7 @@ def lane_counts(
             "starts": [(span.start - _EPOCH) // timedelta(microseconds=1) for span in spans],
             "ends": [(span.end - _EPOCH) // timedelta(microseconds=1) for span in spans],
         }
-    sql = _COUNTS.format(lanes=_LANES, condition=condition)
+    sql = _COUNTS.format(lanes=_LANES, bucket=bucket_of("e.time"), condition=condition)
     return reader.rows(sql, params, needs=("silver.event", "silver.events"))
 
 

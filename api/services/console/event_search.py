@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from api.services.console.time_buckets import bucket_of, bucket_start, step_of
 from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
 from infra.errors import Usage
 
@@ -184,20 +185,16 @@ def histogram(
     condition, params = asked.sql()
     seconds = max(1, round((asked.until - asked.since).total_seconds() / BUCKETS))
     # Round widths, which a person can read off an axis.
-    # Beyond the longest whole weeks: DuckDB takes no interval of days and hours.
+    # Beyond the longest whole weeks.
     longer = -(-seconds // _STEPS[-1]) * _STEPS[-1]
     step = timedelta(seconds=next((s for s in _STEPS if s >= seconds), longer))
     rows = reader.rows(
-        "SELECT time_bucket($step, time) AS bucket, coalesce(class_name, '?') AS class_name,"
+        f"SELECT {bucket_of('time')} AS bucket, coalesce(class_name, '?') AS class_name,"
         f" count(*) AS n FROM silver.events WHERE {condition} GROUP BY ALL",
-        params | {"step": step},
+        params | {"step": step_of(step)},
         needs=_NEEDS,
     )
-    width = int(step.total_seconds())
-    # As `time_bucket` begins its buckets, or no count would find its place.
-    first = datetime.fromtimestamp(
-        int(asked.since.timestamp()) // width * width, asked.since.tzinfo
-    )
+    first = bucket_start(asked.since, step)
     buckets = [first + n * step for n in range(int((asked.until - first) / step) + 1)]
     place = {bucket: number for number, bucket in enumerate(buckets)}
     series: dict[str, list[int]] = {}
