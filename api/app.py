@@ -24,6 +24,7 @@ from api.routes.access import Services, wants
 from api.routes.parameters import refuse_unknown
 from api.services.cases import Cases
 from api.services.event_stream import Streams
+from api.services.proposals import ProposalDesk
 from api.services.quotas import Quotas
 from api.services.reader import Reader
 from api.services.rules import RuleDesk
@@ -44,20 +45,22 @@ def create_app(settings: Settings) -> FastAPI:
     # own.
     reader = Reader(settings)
     access, searches = Access(settings), SearchJobs(settings)
+    triage, suppressions = Triage(reader, settings), Suppressions(reader, settings)
     services = Services(
         settings=settings,
         reader=reader,
         statements=Statements(settings),
         meters=Meters(settings),
         access=access,
-        triage=Triage(reader, settings),
-        suppressions=Suppressions(reader, settings),
+        triage=triage,
+        suppressions=suppressions,
         cases=Cases(reader, settings),
         searches=searches,
         queries=SavedQueries(settings, access, searches),
         streams=Streams(),
         quotas=Quotas(),
         rules=RuleDesk(settings),
+        proposals=ProposalDesk(reader, settings, triage, suppressions),
     )
 
     @asynccontextmanager

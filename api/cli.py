@@ -68,7 +68,7 @@ def run_api(args: argparse.Namespace, settings: Settings) -> int:
     host = args.host or settings.api.host
     port = settings.api.port if args.port is None else args.port
     # Bound before anything is made: a port that is taken is then said at once, in one sentence.
-    listening = _listen(host, port)
+    listening = listen_on(host, port)
     token_of(settings)
     where = "api.token of the settings" if settings.api.token else str(token_file(settings))
     bound = listening.getsockname()[1]
@@ -112,7 +112,7 @@ def _end_in_time(server: uvicorn.Server) -> None:
     os._exit(0)
 
 
-def _listen(host: str, port: int) -> Any:
+def listen_on(host: str, port: int) -> Any:
     """A listening socket; raises `Usage` in one sentence when the port or address cannot be had."""
     import socket
 

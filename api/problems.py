@@ -15,6 +15,7 @@ from alerts.cases.case_store import NoSuchCase
 from alerts.delivery.triage_request import ChangeRefused
 from api import models
 from api.services.alert_snapshot import NoSuchAlert
+from api.services.proposals import NoSuchProposal
 from api.services.quotas import QuotaUsedUp
 from api.services.suppressions import NoSuchSuppression
 from api.services.triage import NoSuchAct, Stale
@@ -34,6 +35,7 @@ _KINDS: tuple[tuple[type[HeadgateError], int, str], ...] = (
     (NoSuchAlert, 404, "not-found"),
     (NoSuchCase, 404, "not-found"),
     (NoSuchAct, 404, "not-found"),
+    (NoSuchProposal, 404, "not-found"),
     (NoSuchSuppression, 404, "not-found"),
     (Usage, 422, "invalid-request"),
     (Retryable, 503, "unavailable"),

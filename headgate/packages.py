@@ -12,9 +12,12 @@ import enrich.registration
 import infra.registration
 import ingest.registration
 import reporting.registration
+from infra.config.settings import Settings
 from infra.process.subprocesses import register_command_line
 from infra.runtime.command_registry import Build, Command, register_commands
 from infra.spark.appcds import Training, register_training
+from reporting.document.saved_query import SavedAnswer, register_saved_queries
+from reporting.interval import Interval
 
 
 def _demo() -> Build:
@@ -59,6 +62,12 @@ def _apply() -> Build:
     return build_apply
 
 
+def _saved_query(settings: Settings, name: str, interval: Interval) -> SavedAnswer:
+    from headgate.saved_query_reports import answer_saved_query
+
+    return answer_saved_query(settings, name, interval)
+
+
 def _training() -> Training:
     from headgate.demo.appcds_training import make_archive
 
@@ -75,7 +84,7 @@ register_commands(
 )
 register_commands(
     Command("notebook", "open the lessons in Jupyter", _notebook, "ask the data"),
-    Command("mcp", "tools for an assistant, read only", _mcp, "ask the data"),
+    Command("mcp", "tools for an assistant, which read and propose", _mcp, "ask the data"),
 )
 register_commands(
     Command("export", "write what is in force as files for git", _export, "keep it in order"),
@@ -83,4 +92,5 @@ register_commands(
     Command("apply", "put such files in force, as one", _apply, "keep it in order"),
 )
 register_training(_training)
+register_saved_queries(_saved_query)
 register_command_line("headgate.cli")

@@ -15,6 +15,7 @@ from api.auth_roles import Role
 from api.observability.metrics import Meters
 from api.services.cases import Cases
 from api.services.event_stream import Streams
+from api.services.proposals import ProposalDesk
 from api.services.quotas import Quotas
 from api.services.reader import Reader
 from api.services.rules import RuleDesk
@@ -51,6 +52,7 @@ class Services:
     streams: Streams
     quotas: Quotas
     rules: RuleDesk
+    proposals: ProposalDesk
 
     def close(self) -> None:
         """End the streams, the engines and their processes."""

@@ -155,7 +155,7 @@ class Triage:
             for alert_id, etag in plan["etags"].items():
                 alert = alerts.get(alert_id)
                 # A new count or attribution is no other opinion; what a person did is.
-                if alert is None or _touched(alert, etag):
+                if alert is None or touched_by_people(alert, etag):
                     skipped.append(alert_id)
                     continue
                 done.append(self._ask(who, alert, wanted))
@@ -350,7 +350,7 @@ def _requests(alert: AlertNow, wanted: TriageChange) -> list[TriageRequest]:
     return triage_requests(alert.state, wanted, alert.body.get("superseded_by"))
 
 
-def _touched(alert: AlertNow, etag: str) -> bool:
+def touched_by_people(alert: AlertNow, etag: str) -> bool:
     """Whether a person asked something of it since it had that etag."""
     revision, _, waiting = etag.strip('"').partition(".")
     if str(alert.revision) == revision:

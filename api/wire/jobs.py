@@ -70,7 +70,12 @@ class SearchPage(WireModel):
 class QueryContent(WireModel):
     """What a saved query asks."""
 
-    sql: str = Field(min_length=1, max_length=100_000, description="one SELECT in Spark SQL")
+    sql: str = Field(
+        min_length=1,
+        max_length=100_000,
+        description="one SELECT in Spark SQL; :since and :until are the interval of a report, else "
+        "the time since the run before (every_minutes), or the last day",
+    )
     doc: str = Field("", max_length=2_000, description="what it is for")
     every_minutes: int = Field(
         0, ge=0, le=60 * 24 * 31, description="run it so often; 0: only when asked"

@@ -1,4 +1,4 @@
-"""Assistants ask through the REST API by the Model Context Protocol; they read and change nothing.
+"""Assistants ask through the REST API by the Model Context Protocol; they read and propose.
 
-Protocol: https://modelcontextprotocol.io/specification/2025-06-18 (JSON-RPC 2.0, a message a line).
+Protocol: https://modelcontextprotocol.io/specification/2025-06-18 (JSON-RPC 2.0).
 """

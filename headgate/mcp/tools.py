@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from alerts.domain.verdict import VERDICTS
 from infra.errors import Usage
 
 _TIME = "instant with its zone, such as 2026-11-20T14:00:00Z"
 _MOST_TEXT = 20_000
+_MEANINGS = "; ".join(f"{name}: {meaning}" for name, (_, meaning) in VERDICTS.items())
 Arguments = Mapping[str, Any]
 
 
@@ -31,6 +33,8 @@ class Tool:
     properties: Mapping[str, Mapping[str, Any]]
     required: tuple[str, ...]
     call: Callable[[Arguments], Call]
+    proposes: bool = False
+    """Whether it leaves a proposal; all others only read."""
 
     def described(self) -> dict[str, Any]:
         """As `tools/list` gives it."""
@@ -43,7 +47,11 @@ class Tool:
                 "required": list(self.required),
                 "additionalProperties": False,
             },
-            "annotations": {"readOnlyHint": True, "openWorldHint": False},
+            "annotations": {
+                "readOnlyHint": not self.proposes,
+                "destructiveHint": False,
+                "openWorldHint": False,
+            },
         }
 
     def checked(self, arguments: Arguments) -> Call:
@@ -57,12 +65,16 @@ class Tool:
             if arguments.get(name) in (None, ""):
                 raise Usage(f"{self.name}: give '{name}'")
         for name, value in arguments.items():
-            wanted = int if self.properties[name]["type"] == "integer" else str
-            if not isinstance(value, wanted) or isinstance(value, bool):
+            wanted = _TYPES[self.properties[name]["type"]]
+            # Exactly: in Python True is an integer, too.
+            if type(value) is not wanted:
                 raise Usage(f"{self.name}: '{name}' has to be {self.properties[name]['type']}")
             if isinstance(value, str) and len(value) > _MOST_TEXT:
                 raise Usage(f"{self.name}: '{name}' is longer than {_MOST_TEXT} characters")
         return self.call(arguments)
+
+
+_TYPES: Mapping[str, type] = {"integer": int, "boolean": bool, "string": str}
 
 
 def _text(doc: str) -> dict[str, Any]:
@@ -94,6 +106,16 @@ def _statement(arguments: Arguments) -> Call:
     return Call("/api/v1/statements", {"sql": arguments["sql"], "as_of": arguments["as_of"]})
 
 
+def _propose(kind: str) -> Callable[[Arguments], Call]:
+    """A proposal of a kind: the arguments are the fields of its change."""
+
+    def call(arguments: Arguments) -> Call:
+        return Call("/api/v1/proposals", {"kind": kind, **arguments})
+
+    return call
+
+
+_WHY = _text("the evidence, for the person who decides")
 _SPAN = {"since": _text(f"begin: {_TIME}"), "until": _text(f"end, not in it: {_TIME}")}
 _ENTITY = {
     "type": {"type": "string", "enum": ["ip", "mac", "user", "host", "domain"],
@@ -156,6 +178,27 @@ TOOLS = {
              _get("/api/v1/rules/{rule}")),
         Tool("status", "Whether the tables can be read and every job keeps up.", {}, (),
              _get("/readyz")),
+        Tool(
+            "propose_verdict", "Propose a verdict on an alert; a person confirms or rejects it.",
+            {"alert_id": _text("its id"),
+             "verdict": {"type": "string", "enum": list(VERDICTS), "description": _MEANINGS},
+             "close": {"type": "boolean", "description": "close the alert as well"},
+             "why": _WHY},
+            ("alert_id", "verdict", "why"), _propose("verdict"), proposes=True,
+        ),
+        Tool(
+            "propose_note", "Propose a note on an alert; a person confirms or rejects it.",
+            {"alert_id": _text("its id"), "text": _text("the note"), "why": _WHY},
+            ("alert_id", "text", "why"), _propose("note"), proposes=True,
+        ),
+        Tool(
+            "propose_suppression", "Propose that alerts of a rule, of an entity or of both "
+            "together are silenced until a time; a person confirms or rejects it.",
+            {"rule": _text("id, name or pattern with *"),
+             "entity": _text("MAC address, address, network, host or user"),
+             "until": _text("its end: an instant, a date or a span such as +7d"), "why": _WHY},
+            ("until", "why"), _propose("suppression"), proposes=True,
+        ),
     )
 }  # fmt: skip
 """Every tool by name."""

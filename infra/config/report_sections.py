@@ -40,6 +40,9 @@ class ScheduledReportSettings(Section):
     """A report that is made by itself when its interval is over."""
 
     report: str = Field(description="which: daily, weekly, monthly, ... (`headgate report list`)")
+    subject: str = Field(
+        "", description="of a dossier the device or incident; of `query` the saved query's name"
+    )
     every: Literal["day", "week", "month"] = Field(description="how long its interval is")
     after_hours: float = Field(
         3.0, ge=0, description="how long after its end it is made: late logs are then there"

@@ -72,14 +72,14 @@ def _one_report(
     now: datetime,
     make: Make,
 ) -> list[str]:
-    stem = stem_of(wanted.report, interval)
+    stem = stem_of(wanted.report, interval, wanted.subject)
     receivers = [("mail", ", ".join(wanted.mail))] if wanted.mail else []
     receivers += [("webhook", wanted.webhook)] if wanted.webhook else []
     waiting = [receiver for receiver in receivers if _key(stem, receiver) not in sent.sent]
     there = (reports_folder(settings) / f"{stem}.json").exists()
     if there and not waiting:
         return []
-    report = make(settings, wanted.report, interval, "", now)
+    report = make(settings, wanted.report, interval, wanted.subject, now)
     files = keep(settings, report, wanted.formats or settings.reports.formats)
     print(printable(str(files[0])))
     problems = []

@@ -26,7 +26,11 @@ def build(subparsers: Any) -> None:
     run.add_argument("name", choices=tuple(reports()))
     run.add_argument("--interval", required=True, help=FORMS)
     run.add_argument("--zone", help="zone of the days, an IANA name (default: reports.zone)")
-    run.add_argument("--subject", default="", help="of a dossier: the device, or the incident's id")
+    run.add_argument(
+        "--subject",
+        default="",
+        help="of a dossier the device or the incident's id; of query the saved query's name",
+    )
     run.add_argument(
         "--format",
         dest="forms",

@@ -19,6 +19,7 @@ def places(desk: Desk) -> dict[str, str]:
         "alert": f"/alerts/{alert}",
         "cases": "/cases",
         "case": f"/cases/{CASE}",
+        "proposals": "/proposals",
         "device": f"/entity/mac/{B}",
         "device-then": f"/entity/mac/{A}?known_by=2025-03-01T12:30:00Z",
         "address": f"/entity/ip/{IP}",

@@ -12,6 +12,7 @@ from api.auth import Access, Caller
 from api.services.act_store import StateFolder
 from api.services.searches.search_jobs import SearchJobs
 from api.services.triage import NoSuchAct
+from api.sql.allowlist import Scalar
 from api.wire import jobs as wire
 from infra.config.settings import Settings
 from infra.errors import HeadgateError, Usage
@@ -20,8 +21,19 @@ from infra.storage.state_file import StateFile
 _log = logging.getLogger("headgate.api")
 QUERY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MOST_QUERIES = 500
+_SPAN = re.compile(r"(?<![:\w]):(since|until)\b")
 LOOK_SECONDS = 20.0
 """So often it is looked whether one is due."""
+
+
+def span_params(sql: str, since: datetime, until: datetime) -> dict[str, Scalar]:
+    """Values of `:since` and `:until`, those of them that the query has."""
+    instants = {"since": since, "until": until}
+    # In UTC and as Spark writes it: a literal of a statement is compared as a timestamp then.
+    return {
+        name: f"{instants[name].astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        for name in dict.fromkeys(_SPAN.findall(sql))
+    }
 
 
 @dataclass(frozen=True)
@@ -112,7 +124,14 @@ class SavedQueries(QueryStore):
     def run(self, caller: Caller, name: str, wait: float = 0.0) -> wire.SearchJob:
         """Ask one now, as a search job of the caller."""
         query = self._named(name)
-        asked = wire.NewSearchJob(sql=query.sql, ttl_seconds=query.keep_days * 86_400)
+        # A run by itself is of what passed since the run before, any other of the last day.
+        until = datetime.now(UTC)
+        since = until - timedelta(minutes=query.every_minutes or 1440)
+        asked = wire.NewSearchJob(
+            sql=query.sql,
+            params=span_params(query.sql, since, until),
+            ttl_seconds=query.keep_days * 86_400,
+        )
         return self._searches.submit(caller, asked, wait=wait, query=name)
 
     def run_due(self, now: datetime) -> list[wire.SearchJob]:

@@ -14,7 +14,7 @@ import uvicorn
 from alerts.tables import ALERT
 from api.app import create_app
 from api.auth import token_of
-from api.cli import _listen
+from api.cli import listen_on
 from infra.streaming.lake import Lake
 from tests.api.story import alert, insert
 
@@ -22,7 +22,7 @@ from tests.api.story import alert, insert
 @pytest.fixture
 def address(lake: Lake) -> Iterator[str]:
     """A server over the lake, on a port of its own."""
-    listening = _listen("127.0.0.1", 0)
+    listening = listen_on("127.0.0.1", 0)
     config = uvicorn.Config(
         create_app(lake.settings), log_level="error", timeout_graceful_shutdown=3
     )

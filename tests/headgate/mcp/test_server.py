@@ -1,4 +1,4 @@
-"""Tools for an assistant: read only, bounded, and no text of a log is taken for an instruction."""
+"""Tools for an assistant: they read and propose, bounded; no text of a log is an instruction."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ def test_a_client_begins_lists_and_asks(server: McpServer) -> None:
     ]
     assert first["result"]["protocolVersion"] == "2025-03-26"
     assert {tool["name"] for tool in tools["result"]["tools"]} == set(TOOLS)
-    assert all(tool["annotations"]["readOnlyHint"] for tool in tools["result"]["tools"])
+    writers = [tool["name"] for tool in tools["result"]["tools"]
+               if not tool["annotations"]["readOnlyHint"]]  # fmt: skip
+    assert writers == ["propose_verdict", "propose_note", "propose_suppression"]
     assert alerts["result"]["isError"] is False
     assert unknown["error"]["code"] == -32601
     assert broken["error"]["code"] == -32700
@@ -101,9 +103,12 @@ def test_an_obedient_client_can_neither_write_nor_leave_the_tools(server: McpSer
         assert call(server, "alert", alert_id=f"../keys?x={number}#")["isError"]
         assert call(server, "rule", rule=f"x/../../suppressions/{number}")["isError"]
         assert not call(server, "alert", alert_id=order.replace("/", ""))["isError"]
+        call(server, "propose_verdict", alert_id=order, verdict="benign", close=True, why=order)
+        call(server, "propose_suppression", entity=order, until="+7d", why=order)
     call(server, "sql", sql="SELECT 1", as_of=SPAN["since"])
     written = [path for method, path, _ in Api.asked if method != "GET"]
-    assert written == ["/api/v1/statements"]
+    assert set(written) == {"/api/v1/statements", "/api/v1/proposals"}
+    assert written.count("/api/v1/proposals") == 2 * len(ORDERS)
     paths = [path for _, path, _ in Api.asked]
     assert not [path for path in paths if "/keys" in path or "/suppressions" in path]
 
@@ -118,6 +123,17 @@ def test_an_obedient_client_can_neither_write_nor_leave_the_tools(server: McpSer
         ("alerts", SPAN | {"all": "1"}, "no argument 'all'"),
         ("alerts", SPAN | {"limit": True}, "'limit' has to be integer"),
         ("alert", {"alert_id": "x" * 30_000}, "longer than"),
+        ("propose_note", {"alert_id": "a", "text": "b"}, "give 'why'"),
+        (
+            "propose_verdict",
+            {"alert_id": "a", "verdict": "benign", "why": "b", "close": 1},
+            "'close' has to be boolean",
+        ),
+        (
+            "propose_note",
+            {"alert_id": "a", "text": "b", "why": "c", "confirm": "yes"},
+            "no argument 'confirm'",
+        ),
     ],
 )
 def test_a_question_without_its_bounds_is_refused(

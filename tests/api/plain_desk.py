@@ -1,0 +1,50 @@
+"""A lake with alerts, written without Spark, and the API over it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from alerts.tables import ALERT, ALERT_ACTION
+from api.app import create_app
+from api.credentials import Credentials
+from infra.config.settings import load
+from tests.alerts.lifecycle.test_alert_fold import Bucket, finding, leased
+from tests.headgate.as_code.delta_by_hand import append_rows
+
+
+class PlainDesk:
+    """Alerts of devices of their own, and a key for each role that is asked for."""
+
+    def __init__(self, home: Path, devices: int = 3, **api: Any) -> None:
+        self.settings = load(home=home, api={"token": "t" * 32} | api)
+        self._bucket = Bucket()
+        append_rows(self.settings.lake_root, ALERT_ACTION, [])
+        self.batch(*[self.seen(number, number) for number in range(devices)])
+        self.app = create_app(self.settings)
+
+    def seen(self, device: int, second: float) -> dict[str, Any]:
+        """A finding about a device."""
+        return finding(second, leased(f"02:00:00:00:00:{device:02}"), uid=f"{device}-{second}")
+
+    def batch(self, *rows: dict[str, Any]) -> list[str]:
+        """What job `alert` makes of these rows; the alerts' ids."""
+        made = self._bucket.alerts(*rows)
+        append_rows(self.settings.lake_root, ALERT, made)
+        return [str(row["alert_id"]) for row in made]
+
+    def client(self, name: str, role: str) -> TestClient:
+        """The API for a key of that name, made now."""
+        _, token = Credentials(self.settings).add_key(name, role, None)
+        running = TestClient(self.app, raise_server_exceptions=False)
+        running.headers["Authorization"] = f"Bearer {token}"
+        return running
+
+    def browser(self, name: str, role: str) -> TestClient:
+        """The console, signed in with a key of that name."""
+        _, token = Credentials(self.settings).add_key(name, role, None)
+        running = TestClient(self.app, follow_redirects=False)
+        assert running.post("/login", data={"key": token, "next": "/"}).status_code == 303
+        return running
