@@ -47,7 +47,7 @@ FINDING = Table(
         Column(
             "evidence",
             T.ArrayType(struct(event_uid=S, time=TS, snippet=S)),
-            "correlation: the findings it rests on, at most ten",
+            "correlation: the events it rests on, at most ten",
             False,
         ),
         Column("evidence_total", L, "how many they were", False),

@@ -29,6 +29,7 @@ ALL = (
     "lease_growth",
     "demo_start",
     "desk",
+    "adhoc",
     "asof_history",
     "event_slice",
     "join",

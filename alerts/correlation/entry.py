@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from alerts.domain.alert import Evidence, evidence_of
 from alerts.domain.entity import Holder, entity_of, fields_of, holder_of, micros
 from alerts.rulepack.predicate import fold
 from alerts.rulepack.rule_pack import Correlation
@@ -32,7 +33,9 @@ class CorrelationEntry(msgspec.Struct, omit_defaults=True, gc=False):
     """A finding that a correlation remembers.
 
     `group` is compared, `shown` is how the finding spelled it. `carried` are the
-    finding's fields, kept only when another correlation counts what this one finds.
+    finding's fields, kept only when another correlation counts what this one finds. `evidence` are
+    the events that a correlation's finding rests on, `events` how many they were; of a finding that
+    is about one event it is empty.
     `late`: it came when the windows that end with it were closed. There are many of
     them and none holds itself, so the garbage collector need not look.
     """
@@ -52,6 +55,8 @@ class CorrelationEntry(msgspec.Struct, omit_defaults=True, gc=False):
     late: bool = False
     shown: list[str] = []
     carried: dict[str, str] = {}
+    evidence: list[Evidence] = []
+    events: int = 1
 
 
 def correlation_entry(definition: Correlation, row: Mapping[str, Any]) -> CorrelationEntry | None:
@@ -67,6 +72,7 @@ def correlation_entry(definition: Correlation, row: Mapping[str, Any]) -> Correl
     if len(shown) < len(group):
         return None
     rev = row.get("attr_rev")
+    counted = bool(row.get("evidence"))
     return CorrelationEntry(
         time=micros(row["event_time"]),
         finding_id=row["finding_id"],
@@ -82,6 +88,8 @@ def correlation_entry(definition: Correlation, row: Mapping[str, Any]) -> Correl
         holder=holder,
         shown=shown,
         carried=fields_of(row) if definition.feeds else {},
+        evidence=evidence_of(row) if counted else [],
+        events=int(row.get("evidence_total") or 1) if counted else 1,
     )
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from alerts.correlation.conditions import NUMERIC, MeasuredCondition, Number
 from alerts.correlation.entry import COPIED, CorrelationEntry
+from alerts.domain.alert import Evidence, sampled
 from alerts.domain.entity import Holder, event_instant
 from alerts.domain.finding import DISPROVED, identity, single_line
 from alerts.rulepack.predicate import fold
@@ -79,9 +80,9 @@ def fired(
         "snippet": _summary(definition, within, what, late),
         "evidence": [
             {"event_uid": e.event_uid, "time": e.time, "snippet": e.snippet}
-            for e in _sample(what.chosen)
+            for e in _events(_sample(what.chosen))
         ],
-        "evidence_total": len(what.chosen),
+        "evidence_total": sum(e.events for e in what.chosen),
     }
     return Fired(
         within[0].time,
@@ -180,6 +181,14 @@ def _sample(entries: Sequence[CorrelationEntry]) -> list[CorrelationEntry]:
         return list(entries)
     half = _EVIDENCE // 2
     return [*entries[:half], *entries[-half:]]
+
+
+def _events(entries: Sequence[CorrelationEntry]) -> Sequence[CorrelationEntry | Evidence]:
+    """The events of some findings: of a correlation's those it counted, for it is none itself."""
+    if not any(entry.evidence for entry in entries):
+        return entries
+    own = ([Evidence(e.finding_id, e.event_uid, e.time, e.snippet)] for e in entries)
+    return sampled([x for e, one in zip(entries, own, strict=True) for x in e.evidence or one])
 
 
 def _summary(

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from alerts.domain.alert import evidence_of
 from alerts.domain.entity import Entity, Holder, event_instant
 from alerts.domain.finding import identity, single_line
 from alerts.domain.levels import score_of_level
@@ -160,7 +161,8 @@ def _add(heat: Heat, sight: Sight) -> None:
     if len(part.ids) < _REMEMBERED:
         part.ids[row["finding_id"]] = sight.rev
     if sight.time >= part.last:
-        part.last, part.event_uid = sight.time, row["event_uid"]
+        # Of a correlation the newest event that it counted: its own id names none.
+        part.last, part.event_uid = sight.time, evidence_of(row)[-1].event_uid
         part.snippet = single_line(f"{row['rule_title']}: {row.get('snippet') or ''}")
 
 

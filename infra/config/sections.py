@@ -142,7 +142,10 @@ class KafkaSettings(Section):
     tick_topic: str = Field("logs.tick", description="fed every tick_seconds; moves time when idle")
     tick_seconds: float = Field(1.0, gt=0, description="how often; shorter: quicker 'no lease'")
     idle_tick_seconds: float = Field(
-        30.0, gt=0, description="how often while nothing comes and nothing waits for time to pass"
+        30.0,
+        gt=0,
+        description="how often while nothing comes and nothing waits for time to pass; after five "
+        "minutes of that a fourth as often",
     )
     alerts_topic: str = Field("alerts", description="where alerts go; its partitions are fixed")
     alerts_partitions: int = Field(3, gt=0, description="partitions of the alerts topic")

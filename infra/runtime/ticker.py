@@ -27,6 +27,12 @@ TOPICS_SECONDS = 3.0
 
 ANSWER_SECONDS = 5.0
 
+QUIET_SECONDS = 300.0
+"""So long nothing came when ticks come more seldom still: each makes a batch of six jobs."""
+
+QUIET_TIMES = 4
+"""By how many times."""
+
 
 class Arrivals:
     """Asks the broker how far its log topics reach."""
@@ -49,11 +55,17 @@ class Arrivals:
             return None
 
 
+def pause_in_quiet(seconds: float, quiet: float) -> float:
+    """Seconds between two ticks: `seconds`, or a multiple once it was quiet for long."""
+    return seconds * (QUIET_TIMES if quiet > QUIET_SECONDS else 1)
+
+
 class Ticker:
     """Feeds the tick topic; with `arrivals`, it also says what came (`state`).
 
     `due`: whether something waits for time to move on. Then, and when messages came since the
-    last tick, they follow each other by `tick_seconds`, else by `idle_tick_seconds`.
+    last tick, they follow each other by `tick_seconds`, else by `idle_tick_seconds`, and once that
+    has gone on for long by a multiple of it.
     """
 
     def __init__(
@@ -94,15 +106,18 @@ class Ticker:
     def _run(self) -> None:
         every = self._kafka.tick_seconds
         pause = every if self._arrivals is None else min(ASK_SECONDS, every)
-        last, came = time.monotonic(), False
+        last = busy = time.monotonic()
+        came = False
         while not self._stop.wait(pause):
             ends = self._asked()
             arrived = ends != self._ends
             came = came or arrived or ends is None
-            since = time.monotonic() - last
-            rest = every if came or self._due() else self._kafka.idle_tick_seconds
+            now = time.monotonic()
+            if waits := came or self._due():
+                busy = now
+            rest = every if waits else pause_in_quiet(self._kafka.idle_tick_seconds, now - busy)
             # A moment less: waits are a little longer than they were asked to be.
-            ticks = since >= rest - pause / 2
+            ticks = now - last >= rest - pause / 2
             if ticks:
                 self._tick()
                 last, came = time.monotonic(), False

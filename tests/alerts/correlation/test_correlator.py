@@ -215,6 +215,14 @@ def test_temporal_ordered_needs_their_order_in_event_time() -> None:
     assert Run(ordered).findings(*[finding(5, r) for r in "abc"]) == [], "one instant has no order"
 
 
+def test_a_correlation_of_correlations_rests_on_their_events() -> None:
+    (below,) = Run(correlation()).findings(finding(0), finding(10), finding(20))
+    upper = correlation(id="d", type="temporal", rules=("c", "r"), count=2, feeds=())
+    (row,) = Run(upper).findings(below | {"attr_rev": 1}, finding(30))
+    assert [e["event_uid"] for e in row["evidence"]] == ["r@0", "r@10", "r@20", "r@30"]
+    assert row["evidence_total"] == 4
+
+
 def test_temporal_ordered_may_ask_for_some_of_its_rules() -> None:
     two_of_three = correlation(type="temporal_ordered", rules=("a", "b", "c"), count=2)
     (row,) = Run(two_of_three).findings(finding(0, "b"), finding(1, "a"), finding(2, "c"))

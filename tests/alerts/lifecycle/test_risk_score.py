@@ -95,6 +95,14 @@ def test_four_rules_above_informational_are_an_incident_and_three_are_not() -> N
     assert [e["event_uid"] for e in row["evidence"]] == ["e0", "e1", "e2", "e4", "e5"]
 
 
+def test_an_incident_rests_on_the_events_of_the_correlations_in_it() -> None:
+    counted = [{"event_uid": "first", "time": seen("d", 0)["event_time"], "snippet": "x"}]
+    counted.append(counted[0] | {"event_uid": "newest"})
+    correlation = seen("d", 0) | {"kind": "correlation", "evidence": counted}
+    (row,) = Risks().incidents(correlation, *[seen(name, n) for n, name in enumerate("efg", 1)])
+    assert [e["event_uid"] for e in row["evidence"]] == ["newest", "e1", "e2", "e3"]
+
+
 def test_three_tactics_are_an_incident() -> None:
     risks = Risks()
     assert risks.incidents(seen("a", 0), seen("b", 1), seen("b", 2)) == []

@@ -15,7 +15,7 @@ from infra.config.settings import load
 from infra.process.bell import Bell
 from infra.runtime import waker as waker_module
 from infra.runtime.job_registry import JOBS, JobSpec
-from infra.runtime.ticker import Arrivals, Ticker
+from infra.runtime.ticker import QUIET_SECONDS, Arrivals, Ticker, pause_in_quiet
 from infra.runtime.waker import Waker
 from infra.streaming.job import Job
 from infra.streaming.progress import Pulse
@@ -208,6 +208,12 @@ def test_ticks_come_while_something_is_due_or_messages_came(kafka: Any) -> None:
         assert ticker.asked_at is not None
     finally:
         ticker.stop()
+
+
+def test_ticks_come_more_seldom_once_it_was_quiet_for_long() -> None:
+    assert [pause_in_quiet(30.0, quiet) for quiet in (0.0, QUIET_SECONDS, QUIET_SECONDS + 1)] == [
+        *(30.0, 30.0, 120.0),
+    ]
 
 
 def test_a_broker_that_does_not_answer_makes_nobody_rest(kafka: Any) -> None:

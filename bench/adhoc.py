@@ -1,0 +1,236 @@
+"""Ten questions that people ask of a week of events, beside DuckDB by itself on the same files."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from api.sql.runner import Statements
+from bench.event_slice import append_rows
+from bench.event_to_alert import cut
+from bench.measure import Report
+from infra.config.settings import Settings, load
+from infra.spark.session import session
+from infra.streaming.lake import Lake
+from ingest.tables import EVENT
+
+SEED = 20261125
+PIECE = 1_000_000
+BEGAN = datetime(2026, 11, 16, tzinfo=UTC)  # a Monday
+WEEK = 7 * 86_400
+ADDRESSES, USERS, ASKED, AT_ONCE = 50_000, 5_000, 5, 16
+CLASSES = (("Network Activity", 4001), ("DNS Activity", 4003), ("HTTP Activity", 4002),
+           ("Authentication", 3002), ("Process Activity", 1007))  # fmt: skip
+SOURCES = ("zeek:conn", "zeek:dns", "zeek:http", "sshd", "windows")
+
+DAY = "time >= TIMESTAMP'2026-11-18 00:00:00Z' AND time < TIMESTAMP'2026-11-19 00:00:00Z'"
+SEEN = "time >= TIMESTAMP'2026-11-16 00:00:00Z'"
+QUESTIONS: dict[str, tuple[str, str, float]] = {
+    "an address and a day": (
+        "SELECT unix_timestamp(time) AS t, class_uid, dst_ip FROM silver.event "
+        f"WHERE src_ip = '10.1.7.9' AND {DAY} ORDER BY 1, 2, 3",
+        "SELECT epoch(time)::BIGINT AS t, class_uid, dst_ip FROM event "
+        "WHERE src_ip = '10.1.7.9' AND time >= TIMESTAMPTZ '2026-11-18 00:00:00Z' "
+        "AND time < TIMESTAMPTZ '2026-11-19 00:00:00Z' ORDER BY 1, 2, 3",
+        0.3,
+    ),
+    "a user and a day": (
+        "SELECT class_uid, status_id, count(*) AS n FROM silver.event "
+        f"WHERE user_name = 'user-77' AND {DAY} GROUP BY 1, 2 ORDER BY 1, 2",
+        "SELECT class_uid, status_id, count(*) AS n FROM event "
+        "WHERE user_name = 'user-77' AND time >= TIMESTAMPTZ '2026-11-18 00:00:00Z' "
+        "AND time < TIMESTAMPTZ '2026-11-19 00:00:00Z' GROUP BY 1, 2 ORDER BY 1, 2",
+        0.3,
+    ),
+    "events a day": (
+        "SELECT CAST(to_date(time) AS STRING) AS d, count(*) AS n FROM silver.event "
+        f"WHERE {SEEN} GROUP BY 1 ORDER BY 1",
+        "SELECT time::DATE::VARCHAR AS d, count(*) AS n FROM event GROUP BY 1 ORDER BY 1",
+        1.0,
+    ),
+    "hourly histogram of the week": (
+        "SELECT unix_timestamp(date_trunc('HOUR', time)) AS h, count(*) AS n FROM silver.event "
+        f"WHERE {SEEN} GROUP BY 1 ORDER BY 1",
+        "SELECT epoch(date_trunc('hour', time))::BIGINT AS h, count(*) AS n FROM event "
+        "GROUP BY 1 ORDER BY 1",
+        1.0,
+    ),
+    "hourly histogram by class": (
+        "SELECT unix_timestamp(date_trunc('HOUR', time)) AS h, class_name, count(*) AS n "
+        f"FROM silver.event WHERE {SEEN} GROUP BY 1, 2 ORDER BY 1, 2",
+        "SELECT epoch(date_trunc('hour', time))::BIGINT AS h, class_name, count(*) AS n "
+        "FROM event GROUP BY 1, 2 ORDER BY 1, 2",
+        1.0,
+    ),
+    "distinct addresses a day": (
+        "SELECT CAST(to_date(time) AS STRING) AS d, count(DISTINCT src_ip) AS n "
+        f"FROM silver.event WHERE {SEEN} GROUP BY 1 ORDER BY 1",
+        "SELECT time::DATE::VARCHAR AS d, count(DISTINCT src_ip) AS n FROM event "
+        "GROUP BY 1 ORDER BY 1",
+        1.0,
+    ),
+    "the 20 busiest addresses": (
+        "SELECT src_ip, count(*) AS n FROM silver.event GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 20",
+        "SELECT src_ip, count(*) AS n FROM event GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 20",
+        1.0,
+    ),
+    "failures by user": (
+        "SELECT user_name, count(*) AS n FROM silver.event "
+        "WHERE class_uid = 3002 AND status_id = 2 GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 20",
+        "SELECT user_name, count(*) AS n FROM event "
+        "WHERE class_uid = 3002 AND status_id = 2 GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 20",
+        1.0,
+    ),
+    "where addresses were first seen": (
+        "SELECT src_ip, unix_timestamp(min(time)) AS t FROM silver.event GROUP BY 1 "
+        "ORDER BY 2 DESC, 1 LIMIT 20",
+        "SELECT src_ip, floor(epoch(min(time)))::BIGINT AS t FROM event GROUP BY 1 "
+        "ORDER BY 2 DESC, 1 LIMIT 20",
+        1.0,
+    ),
+    "a text anywhere": (
+        "SELECT source, count(*) AS n FROM silver.event WHERE message LIKE '%needle%' "
+        "GROUP BY 1 ORDER BY 1",
+        "SELECT source, count(*) AS n FROM event WHERE contains(message, 'needle') "
+        "GROUP BY 1 ORDER BY 1",
+        1.0,
+    ),
+}
+"""By name: Spark SQL as people send it, the same as DuckDB has it by itself, and the bar."""
+
+
+def run(quick: bool = False) -> Report:
+    """Each question checked equal first, then timed in turn; then by many at once."""
+    report = Report("adhoc", "make bench ONLY=adhoc")
+    events = 2_000_000 if quick else 30_000_000
+    home = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
+    settings = load(home=home, api={"statement_seconds": 300, "statement_memory": "4GB"})
+    try:
+        _write(settings, events)
+        _ask(report, settings)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+    report.notes += [
+        f"{events:,} made events of seven days in silver.event, {ADDRESSES:,} addresses, "
+        f"{USERS:,} users; {ASKED} askings in turn after one to warm up, equal answers first",
+        "both read the same Parquet files through DuckDB; Headgate's side begins with Spark SQL "
+        "and ends with JSON values, in a worker process",
+    ]
+    return report
+
+
+def _write(settings: Settings, events: int) -> None:
+    spark = session(settings, "adhoc")
+    try:
+        lake = Lake(spark, settings).ensure()
+        for begin in range(0, events, PIECE):
+            append_rows(lake, EVENT, _events(begin, min(PIECE, events - begin), events))
+    finally:
+        spark.stop()
+
+
+def _events(begin: int, count: int, events: int) -> pa.Table:
+    """Events `begin` and on, as they come: each piece is of its own part of the week."""
+    chance = np.random.default_rng(SEED + begin)
+    first = int(BEGAN.timestamp() * 1_000_000)
+    number = np.arange(begin, begin + count)
+    at = first + number * (WEEK * 1_000_000 // events)
+    kind = chance.integers(0, len(CLASSES), count)
+    # A few addresses and users are behind most events, as anywhere.
+    address = (ADDRESSES * chance.random(count) ** 3).astype(int)
+    user = (USERS * chance.random(count) ** 2).astype(int)
+    times = pa.array(at, pa.timestamp("us", tz="UTC"))
+    return pa.table(
+        {
+            "event_uid": [f"logs.bench-0-{n}-0" for n in number],
+            "source": pa.array(SOURCES).take(pa.array(kind)),
+            "mode": pa.array(["live"]).take(pa.array(np.zeros(count, int))),
+            "time": times,
+            "received_at": times,
+            "src_ip": [f"10.{a >> 16}.{(a >> 8) & 255}.{a & 255}" for a in address],
+            "dst_ip": [f"192.0.2.{a & 255}" for a in user],
+            "user_name": [f"user-{u}" for u in user],
+            "class_name": pa.array([name for name, _ in CLASSES]).take(pa.array(kind)),
+            "class_uid": pa.array([uid for _, uid in CLASSES], pa.int32()).take(pa.array(kind)),
+            "status_id": pa.array(1 + (chance.random(count) < 0.1), pa.int32()),
+            "message": [
+                f"request {n % 9973} {'needle' if n % 99_991 == 0 else ''}" for n in number
+            ],
+        }
+    )
+
+
+def _message(number: int) -> str:
+    return f"request {number % 9973} {'' if number % 99_991 else 'needle'}"
+
+
+def _ask(report: Report, settings: Settings) -> None:
+    statements = Statements(settings, workers=2)
+    bare = duckdb.connect()
+    bare.execute("SET TimeZone = 'UTC'; SET threads = 2; LOAD delta")
+    table = settings.lake_root / "silver" / "event"
+    bare.execute(f"CREATE VIEW event AS SELECT * FROM delta_scan('{table}')")
+    try:
+        for name, (asked, by_itself, bar) in QUESTIONS.items():
+            _compare(report, name, _ours(statements, asked), _rows(bare, by_itself), bar)
+        _at_once(report, statements)
+    finally:
+        statements.close()
+        bare.close()
+
+
+def _ours(statements: Statements, sql: str) -> Callable[[], list[list[Any]]]:
+    return lambda: statements.run(sql).rows
+
+
+def _rows(bare: duckdb.DuckDBPyConnection, sql: str) -> Callable[[], list[list[Any]]]:
+    return lambda: [list(row) for row in bare.execute(sql).fetchall()]
+
+
+def _compare(
+    report: Report,
+    name: str,
+    ours: Callable[[], list[list[Any]]],
+    theirs: Callable[[], list[list[Any]]],
+    bar: float,
+) -> None:
+    assert ours() == theirs(), f"'{name}' is answered otherwise"
+    seconds: dict[str, list[float]] = {"ours": [], "theirs": []}
+    for _ in range(ASKED):
+        for side, ask in (("ours", ours), ("theirs", theirs)):
+            began = time.monotonic()
+            ask()
+            seconds[side].append(time.monotonic() - began)
+    known = report.add(f"{name}: DuckDB by itself", seconds["theirs"], "s")
+    value = cut(seconds["ours"], 50)
+    report.add(
+        name, seconds["ours"], "s", compared_with="DuckDB by itself",
+        ratio=round(value / (known.value or 1), 3), bar=f"<= {bar} s", met=value <= bar,
+    )  # fmt: skip
+
+
+def _at_once(report: Report, statements: Statements) -> None:
+    """All questions by many people at once, over the API's two workers."""
+
+    def ask(number: int) -> float:
+        sql, _, _ = list(QUESTIONS.values())[number % len(QUESTIONS)]
+        began = time.monotonic()
+        statements.run(sql)
+        return time.monotonic() - began
+
+    with ThreadPoolExecutor(AT_ONCE) as people:
+        seconds = sorted(people.map(ask, range(AT_ONCE * 5)))
+    for percent in (50, 95):
+        report.add(
+            f"any question, {AT_ONCE} people at once, p{percent}", [cut(seconds, percent)], "s"
+        )
