@@ -21,6 +21,9 @@ def register() -> None:
         Command("up", "run all jobs in one driver", _doctor, "run the jobs"),
         Command("run", "run one job", _doctor, "run the jobs"),
         Command(
+            "install", "systemd units for all jobs and the API on this machine", _install, "begin"
+        ),
+        Command(
             "status",
             "where each job stands; exit 1 when one misses its target",
             _status,
@@ -76,6 +79,12 @@ def _tables() -> Declared:
 
 def _doctor() -> Build:
     from infra.cli.doctor import build
+
+    return build
+
+
+def _install() -> Build:
+    from infra.cli.install import build
 
     return build
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,6 +19,9 @@ from infra.errors import Fatal, Retryable, Usage
 from infra.process.clock import clock
 from infra.process.table_output import add_output_option, print_rows
 from infra.storage.file_lock import ExclusiveLock, Taken
+
+if TYPE_CHECKING:
+    from alerts.delivery.webhook_queue import Queue, WaitingWebhook
 
 IDLE = 0.5
 PAGE = 1_000
@@ -81,24 +84,48 @@ def retry(args: argparse.Namespace, settings: Settings) -> int:
 
 def send_sample(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate webhooks test NAME`: exit code 1 when the hook did not take it."""
-    from alerts.delivery.webhook import Undelivered, check, post
+    from alerts.delivery.webhook import Undelivered, post
     from alerts.delivery.webhook_sample import sample
 
     hook = next((hook for hook in settings.webhooks if hook.name == args.hook), None)
     if hook is None:
         raise Usage(f"no webhook '{args.hook}' in the settings")
-    check(hook)
+    check_hook(settings, hook)
     if unknown := rules_problem(settings, hook):
         raise Usage(unknown)
     alert = sample(clock.now(), hook)
     key, body = f"{alert['alert_id']}:1", msgspec.json.encode(alert)
     try:
-        post(hook, key, body, int(clock.time()), settings.api.console_url)
-    except Undelivered as error:
+        if hook.form == "mail":
+            _mail_sample(settings, hook, str(alert["alert_id"]), body)
+        else:
+            post(hook, key, body, int(clock.time()), settings.api.console_url)
+    except (Undelivered, Retryable) as error:
         print(f"webhook {hook.name}: {error}", file=sys.stderr)
         return 1
     print(f"webhook {hook.name} took a sample as {hook.form}", file=sys.stderr)
     return 0
+
+
+def check_hook(settings: Settings, hook: WebhookSettings) -> None:
+    """Raises `Usage` for a hook that cannot be used as it is set up."""
+    from alerts.delivery.mail_route import check_mail
+    from alerts.delivery.webhook import check
+
+    if hook.form == "mail":
+        check_mail(hook, settings.reports.mail)
+    else:
+        check(hook)
+
+
+def _mail_sample(settings: Settings, hook: WebhookSettings, alert_id: str, body: bytes) -> None:
+    from alerts.delivery.mail_route import post_mail
+    from alerts.delivery.webhook_queue import WaitingWebhook
+
+    waiting = WaitingWebhook(hook.name, alert_id, 1, "", body, clock.time(), 0)
+    problem = post_mail(hook, settings.reports.mail, [waiting], settings.api.console_url)
+    if problem:
+        raise Retryable(problem)
 
 
 def rules_problem(settings: Settings, hook: WebhookSettings) -> str:
@@ -119,14 +146,12 @@ def rules_problem(settings: Settings, hook: WebhookSettings) -> str:
 
 def deliver(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate webhooks deliver`: exit code 1 when a thread has died; 'up' starts it again."""
-    from alerts.delivery.webhook import check
-
     if not settings.webhooks:
         raise Usage("there are no webhooks; write [[webhooks]] into the settings")
     for hook in settings.webhooks:
         # All hooks before the first delivery: a wrong setting is then said at once, not by one
         # thread.
-        check(hook)
+        check_hook(settings, hook)
         _warn(settings, hook)
     alone = _alone(settings)
     stop = threading.Event()
@@ -172,7 +197,10 @@ def _alone(settings: Settings) -> ExclusiveLock:
 def _hold(settings: Settings, hook: WebhookSettings, stop: threading.Event) -> None:
     """Deliver to one hook; what ends this ends all, for nobody would see one hook fall silent."""
     try:
-        work_off(settings, hook, stop)
+        if hook.form == "mail":
+            mail_off(settings, hook, stop)
+        else:
+            work_off(settings, hook, stop)
     finally:
         stop.set()
 
@@ -243,17 +271,49 @@ def work_off(settings: Settings, hook: WebhookSettings, stop: threading.Event) -
         try:
             post(hook, due.key, due.body, int(clock.time()), settings.api.console_url)
         except Undelivered as error:
-            if queue.failed(due, str(error), clock.time()):
-                print(
-                    f"webhook {hook.name}: gave up {due.key} after a day: {error}; "
-                    "'headgate webhooks list --dead' shows it",
-                    file=sys.stderr,
-                    flush=True,
-                )
+            _failed(queue, hook, due, error)
             stop.wait(IDLE)  # one that fails is not hammered with all that waits for it
         else:
             queue.done(due)
     queue.close()
+
+
+def mail_off(settings: Settings, hook: WebhookSettings, stop: threading.Event) -> None:
+    """Send by mail what waits for it, until `stop`: those that came within some seconds in one."""
+    from alerts.delivery.mail_route import post_mail
+    from alerts.delivery.webhook_queue import Queue
+
+    queue = Queue(queue_file(settings))
+    while not stop.is_set():
+        now = clock.time()
+        waiting = queue.batch(hook.name, now, hook.batch_most)
+        # The oldest says when: a stream of alerts must not put the mail off for good.
+        full = len(waiting) >= hook.batch_most
+        if not waiting or not (full or now - waiting[0].queued_at >= hook.batch_seconds):
+            stop.wait(IDLE)
+            continue
+        try:
+            problem = post_mail(hook, settings.reports.mail, waiting, settings.api.console_url)
+        except Retryable as error:
+            for each in waiting:
+                _failed(queue, hook, each, error)
+            stop.wait(IDLE)
+        else:
+            if problem:
+                print(f"webhook {hook.name}: {problem}", file=sys.stderr, flush=True)
+            for each in waiting:
+                queue.done(each)
+    queue.close()
+
+
+def _failed(queue: Queue, hook: WebhookSettings, due: WaitingWebhook, error: Exception) -> None:
+    if queue.failed(due, str(error), clock.time()):
+        print(
+            f"webhook {hook.name}: gave up {due.key} after a day: {error}; "
+            "'headgate webhooks list --dead' shows it",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 class TableFeed:

@@ -33,6 +33,8 @@ AGENT = "headgate-webhook/1"
 
 _PAGERDUTY = "https://events.pagerduty.com/v2/enqueue"
 _ANSWER_BYTES = 65536
+_BEARER = ("thehive", "iris")
+"""Forms whose secret goes with each request as a bearer token."""
 
 _CLOUDS_OWN = frozenset(map(ipaddress.ip_address, ("168.63.129.16", "192.0.0.192")))
 """Look public, and are answered inside a cloud: Azure's wire server, Oracle's metadata."""
@@ -93,7 +95,7 @@ def check(hook: WebhookSettings) -> None:
     """Raises `Usage` for a hook that cannot be called as it is set up."""
     target_of(hook)
     secret = secret_of(hook).decode()
-    if hook.form == "thehive" and not (secret.isascii() and secret.isprintable()):
+    if hook.form in _BEARER and not (secret.isascii() and secret.isprintable()):
         raise Usage(f"webhook {hook.name}: its token has letters that no HTTP header may hold")
 
 
@@ -195,7 +197,7 @@ def _proof(
     if hook.form == "jira":
         account = base64.b64encode(f"{hook.user}:".encode() + secret).decode()
         return {"Accept": "application/json", "Authorization": f"Basic {account}"}
-    return {"Authorization": f"Bearer {secret.decode()}"} if hook.form == "thehive" else {}
+    return {"Authorization": f"Bearer {secret.decode()}"} if hook.form in _BEARER else {}
 
 
 def _is_known(response: http.client.HTTPResponse) -> bool:

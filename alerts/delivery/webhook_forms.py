@@ -12,6 +12,9 @@ text, or is escaped, and what a client would link by itself is broken as analyst
 - Jira: https://developer.atlassian.com/cloud/jira/platform/rest/v3/api-group-issues/ and
   https://developer.atlassian.com/cloud/jira/platform/apis/document/structure/
 - TheHive 5: https://docs.strangebee.com/thehive/api-docs/ (create alert)
+- DFIR-IRIS: https://docs.dfir-iris.org/latest/operations/api/ (alerts/add); ids of severities and
+  states as its first start makes them (source/app/post_init.py of iris-web)
+- CACAO: https://docs.oasis-open.org/cacao/security-playbooks/v2.0/ (identifiers, 10.10)
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ import msgspec
 
 from infra.config.webhook_section import WebhookSettings
 
-FIRST_ONLY = ("jira", "thehive")
+FIRST_ONLY = ("jira", "thehive", "iris")
 """Forms that make something new of each body: they get an alert once, not each revision."""
 
 Link = tuple[str, str]
@@ -42,9 +45,13 @@ _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 _PAGER_SEVERITY = {"critical": "critical", "high": "error", "medium": "warning"}
 _PAGER_ACTION = {"triaged": "acknowledge", "closed": "resolve"}
 _HIVE_SEVERITY = {"medium": 2, "high": 3, "critical": 4}
+_IRIS_SEVERITY = {"informational": 2, "low": 3, "medium": 4, "high": 5, "critical": 6}
+_IRIS_NEW = 2
+_PLAYBOOK = re.compile(r"playbook--[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""A CACAO playbook's id, which a rule's author writes into `headgate.runbook`."""
 
 
-class _View:
+class AlertView:
     """What all forms say of an alert, each text harmless and bounded."""
 
     def __init__(self, alert: dict[str, Any], console_url: str | None) -> None:
@@ -67,6 +74,8 @@ class _View:
             ("Last event", plain(self.event_time, 60)),
             ("Findings", plain(alert.get("count"), 20)),
         ]
+        if playbook := _PLAYBOOK.search(str(rule.get("runbook") or "")):
+            self.facts.append(("CACAO playbook", playbook.group()))
         self.links = [*_console(self.alert_id, console_url), *_runbook(rule.get("runbook"))]
 
     @property
@@ -114,11 +123,11 @@ def rendered(
     """
     if hook.form == "headgate":
         return body
-    view = _View(msgspec.json.decode(body), console_url)
+    view = AlertView(msgspec.json.decode(body), console_url)
     return msgspec.json.encode(_FORMS[hook.form](view, hook, secret))
 
 
-def _slack(view: _View, _: WebhookSettings, __: str) -> dict[str, Any]:
+def _slack(view: AlertView, _: WebhookSettings, __: str) -> dict[str, Any]:
     blocks: list[dict[str, Any]] = [
         {"type": "header", "text": _slack_text(view.title, 150)},
         {"type": "section", "fields": [_slack_text(f"{k}: {v}") for k, v in view.facts]},
@@ -146,7 +155,7 @@ def _slack_escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _teams(view: _View, _: WebhookSettings, __: str) -> dict[str, Any]:
+def _teams(view: AlertView, _: WebhookSettings, __: str) -> dict[str, Any]:
     def block(text: str, **keys: Any) -> dict[str, Any]:
         # A TextBlock and a FactSet read Markdown, a TextRun does not.
         return {"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": text, **keys}]}
@@ -166,7 +175,7 @@ def _teams(view: _View, _: WebhookSettings, __: str) -> dict[str, Any]:
     return {"type": "message", "attachments": [content]}
 
 
-def _pagerduty(view: _View, _: WebhookSettings, secret: str) -> dict[str, Any]:
+def _pagerduty(view: AlertView, _: WebhookSettings, secret: str) -> dict[str, Any]:
     action = _PAGER_ACTION.get(view.state, "trigger")
     event: dict[str, Any] = {
         "routing_key": secret, "event_action": action, "dedup_key": view.alert_id
@@ -188,7 +197,7 @@ def _pagerduty(view: _View, _: WebhookSettings, secret: str) -> dict[str, Any]:
     return event | {"payload": payload, "client": "Headgate", "links": links}
 
 
-def _jira(view: _View, hook: WebhookSettings, _: str) -> dict[str, Any]:
+def _jira(view: AlertView, hook: WebhookSettings, _: str) -> dict[str, Any]:
     def paragraph(text: str, url: str = "") -> dict[str, Any]:
         run: dict[str, Any] = {"type": "text", "text": text}
         if url:
@@ -207,7 +216,7 @@ def _jira(view: _View, hook: WebhookSettings, _: str) -> dict[str, Any]:
     }
 
 
-def _thehive(view: _View, _: WebhookSettings, __: str) -> dict[str, Any]:
+def _thehive(view: AlertView, _: WebhookSettings, __: str) -> dict[str, Any]:
     # Its description is Markdown: each mark is escaped, as CommonMark allows for all of ASCII's.
     lines = [_PUNCTUATION.sub(r"\\\1", line) for line in view.lines]
     alert: dict[str, Any] = {
@@ -225,12 +234,36 @@ def _thehive(view: _View, _: WebhookSettings, __: str) -> dict[str, Any]:
     return alert | ({"externalLink": urls[0]} if urls else {})
 
 
-_FORMS: dict[str, Callable[[_View, WebhookSettings, str], dict[str, Any]]] = {
+def _iris(view: AlertView, hook: WebhookSettings, _: str) -> dict[str, Any]:
+    alert: dict[str, Any] = {
+        "alert_title": _unmarked(view.title),
+        "alert_description": "\n".join(map(_unmarked, view.lines)),
+        "alert_source": "headgate",
+        "alert_source_ref": view.alert_id,
+        "alert_severity_id": _IRIS_SEVERITY.get(view.level, 1),
+        "alert_status_id": _IRIS_NEW,
+        "alert_customer_id": hook.customer,
+        "alert_tags": f"headgate,level:{view.level}",
+    }
+    if view.event_time:
+        alert["alert_source_event_time"] = view.event_time.removesuffix("Z")
+    links = [f"{name}: {url}" for name, url in view.links[1:]]
+    alert |= {"alert_note": "\n".join(links)} if links else {}
+    return alert | ({"alert_source_link": view.links[0][1]} if view.links else {})
+
+
+def _unmarked(text: str) -> str:
+    """Where a product may read HTML or Markdown, and may not: no mark that either would take."""
+    return text.replace("<", "\u2039").replace(">", "\u203a").replace("](", "] (")
+
+
+_FORMS: dict[str, Callable[[AlertView, WebhookSettings, str], dict[str, Any]]] = {
     "slack": _slack,
     "teams": _teams,
     "pagerduty": _pagerduty,
     "jira": _jira,
     "thehive": _thehive,
+    "iris": _iris,
 }
 
 

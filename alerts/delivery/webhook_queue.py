@@ -77,6 +77,16 @@ class Queue:
         ).fetchone()
         return WaitingWebhook(*row) if row else None
 
+    def batch(self, hook: str, now: float, most: int) -> list[WaitingWebhook]:
+        """Revisions that are to be tried now, oldest first, at most so many: for one mail."""
+        rows = self._db.execute(
+            "SELECT hook, alert_id, revision, title, body, queued_at, attempts FROM delivery "
+            "WHERE hook = ? AND gave_up_at IS NULL AND (next_at <= ? OR next_at > ?) "
+            "ORDER BY queued_at, alert_id, revision LIMIT ?",
+            (hook, now, now + 2 * LONGEST_PAUSE, most),
+        )
+        return [WaitingWebhook(*row) for row in rows]
+
     def done(self, one: WaitingWebhook) -> None:
         """The hook took it."""
         self._db.execute(

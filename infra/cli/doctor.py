@@ -13,7 +13,9 @@ from infra.delta.catalog import catalog, table, views
 from infra.delta.schema import Table
 from infra.errors import Fatal, HeadgateError
 from infra.kafka.client import require_broker, require_free
+from infra.kafka.embedded_broker import EmbeddedBroker
 from infra.process import java_jars, jdk
+from infra.process.log import say
 from infra.process.table_output import add_output_option, print_document, print_rows
 from infra.runtime.driver import Driver
 from infra.runtime.job_registry import JOBS, wanted_jobs
@@ -36,6 +38,12 @@ def build(commands: Subparsers[argparse.ArgumentParser]) -> None:
     add_output_option(doctor)
     doctor.set_defaults(run=_doctor)
     up = commands.add_parser("up", help="run all jobs in one driver")
+    up.add_argument(
+        "--broker",
+        choices=("embedded",),
+        help="run a Kafka broker of its own beside the jobs, on loopback, its log in <home>/kafka; "
+        "topics of [sources] are made, and what is a week old goes",
+    )
     up.set_defaults(run=_up)
     run = commands.add_parser("run", help="run one job")
     run.add_argument("job", help=", ".join(JOBS))
@@ -56,8 +64,17 @@ def build(commands: Subparsers[argparse.ArgumentParser]) -> None:
 def _up(arguments: argparse.Namespace, settings: Settings) -> int:
     settings = _speaking(arguments, settings)
     driver = Driver(settings, wanted_jobs(settings), every=True)
+    if arguments.broker is None:
+        driver.stop_on_signals()
+        return driver.run()
+    for finding in (check_memory(), check_disk(settings.home)):
+        if finding.remedy:
+            raise Fatal(f"{finding.what}: {finding.found}; {finding.remedy}")
+    broker = EmbeddedBroker(settings, say)
+    # Before the broker starts: a signal meanwhile then ends both in order.
     driver.stop_on_signals()
-    return driver.run()
+    with broker:
+        return driver.run()
 
 
 def _one(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import mimetypes
-import smtplib
-import ssl
 from collections.abc import Sequence
 from email.message import EmailMessage
 from email.utils import format_datetime, make_msgid
 from pathlib import Path
 
 from infra.config.report_sections import MailSettings
-from infra.config.secrets import either
-from infra.errors import Retryable, Usage
+from infra.errors import Retryable
+from infra.process.mail_server import send_mail
 from reporting.document.content import Report
 from reporting.document.text import cut, shown
-
-_SECONDS = 60
 
 
 def send_report(
@@ -26,17 +22,7 @@ def send_report(
 
     Raises `Usage` where no server is set, `Retryable` when the server does not take it.
     """
-    if mail.host is None:
-        raise Usage("reports.mail.host is not set; name the mail server")
-    message = message_of(mail.sender, to, report, files)
-    try:
-        with _connect(mail) as server:
-            if mail.user is not None:
-                password = either(mail.password, mail.password_file, "reports.mail.password") or ""
-                server.login(mail.user, password)
-            refused = server.send_message(message)
-    except (OSError, smtplib.SMTPException) as error:
-        raise Retryable(f"mail server {mail.host}:{mail.port}: {_why(error)}") from None
+    refused = send_mail(mail, message_of(mail.sender, to, report, files))
     if refused:
         raise Retryable(f"mail server {mail.host}:{mail.port} refused {', '.join(refused)}")
 
@@ -72,26 +58,3 @@ def text_of(report: Report) -> str:
 def _headline(report: Report) -> str:
     about = f" {report.subject}" if report.subject else ""
     return f"{report.title}{about}, {report.interval}"
-
-
-def _connect(mail: MailSettings) -> smtplib.SMTP:
-    host = mail.host or ""
-    context = ssl.create_default_context(cafile=None if mail.ca_file is None else str(mail.ca_file))
-    if mail.security == "tls":
-        return smtplib.SMTP_SSL(host, mail.port, timeout=_SECONDS, context=context)
-    server = smtplib.SMTP(host, mail.port, timeout=_SECONDS)
-    if mail.security == "starttls":
-        try:
-            server.starttls(context=context)
-        except BaseException:
-            server.close()
-            raise
-    return server
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, smtplib.SMTPResponseException):
-        words = error.smtp_error
-        text = words.decode("utf-8", "replace") if isinstance(words, bytes) else str(words)
-        return f"{error.smtp_code} {cut(text)}"
-    return cut(str(getattr(error, "strerror", None) or error))

@@ -30,6 +30,7 @@ NO_ROWS = {
     "evidence export": FILE,
     "export": FILE,
     "import": SENTENCE,
+    "install": FILE,
     "parse": "prints OCSF objects, which are JSON",
     "rules navigator": FILE,
     "rules new": FILE,

@@ -29,7 +29,7 @@ from infra.config.settings import Settings, WebhookSettings, load
 from infra.errors import Usage
 from tests.alerts.delivery.test_webhook import Receiver
 
-FORMS = ("slack", "teams", "pagerduty", "jira", "thehive")
+FORMS = ("slack", "teams", "pagerduty", "jira", "thehive", "iris")
 KEY = "0123456789abcdef0123456789abcdef"
 CONSOLE = "https://soc.example.org/headgate/"
 CONTRACTS = {
@@ -108,6 +108,8 @@ def test_text_of_logs_becomes_neither_link_nor_mention_nor_markup(form: str, tex
             ):
                 assert not re.search(r"[<>]|&(?!amp;|lt;|gt;)", string)
             assert not re.search(r"[<>]|&(?!amp;|lt;|gt;)", body["text"])
+        if form == "iris":
+            assert not re.search(r"[<>]|\]\(", body["alert_description"] + body["alert_title"])
         if form == "thehive":
             # CommonMark: what is behind a backslash is the letter itself.
             bare = re.sub(r"\\[!-/:-@\[-`{-~]", "", body["description"])
@@ -145,6 +147,27 @@ def test_pagerduty_is_told_what_became_of_the_alert(lifecycle: str, action: str)
     assert ("payload" in event) == (action == "trigger")
 
 
+PLAYBOOK = "playbook--300270f9-0e64-42c8-93cc-0927edbe3ae7"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_playbook_that_the_rules_runbook_names_is_in_the_message(form: str) -> None:
+    for runbook in (f"https://soar.example/{PLAYBOOK}.json", f"Run {PLAYBOOK} in the SOAR."):
+        rule = alert()["rule"] | {"runbook": runbook}
+        message = json.dumps(body_of(form, alert(rule=rule))).replace("\\", "")
+        assert PLAYBOOK in message
+    assert "CACAO" not in json.dumps(body_of(form, alert()))
+
+
+def test_iris_gets_the_ids_that_it_knows() -> None:
+    made = body_of("iris", alert())
+    assert (made["alert_severity_id"], made["alert_status_id"]) == (5, 2)
+    assert made["alert_customer_id"] == 1
+    assert made["alert_source_link"].startswith(CONSOLE)
+    assert made["alert_note"] == "Runbook: https://wiki.example/r1"
+    assert made["alert_source_event_time"] == "2026-03-02T12:00:00.000"
+
+
 def test_thehive_knows_an_alert_by_its_id() -> None:
     made = body_of("thehive", alert())
     assert (made["sourceRef"], made["severity"]) == ("a" * 32, 3)
@@ -168,7 +191,8 @@ class Product(Receiver):
         assert headers["Content-Type"] == "application/json"
         assert "Headgate-Signature" not in headers
         account = base64.b64encode(f"bot@example.org:{KEY}".encode()).decode()
-        wanted = {"jira": f"Basic {account}", "thehive": f"Bearer {KEY}"}.get(self.form)
+        bearer = dict.fromkeys(("thehive", "iris"), f"Bearer {KEY}")
+        wanted = ({"jira": f"Basic {account}"} | bearer).get(self.form)
         assert headers.get("Authorization") == wanted
         CONTRACTS[self.form].validate(json.loads(body))
         return json.loads(body)
@@ -249,6 +273,10 @@ def test_pagerduty_has_an_address_of_its_own() -> None:
         ({"form": "mattermost"}, "form"),
         ({"form": "slack", "url": "https://h/"}, "leave out url"),
         ({"form": "thehive"}, "needs a url"),
+        ({"form": "iris"}, "needs a url"),
+        ({"url": "https://h/", "customer": 2}, "iris's alone"),
+        ({"url": "https://h/", "to": ["a@b.example"]}, "of mail alone"),
+        ({"form": "mail", "to": ["a@b.example"]}, "leave it out"),
         ({}, "needs a url"),
         ({"form": "jira", "url": "https://h/"}, "user and project"),
         ({"url": "https://h/", "project": "SOC"}, "jira's alone"),
