@@ -16,7 +16,6 @@ from infra.config.settings import Settings
 from infra.errors import Fatal, Usage
 from infra.process.table_output import print_lines
 from infra.storage.atomic_files import write_whole
-from infra.storage.paths import bucketed
 
 TEMPLATES = Path(__file__).parents[1] / "deploy" / "systemd"
 UNITS = ("headgate.target", "headgate.service", "headgate-api.service")
@@ -116,15 +115,13 @@ def units(args: argparse.Namespace, settings: Settings) -> dict[str, str]:
 
 def _written(settings: Settings) -> list[Path]:
     """Folders of this machine that jobs write into."""
-    root = settings.lake_root
-    lake = [] if bucketed(root) else [Path(root).absolute()]
-    return [settings.home.absolute(), settings.checkpoint_root, *lake]
+    return [settings.home.absolute(), settings.checkpoint_root, settings.lake_side]
 
 
 def _changed(text: str, changes: Mapping[str, str]) -> str:
     for pattern, line in changes.items():
-        # As a function: a backslash in a path would mean something in a replacement.
-        text = re.sub(pattern, lambda _, line=line: line, text, flags=re.M)  # type: ignore[misc]
+        # No path has a backslash, which would mean something here (`_require_sound`).
+        text = re.sub(pattern, line, text, flags=re.M)
     return text
 
 
