@@ -7,6 +7,8 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
+from alerts.lifecycle.alert_json import with_text
+from alerts.lifecycle.asset_context import in_context
 from alerts.tables import ALERT, ALERT_ACTION
 from api.app import create_app
 from api.credentials import Credentials
@@ -32,7 +34,8 @@ class PlainDesk:
     def batch(self, *rows: dict[str, Any]) -> list[str]:
         """What job `alert` makes of these rows; the alerts' ids."""
         made = self._bucket.alerts(*rows)
-        append_rows(self.settings.lake_root, ALERT, made)
+        rows = [with_text(in_context(row, None)) for row in made]
+        append_rows(self.settings.lake_root, ALERT, rows)
         return [str(row["alert_id"]) for row in made]
 
     def client(self, name: str, role: str) -> TestClient:
