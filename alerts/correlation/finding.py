@@ -188,7 +188,9 @@ def _events(entries: Sequence[CorrelationEntry]) -> Sequence[CorrelationEntry | 
     if not any(entry.evidence for entry in entries):
         return entries
     own = ([Evidence(e.finding_id, e.event_uid, e.time, e.snippet)] for e in entries)
-    return sampled([x for e, one in zip(entries, own, strict=True) for x in e.evidence or one])
+    return sampled(
+        [x for e, events in zip(entries, own, strict=True) for x in e.evidence or events]
+    )
 
 
 def _summary(

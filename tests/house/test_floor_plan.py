@@ -26,6 +26,7 @@ NAMED = {
     "infra/spark/worker_daemon.py": "a process of its own, in which nothing is registered",
     "infra/supply_chain": "the address of a service, api.osv.dev",
     "infra/cli/doctor.py": "a setting",
+    "infra/cli/install.py": "names of systemd's units and of the file with the settings",
 }
 """Strings of `infra` that name something above it all the same, and why."""
 
