@@ -15,7 +15,7 @@ from api.credentials import Credentials
 from api.services.searches.saved_queries import QueryStore, span_params
 from api.wire.jobs import QueryContent
 from infra.config.settings import Settings, load
-from infra.delta.schema import table
+from infra.delta.catalog import table
 from infra.errors import Usage
 from reporting.cli.due_reports import make_due
 from reporting.cli.making import make_report
