@@ -63,7 +63,7 @@ def run_api(args: argparse.Namespace, settings: Settings) -> int:
 
     from api.app import create_app
     from api.auth import token_file, token_of
-    from api.bounded_http import MAX_CONNECTIONS, BoundedHttp
+    from infra.process.bounded_http import MAX_CONNECTIONS, BoundedHttp
 
     host = args.host or settings.api.host
     port = settings.api.port if args.port is None else args.port

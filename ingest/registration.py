@@ -6,7 +6,12 @@ from infra.delta.catalog import Declared, register_tables
 from infra.delta.retention import register_source_lookup
 from infra.runtime.command_registry import Build, Command, register_commands
 from infra.runtime.outbox_registry import register_outboxes
-from infra.runtime.scheduled_tasks import ScheduledCommand, register_schedule
+from infra.runtime.scheduled_tasks import (
+    ScheduledCommand,
+    SteadyCommand,
+    register_schedule,
+    register_steady,
+)
 
 
 def register() -> None:
@@ -23,6 +28,9 @@ def register() -> None:
             "take archived logs into the tables, without alerts",
             _backfill,
             "take logs in",
+        ),
+        Command(
+            "listen", "take in syslog and OpenTelemetry logs until stopped", _listen, "take logs in"
         ),
         Command("sources", "what can be read", _sources, "take logs in"),
         Command(
@@ -42,6 +50,13 @@ def register() -> None:
         ),
     )
     register_outboxes(quality="ops.quality", drift="ops.drift")
+    register_steady(
+        SteadyCommand(
+            "listen",
+            ("listen",),
+            lambda settings: settings.listen.wanted and settings.listen.with_jobs,
+        )
+    )
     register_schedule(
         ScheduledCommand(
             "quality", ("quality", "run"), lambda settings: settings.jobs.quality_minutes
@@ -69,6 +84,12 @@ def _replay() -> Build:
 
 def _backfill() -> Build:
     from ingest.pipeline.backfill import build
+
+    return build
+
+
+def _listen() -> Build:
+    from ingest.listen.cli import build
 
     return build
 

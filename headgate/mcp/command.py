@@ -103,9 +103,9 @@ def _loopback(host: str) -> bool:
 def _serve(args: argparse.Namespace, url: str) -> int:
     import uvicorn
 
-    from api.bounded_http import MAX_CONNECTIONS, BoundedHttp
     from api.cli import listen_on
     from headgate.mcp.http_server import PATH, McpHttp
+    from infra.process.bounded_http import MAX_CONNECTIONS, BoundedHttp
 
     listening = listen_on(args.host, args.http)
     port = listening.getsockname()[1]

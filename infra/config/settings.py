@@ -21,6 +21,7 @@ from infra.config.job_sections import (
     RetentionSettings,
     TargetSettings,
 )
+from infra.config.listen_section import ListenSettings, OtlpListenerSettings
 from infra.config.renamed_settings import RenamingEnvironment, with_new_names
 from infra.config.report_sections import ReportSettings
 from infra.config.secrets import is_secret
@@ -47,7 +48,9 @@ __all__ = [
     "InventorySettings",
     "JobSettings",
     "KafkaSettings",
+    "ListenSettings",
     "MaintenanceSettings",
+    "OtlpListenerSettings",
     "ReportSettings",
     "RetentionSettings",
     "ScopeSettings",
@@ -113,6 +116,7 @@ class Settings(BaseSettings):
     alerts: AlertSettings = AlertSettings()
     api: ApiSettings = ApiSettings()
     reports: ReportSettings = ReportSettings()
+    listen: ListenSettings = ListenSettings()
     sources: dict[str, SourceSettings] = Field(
         default_factory=dict, description="by source name, or by family: 'zeek' serves zeek:conn"
     )

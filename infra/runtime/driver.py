@@ -39,7 +39,7 @@ from infra.runtime.monitor import Watch
 from infra.runtime.outbox_flusher import OutboxFlusher
 from infra.runtime.outbox_registry import outboxes
 from infra.runtime.restart_policy import FailureRecord, GiveUp, Retry, own_error, reason
-from infra.runtime.scheduled_tasks import Every, scheduled_commands
+from infra.runtime.scheduled_tasks import Every, Steady, scheduled_commands
 from infra.runtime.ticker import Arrivals, Ticker
 from infra.runtime.waker import Waker
 from infra.spark.gc_overhead import Heap
@@ -219,7 +219,7 @@ class Driver:
     def _outboxes(self) -> dict[str, Table]:
         return {folder: table(name) for folder, name in outboxes().items()}
 
-    def _scheduled(self) -> list[Every]:
+    def _scheduled(self) -> list[Every | Steady]:
         """What runs in processes of its own beside job ingest, if there is one."""
         wanted = "ingest" in self.names and not self.once
         return scheduled_commands(self.settings, self.tell) if wanted else []

@@ -1,9 +1,10 @@
-"""A command that runs again and again beside the jobs, each time as a process of its own."""
+"""Commands beside the jobs, as processes of their own: again and again, or all the time."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from infra.config.settings import Settings
@@ -78,6 +79,65 @@ class Every:
             self._news.over()
 
 
+_PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)
+_LONG_ENOUGH = 300.0
+"""Seconds after which a process that ends counts as one that had worked."""
+
+
+class Steady:
+    """Keeps `headgate COMMAND` running beside the jobs; started again, after growing pauses, when
+    it ends. What it says goes to `<home>/NAME.log`, that it ended to `tell`."""
+
+    def __init__(
+        self,
+        name: str,
+        command: tuple[str, ...],
+        settings: Settings,
+        tell: Callable[[str], None],
+        pauses: Sequence[float] = _PAUSES,
+    ) -> None:
+        self._name = name
+        self._command = command
+        self._settings = settings
+        self._news = News(tell)
+        self._pauses = pauses
+        self._stop = threading.Event()
+        # The child dies with the thread that starts it, so that one lives as long as we do.
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> Steady:
+        """Begin."""
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """End, the process in order."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(60)
+
+    def _run(self) -> None:
+        ended = 0
+        while not self._stop.is_set():
+            began = time.monotonic()
+            self._once()
+            ended = 1 if time.monotonic() - began > _LONG_ENOUGH else ended + 1
+            self._stop.wait(self._pauses[min(ended, len(self._pauses)) - 1])
+
+    def _once(self) -> None:
+        try:
+            part = PlatformProcess(self._name, self._command, self._settings)
+        except OSError as error:
+            self._news.tell(f"{self._name}: could not be started ({error}); trying on")
+            return
+        while part.ended is None:
+            if self._stop.wait(0.2):
+                part.stop()
+                return
+        why = " ".join(part.refusals()) or part.last_words()
+        self._news.tell(f"{self._name}: ended with {part.ended}: {why}; started again")
+
+
 def _never() -> str:
     return ""
 
@@ -102,10 +162,35 @@ def register_schedule(*commands: ScheduledCommand) -> None:
     _SCHEDULED.update({command.name: command for command in commands})
 
 
-def scheduled_commands(settings: Settings, tell: Callable[[str], None]) -> list[Every]:
+@dataclass(frozen=True)
+class SteadyCommand:
+    """A command that a package wants to run all the time beside the jobs; see `Steady`."""
+
+    name: str
+    command: tuple[str, ...]
+    wanted: Callable[[Settings], bool]
+
+
+_STEADY: dict[str, SteadyCommand] = {}
+
+
+def register_steady(*commands: SteadyCommand) -> None:
+    """Make commands known that run as long as job ingest does."""
+    _STEADY.update({command.name: command for command in commands})
+
+
+def scheduled_commands(settings: Settings, tell: Callable[[str], None]) -> list[Every | Steady]:
     """All that the settings want, not yet begun."""
+    steady = [
+        Steady(each.name, each.command, settings, tell)
+        for each in _STEADY.values()
+        if each.wanted(settings)
+    ]
     return [
-        Every(each.name, each.command, minutes, settings, tell, each.wait, each.again)
-        for each in _SCHEDULED.values()
-        if (minutes := each.minutes(settings)) > 0
+        *steady,
+        *(
+            Every(each.name, each.command, minutes, settings, tell, each.wait, each.again)
+            for each in _SCHEDULED.values()
+            if (minutes := each.minutes(settings)) > 0
+        ),
     ]

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from api import bounded_http
-from api.bounded_http import BoundedHttp
+from infra.process import bounded_http
+from infra.process.bounded_http import BoundedHttp
 
 ANSWER_SECONDS = 1.0
 

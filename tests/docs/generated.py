@@ -16,6 +16,11 @@ from pydantic_core import PydanticUndefined
 from api.observability.metrics import Meters
 from api.problems import _KINDS
 from headgate.cli import COMMANDS, main
+from infra.config.listen_section import (
+    ListenRouteSettings,
+    OtlpListenerSettings,
+    SyslogListenerSettings,
+)
 from infra.config.settings import (
     ApiKeySettings,
     FolderSettings,
@@ -147,6 +152,13 @@ def write() -> None:
         (REFERENCE / name).write_text(text, "utf-8")
 
 
+LISTENING: dict[str, type[BaseModel]] = {
+    "[[listen.syslog]]": SyslogListenerSettings,
+    "[[listen.routes]]": ListenRouteSettings,
+    "[listen.otlp]": OtlpListenerSettings,
+}
+
+
 def sections() -> Iterator[str]:
     """The settings page from the models: one table for each section of the file."""
     plain = {n: f for n, f in Settings.model_fields.items() if not nested(f)}
@@ -161,6 +173,8 @@ def sections() -> Iterator[str]:
     yield from section("[folders.NAME]", doc(FolderSettings), FolderSettings.model_fields)
     yield from section("[[scopes]]", doc(ScopeSettings), ScopeSettings.model_fields)
     yield from section("[[api.keys]]", doc(ApiKeySettings), ApiKeySettings.model_fields)
+    for title, model in LISTENING.items():
+        yield from section(title, doc(model), model.model_fields)
     yield from section("[[webhooks]]", doc(WebhookSettings), WebhookSettings.model_fields)
 
 

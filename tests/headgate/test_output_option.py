@@ -20,6 +20,7 @@ NO_ROWS = {
     "api": RUNS_ON,
     "demo": RUNS_ON,
     "mcp": RUNS_ON,
+    "listen": RUNS_ON,
     "notebook": RUNS_ON,
     "replay": RUNS_ON,
     "webhooks deliver": RUNS_ON,

@@ -1,0 +1,80 @@
+"""Where messages go: what a sink promises, and one that keeps them in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+
+class TopicMessage(NamedTuple):
+    """What goes to a topic: bytes as they came, and headers that say where from."""
+
+    topic: str
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes it takes while it waits, roughly."""
+        return len(self.value) + sum(len(value) + 16 for _, value in self.headers) + 256
+
+
+class SendOutcome(Enum):
+    """What became of a message that a sink was given."""
+
+    KEPT = "kept"
+    """Every copy that the topic asks for is written."""
+    AGAIN = "again"
+    """Not kept; the same message may be later."""
+    NEVER = "never"
+    """Not kept, and never will be, such as one that is too large for its topic."""
+
+
+Settle = Callable[[SendOutcome, str], None]
+"""Called once for each message, in the event loop's thread, with the reason if there is one."""
+
+
+class Sink(Protocol):
+    """Takes messages, and says later what became of each."""
+
+    def send(self, message: TopicMessage, done: Settle) -> None:
+        """Begin to send. Never waits; what cannot be sent now is `AGAIN`."""
+
+    def close(self) -> None:
+        """Take nothing more."""
+
+
+@dataclass
+class MemorySink:
+    """Keeps messages in memory, in order. `outcome` says what becomes of each; None: it waits,
+    as at a broker that does not answer, until `answer`."""
+
+    outcome: Callable[[TopicMessage], SendOutcome | None] = lambda message: SendOutcome.KEPT
+    kept: list[TopicMessage] = field(default_factory=list)
+    waiting: list[tuple[TopicMessage, Settle]] = field(default_factory=list)
+
+    def send(self, message: TopicMessage, done: Settle) -> None:
+        """Decide at once, or let it wait."""
+        self.waiting.append((message, done))
+        self._settle(len(self.waiting) - 1)
+
+    def answer(self) -> None:
+        """Decide anew about all that wait."""
+        waiting, self.waiting = self.waiting, []
+        for message, done in waiting:
+            self.send(message, done)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _settle(self, place: int) -> None:
+        message, done = self.waiting[place]
+        outcome = self.outcome(message)
+        if outcome is None:
+            return
+        del self.waiting[place]
+        if outcome is SendOutcome.KEPT:
+            self.kept.append(message)
+        done(outcome, "" if outcome is SendOutcome.KEPT else "so it was told")
