@@ -20,8 +20,8 @@ from infra.storage.atomic_files import write_whole
 TEMPLATES = Path(__file__).parents[1] / "deploy" / "systemd"
 UNITS = ("headgate.target", "headgate.service", "headgate-api.service")
 """What one machine needs: `up` does on schedule what other units are for."""
-_HIDDEN = tuple(Path(folder) for folder in ("/home", "/root", "/run/user"))
-"""What `ProtectHome` keeps from the services."""
+_HIDDEN = tuple(Path(folder) for folder in ("/home", "/root", "/run/user", "/tmp", "/var/tmp"))
+"""What `ProtectHome` and `PrivateTmp` keep from the services."""
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
 _PLAIN = re.compile(r"/[A-Za-z0-9._/+@-]*")
 
@@ -134,7 +134,7 @@ def _require_sound(user: str, paths: Mapping[str, Path]) -> None:
         if any(path.is_relative_to(hidden) for hidden in _HIDDEN):
             raise Usage(
                 f"{option} {path}: the services see nothing below {path.parents[-2]} "
-                "(ProtectHome); take a place such as /opt, /etc or /var/lib"
+                "(ProtectHome, PrivateTmp); take a place such as /opt, /etc or /var/lib"
             )
 
 

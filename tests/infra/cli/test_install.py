@@ -71,6 +71,7 @@ def test_without_options_they_are_those_of_the_repository_but_for_places(
         (("--user", "a b"), "an account of its own"),
         (("--data", "/home/ann/data"), "ProtectHome"),
         (("--settings", "/root/headgate.toml"), "ProtectHome"),
+        (("--data", "/tmp/data"), "PrivateTmp"),
         (("--program", "bin/headgate"), "absolute path"),
         (("--settings", "/etc/a b.toml"), "plain letters"),
         (("--settings", "/etc/%i.toml"), "plain letters"),
