@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,31 +11,26 @@ from typing import Any
 import msgspec
 import yaml
 from sigma.correlations import SigmaCorrelationRule
-from sigma.exceptions import SigmaError, SigmaRegularExpressionError
 from sigma.filters import SigmaFilter
-from sigma.rule import SigmaRule, SigmaRuleBase, SigmaYAMLLoader
+from sigma.rule import SigmaRule, SigmaRuleBase
 
-from alerts.compiler.correlation_conditions import Upper, taken_upper
+from alerts.compiler.compile_cache import CompileCache, KeptRule
 from alerts.compiler.correlation_rules import carried_fields, correlation_of
+from alerts.compiler.drafts import BUNDLED as BUNDLED
+from alerts.compiler.drafts import REFUSALS as REFUSALS
+from alerts.compiler.drafts import Draft, Own, read_drafts, refusal_of, roles_of
+from alerts.compiler.drafts import RefusedRule as RefusedRule
 from alerts.compiler.enrichment_predicates import split_predicate
-from alerts.compiler.filter_expiry import require_unexpired
 from alerts.compiler.indicator_lists import INDICATOR, listed_test
-from alerts.compiler.model_rule_files import is_model
 from alerts.compiler.rule_files import (
     EVERY,
     Filter,
     Placeholders,
     files_of,
-    name_of,
-    parsed_document,
     placeholder_files,
     read_placeholders,
-    require_small,
-    whole_document,
 )
-from alerts.compiler.rule_text_bounds import require_bounded
 from alerts.compiler.sigma_to_predicate import (
-    NO_LOOK_AROUND,
     Meaning,
     Untranslatable,
     all_of,
@@ -44,48 +40,16 @@ from alerts.compiler.sigma_to_predicate import (
 from alerts.compiler.spark_rule_files import (
     FUNCTION,
     Asked,
-    document_of,
     imported,
-    is_query,
     sees_of,
-    taken_fields,
 )
 from alerts.domain.attack import techniques_of
-from alerts.rulepack.field_mapping import LogSource, Unmapped, mapping
+from alerts.rulepack.field_mapping import LogSource, mapping
 from alerts.rulepack.predicate import All, Node, literals_of
 from alerts.rulepack.rule_pack import Correlation, Query, Rule, RulePack, content_version
-from infra.config.bounded_yaml import yaml_documents
 
 COUNTS_MISSING = "it counts rules that do not run"
 """How the reason begins for which a correlation is refused when one of its rules is not there."""
-
-BUNDLED = Path(__file__).parents[1] / "rules"
-"""Folder of the rules that come with Headgate; each of them must bring tests."""
-
-_ROLES = ("src_endpoint", "dst_endpoint", "device")
-"""Endpoints a rule may be about."""
-
-REFUSALS = (
-    Unmapped,
-    Untranslatable,
-    SigmaError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    KeyError,
-    RecursionError,
-)
-"""What a broken rule may raise, in our code or in pySigma's, without stopping the others."""
-
-
-@dataclass(frozen=True)
-class RefusedRule:
-    """A rule that does not run: which (id, else file), why, and what to do about it."""
-
-    rule: str
-    reason: str
-    remedy: str
-    path: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,30 +72,6 @@ class Compiled:
     sources: Mapping[str, RuleSource] = field(default_factory=dict)
 
 
-class _Own(msgspec.Struct, forbid_unknown_fields=True):
-    """The keys under `headgate:` in a rule."""
-
-    role: str | tuple[str, ...] = ()
-    tests: dict[str, list[Any]] = {}
-    runbook: str = ""
-    generate: bool | None = None
-    type: str = ""
-    learn: str = ""
-    asked: str = msgspec.field(default="", name="list")
-    observables: tuple[str, ...] = ()
-    expires: str = ""
-
-
-@dataclass
-class _Draft:
-    path: Path
-    parsed: SigmaRule | SigmaCorrelationRule | SigmaFilter
-    own: _Own
-    asked: Asked | None = None
-    upper: Upper | None = None
-    rule: Rule | Correlation | Query | None = None
-
-
 def compile_rules(
     folders: Sequence[Path],
     *,
@@ -148,93 +88,45 @@ def compile_rules(
     refused.
     """
     refused: list[RefusedRule] = []
-    drafts: dict[str, _Draft] = {}
+    drafts: dict[str, Draft] = {}
+    cache = CompileCache(store)
     for path in (*files_of(folders), *imported(store)):
-        for document in _documents(path, refused):
-            if is_model(document):
-                # Read by `alerts.compiler.model_rule_files`: it asks nothing of single events.
-                continue
-            try:
-                draft = _draft(path, document)
-                taken = drafts.setdefault(str(draft.parsed.id), draft)
-                if taken is not draft:
-                    # Ids go into findings and alerts: two rules under one would be one rule to
-                    # every reader.
-                    raise Untranslatable(f"its id is taken by {taken.path}", "give it a new uuid")
-            except REFUSALS as error:
-                refused.append(_refusal(name_of(path, document), error, path))
+        for draft in read_drafts(path, cache, refused):
+            taken = drafts.setdefault(draft.id, draft)
+            if taken is not draft:
+                # Ids go into findings and alerts: two rules under one would be one rule to
+                # every reader.
+                reason = f"its id is taken by {taken.path}"
+                refused.append(RefusedRule(draft.id, reason, "give it a new uuid", str(path)))
     _translate(drafts, refused, _placeholders(folders, refused), store)
+    _remember(drafts, cache)
     return _assemble(drafts, refused, set(disabled), set(levels))
 
 
-def _refusal(rule: str, error: Exception, path: Path) -> RefusedRule:
-    fallback = "see the Sigma specification"
-    if isinstance(error, SigmaRegularExpressionError):
-        fallback = NO_LOOK_AROUND
-    remedy = getattr(error, "remedy", fallback)
-    return RefusedRule(rule, " ".join(str(error).split()), remedy, str(path))
+def _remember(drafts: Mapping[str, Draft], cache: CompileCache) -> None:
+    """Keep the rules of each file that is whole and whose rules follow from its text alone."""
+    files: defaultdict[str, list[Draft]] = defaultdict(list)
+    for draft in drafts.values():
+        if draft.key:
+            files[draft.key].append(draft)
+    for key, made in files.items():
+        if len(made) == made[0].documents and all(draft.plain for draft in made):
+            cache.keep(key, [_kept(draft) for draft in made])
+    cache.save()
 
 
-def _documents(path: Path, refused: list[RefusedRule]) -> list[Any]:
-    try:
-        # Before it is read: rule folders are often clones of what strangers publish.
-        require_small(path)
-        if path.suffix == ".py":
-            return [document_of(path)]
-        text = path.read_text("utf-8")
-        loaded = yaml_documents(text, SigmaYAMLLoader)
-        return [document for document in loaded if document is not None]
-    except Untranslatable as error:
-        refused.append(_refusal(path.stem, error, path))
-        return []
-    # TypeError: a key that is a list or a mapping; MemoryError: Python nested beyond its parser.
-    except (yaml.YAMLError, OSError, ValueError, TypeError, RecursionError, MemoryError) as error:
-        reason = " ".join(str(error).split())
-        refused.append(RefusedRule(path.stem, f"not YAML: {reason}", "correct the file", str(path)))
-        return []
+def _kept(draft: Draft) -> KeptRule:
+    assert isinstance(draft.rule, Rule)
+    tests = draft.own.tests
+    return KeptRule(draft.rule, tests.get("match", []), tests.get("no_match", []))
 
 
-def _draft(path: Path, document: Any) -> _Draft:
-    """One document as pySigma reads it; raises one of `REFUSALS`."""
-    if not isinstance(document, dict):
-        raise Untranslatable("not a mapping", "a rule has keys such as title, id, detection")
-    try:
-        # Taken out first, since pySigma refuses or ignores keys that Sigma does not know.
-        own = msgspec.convert(document.pop("headgate", {}), _Own)
-    except msgspec.ValidationError as error:
-        raise Untranslatable(
-            f"headgate: {error}", f"its keys are {', '.join(_Own.__struct_encode_fields__)}"
-        ) from None
-    for role in _roles(own):
-        if role not in _ROLES:
-            raise Untranslatable(f"headgate.role: '{role}'", f"one of {', '.join(_ROLES)}")
-    if not set(own.tests) <= {"match", "no_match"}:
-        raise Untranslatable(f"headgate.tests: {sorted(own.tests)}", "its keys: match, no_match")
-    # What ships with the product is shown to match and to stay quiet; own rules need not be.
-    if path.is_relative_to(BUNDLED) and not (own.tests.get("match") and own.tests.get("no_match")):
-        raise Untranslatable("it has no tests", "add headgate.tests: match and no_match events")
-    require_bounded(document)
-    if own.expires:
-        require_unexpired(own.expires, document)
-    upper = taken_upper(document)
-    asked = taken_fields(document, path) if is_query(document) else None
-    whole = asked is not None or own.type == INDICATOR
-    parsed = parsed_document(whole_document(document) if whole else document)
-    if parsed.id is None:
-        raise Untranslatable("it has no id", "add `id:` with a fresh uuid")
-    return _Draft(path, parsed, own, asked, upper)
-
-
-def _roles(own: _Own) -> tuple[str, ...]:
-    return (own.role,) if isinstance(own.role, str) else own.role
-
-
-def _filters(drafts: dict[str, _Draft]) -> dict[str, Filter]:
+def _filters(drafts: dict[str, Draft]) -> dict[str, Filter]:
     """The filters, taken out of the drafts."""
     return {
         filter_id: Filter(parsed, drafts.pop(filter_id).path)
         for filter_id, draft in list(drafts.items())
-        if isinstance(parsed := draft.parsed, SigmaFilter)
+        if draft.kept is None and isinstance(parsed := draft.parsed, SigmaFilter)
     }
 
 
@@ -246,12 +138,12 @@ def _placeholders(folders: Sequence[Path], refused: list[RefusedRule]) -> Placeh
             for name, values in read_placeholders(path).items():
                 placeholders[name] = tuple(dict.fromkeys((*placeholders.get(name, ()), *values)))
         except (ValueError, OSError, yaml.YAMLError) as error:
-            refused.append(_refusal(path.stem, error, path))
+            refused.append(refusal_of(path.stem, error, path))
     return placeholders
 
 
 def _translate(
-    drafts: dict[str, _Draft],
+    drafts: dict[str, Draft],
     refused: list[RefusedRule],
     placeholders: Placeholders,
     store: Path | None,
@@ -259,8 +151,11 @@ def _translate(
     """Fill in each draft's rule; drop and refuse those that cannot be translated."""
     filters = _filters(drafts)
     # A correlation may name its rules by name or by id, as the Sigma specification allows.
-    by_name = {str(d.parsed.name): rule_id for rule_id, d in drafts.items() if d.parsed.name}
+    by_name = {draft.name: rule_id for rule_id, draft in drafts.items() if draft.name}
     for rule_id, draft in list(drafts.items()):
+        if draft.kept is not None and not any(f.may_concern(draft.kept) for f in filters.values()):
+            draft.rule = draft.kept
+            continue
         try:
             if isinstance(draft.parsed, SigmaCorrelationRule):
                 draft.rule = _correlation(draft, draft.parsed, by_name, drafts)
@@ -271,10 +166,10 @@ def _translate(
                     continue
                 # A Sigma filter is written apart from the rules; each rule it concerns demands it
                 # as well.
-                filtered = list(_filtered(draft.parsed, filters, meaning, refused))
+                filtered = list(_filtered(draft, draft.parsed, filters, meaning, refused))
                 draft.rule = _rule(draft, draft.parsed, meaning, [*_lists(draft, store), *filtered])
         except REFUSALS as error:
-            refused.append(_refusal(rule_id, error, draft.path))
+            refused.append(refusal_of(rule_id, error, draft.path))
             del drafts[rule_id]
     for filter_id, filter_rule in filters.items():
         if not filter_rule.used:
@@ -286,22 +181,26 @@ def _translate(
 
 
 def _filtered(
-    rule: SigmaRule, filters: Mapping[str, Filter], meaning: Meaning, refused: list[RefusedRule]
+    draft: Draft,
+    rule: SigmaRule,
+    filters: Mapping[str, Filter],
+    meaning: Meaning,
+    refused: list[RefusedRule],
 ) -> Iterator[Node]:
     """What the filters that concern a rule demand besides; a broken filter is refused, once."""
     for filter_id, filter_rule in filters.items():
         if not filter_rule.concerns(rule):
             continue
-        filter_rule.used = True
+        filter_rule.used = draft.filtered = True
         try:
             yield predicate_of(filter_rule.parsed.filter, meaning)
         except REFUSALS as error:
             # The rule runs without it: it then says too much, which is seen, and not too little.
             filter_rule.broken = True
-            refused.append(_refusal(filter_id, error, filter_rule.path))
+            refused.append(refusal_of(filter_id, error, filter_rule.path))
 
 
-def _drop_orphans(drafts: dict[str, _Draft], refused: list[RefusedRule]) -> None:
+def _drop_orphans(drafts: dict[str, Draft], refused: list[RefusedRule]) -> None:
     """Refuse correlations whose rules were refused, and those that count these, and so on."""
     # Until nothing changes: a correlation may count correlations that go in the same pass.
     while True:
@@ -324,7 +223,7 @@ def _drop_orphans(drafts: dict[str, _Draft], refused: list[RefusedRule]) -> None
             )
 
 
-def _described(parsed: SigmaRuleBase, own: _Own) -> dict[str, Any]:
+def _described(parsed: SigmaRuleBase, own: Own) -> dict[str, Any]:
     tags = tuple(str(tag) for tag in parsed.tags)
     tactics, techniques = techniques_of(tags)
     level = parsed.level.name.lower() if parsed.level else "medium"
@@ -350,7 +249,7 @@ def _source(parsed: SigmaRule) -> LogSource:
     return mapping().logsource(named.category, named.product, named.service)
 
 
-def _lists(draft: _Draft, store: Path | None) -> Iterator[Node]:
+def _lists(draft: Draft, store: Path | None) -> Iterator[Node]:
     """The list that a rule of kind indicator asks besides."""
     own = draft.own
     if own.type == INDICATOR:
@@ -363,7 +262,7 @@ def _lists(draft: _Draft, store: Path | None) -> Iterator[Node]:
         raise Untranslatable("a list without a type", f"add `type: {INDICATOR}`")
 
 
-def _rule(draft: _Draft, parsed: SigmaRule, meaning: Meaning, filtered: Sequence[Node]) -> Rule:
+def _rule(draft: Draft, parsed: SigmaRule, meaning: Meaning, filtered: Sequence[Node]) -> Rule:
     asked = predicate_of(parsed.detection, meaning)
     if filtered:
         asked = All((asked, *filtered)) if asked != EVERY else all_of(filtered)
@@ -374,7 +273,7 @@ def _rule(draft: _Draft, parsed: SigmaRule, meaning: Meaning, filtered: Sequence
         **_described(parsed, draft.own),
         classes=meaning.source.classes,
         sources=meaning.source.sources,
-        roles=_roles(draft.own) or ("src_endpoint", "device"),
+        roles=roles_of(draft.own) or ("src_endpoint", "device"),
         predicate=asked if where is None else All((where, asked)),
         # What marks a log source is long and in each of its events, so it comes second.
         literals=literals_of(asked) or (literals_of(where) if where else None),
@@ -382,7 +281,7 @@ def _rule(draft: _Draft, parsed: SigmaRule, meaning: Meaning, filtered: Sequence
     )
 
 
-def _query(draft: _Draft, asked: Asked, parsed: SigmaRule, meaning: Meaning) -> Query:
+def _query(draft: Draft, asked: Asked, parsed: SigmaRule, meaning: Meaning) -> Query:
     rest, confirm = split_predicate(predicate_of(parsed.detection, meaning))
     if rest != EVERY:
         raise Untranslatable("`confirm` asks of the event", "ask that in the query")
@@ -393,19 +292,35 @@ def _query(draft: _Draft, asked: Asked, parsed: SigmaRule, meaning: Meaning) -> 
         window_seconds=asked.window_seconds,
         slide_seconds=asked.slide_seconds,
         group_by=asked.group_by,
-        roles=_roles(draft.own) or ("src_endpoint", "device"),
+        roles=roles_of(draft.own) or ("src_endpoint", "device"),
         confirm=msgspec.UNSET if confirm is None else confirm,
         sees=(asked.type == FUNCTION and sees_of(draft.path)) or msgspec.UNSET,
     )
 
 
+class _ParsedRules(Mapping[str, SigmaRuleBase]):
+    """The drafts as pySigma reads them; one that is known is parsed only where it is asked for."""
+
+    def __init__(self, drafts: Mapping[str, Draft]) -> None:
+        self._drafts = drafts
+
+    def __getitem__(self, rule_id: str) -> SigmaRuleBase:
+        return self._drafts[rule_id].parsed
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._drafts)
+
+    def __len__(self) -> int:
+        return len(self._drafts)
+
+
 def _correlation(
-    draft: _Draft,
+    draft: Draft,
     parsed: SigmaCorrelationRule,
     by_name: Mapping[str, str],
-    drafts: Mapping[str, _Draft],
+    drafts: Mapping[str, Draft],
 ) -> Correlation:
-    every = {rule_id: other.parsed for rule_id, other in drafts.items()}
+    every = _ParsedRules(drafts)
     own = draft.own
     made = correlation_of(
         parsed, _described(parsed, own), by_name, every, own.type, own.learn, draft.upper
@@ -415,7 +330,7 @@ def _correlation(
 
 
 def _assemble(
-    drafts: Mapping[str, _Draft], refused: list[RefusedRule], disabled: set[str], levels: set[str]
+    drafts: Mapping[str, Draft], refused: list[RefusedRule], disabled: set[str], levels: set[str]
 ) -> Compiled:
     made = {rule_id: draft.rule for rule_id, draft in drafts.items() if draft.rule is not None}
     on = {rule_id: rule for rule_id, rule in made.items() if rule_id not in disabled}

@@ -12,6 +12,7 @@ from sigma.filters import SigmaFilter
 from sigma.rule import SigmaRule
 
 from alerts.rulepack.predicate import Test
+from alerts.rulepack.rule_pack import Rule
 from infra.config.bounded_yaml import yaml_document
 from infra.errors import Fatal
 
@@ -136,6 +137,10 @@ class Filter:
     def __post_init__(self) -> None:
         named = self.parsed.filter.rules
         self.names = None if isinstance(named, str) else frozenset(n.reference for n in named)
+
+    def may_concern(self, rule: Rule) -> bool:
+        """Whether it names a compiled rule, or any; its log source is not looked at."""
+        return self.names is None or bool(self.names & {rule.id, rule.name, rule.title})
 
     def concerns(self, rule: SigmaRule) -> bool:
         """Whether its log source holds the rule's and it names the rule, or any."""

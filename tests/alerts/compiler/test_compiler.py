@@ -231,7 +231,7 @@ def test_a_bundled_rule_without_tests_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.yml").write_text(yaml.safe_dump(rule(1)), "utf-8")
-    monkeypatch.setattr("alerts.compiler.compiler.BUNDLED", tmp_path)
+    monkeypatch.setattr("alerts.compiler.drafts.BUNDLED", tmp_path)
     (refused,) = compile_rules([tmp_path]).refused
     assert "tests" in refused.reason
 
