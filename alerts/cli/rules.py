@@ -13,7 +13,7 @@ from typing import Any
 from alerts.cli import backtest, cost, coverage, new_rule, rule_tests, spark_rules, tuning
 from alerts.cli import models as models_cli
 from alerts.cli.output import since_when
-from alerts.cli.rulebook import thresholds
+from alerts.cli.rulebook import lint, thresholds
 from alerts.compiler.compiler import Compiled, compile_rules
 from alerts.domain.attack import layer
 from alerts.reach.reach import reach_of
@@ -91,6 +91,7 @@ def build(subparsers: Any) -> None:
     new_rule.build(verbs)
     tuning.build(verbs)
     thresholds.build(verbs)
+    lint.build(verbs)
 
 
 def list_rules(args: argparse.Namespace, settings: Settings) -> int:

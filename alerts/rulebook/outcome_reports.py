@@ -63,11 +63,18 @@ def sarif(outcomes: Sequence[RuleTestOutcome], refused: Sequence[RefusedFile]) -
     titles |= {rule.rule: "a rule that does not load" for rule in refused}
     places = {rule_id: index for index, rule_id in enumerate(titles)}
     results = [
-        _result(o.rule_id, places, f"{o.title}: {_name(o)}: {o.detail}", o.path, _line(o))
+        sarif_result(o.rule_id, places, f"{o.title}: {_name(o)}: {o.detail}", o.path, _line(o))
         for o in failed
-    ] + [_result(r.rule, places, f"refused: {r.reason}", r.path, None) for r in refused]
+    ] + [sarif_result(r.rule, places, f"refused: {r.reason}", r.path, None) for r in refused]
+    return sarif_log("headgate rules test", titles, results)
+
+
+def sarif_log(
+    tool: str, titles: Mapping[str, str], results: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    """A log with one run. `titles`: of each rule that a result may name, in their order."""
     driver = {
-        "name": "headgate rules test",
+        "name": tool,
         "version": version("headgate"),
         "rules": [
             {"id": rule_id, "shortDescription": {"text": title}}
@@ -77,20 +84,26 @@ def sarif(outcomes: Sequence[RuleTestOutcome], refused: Sequence[RefusedFile]) -
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": results}],
+        "runs": [{"tool": {"driver": driver}, "results": list(results)}],
     }
 
 
-def _result(
-    rule: str, places: Mapping[str, int], text: str, path: Path, line: int | None
+def sarif_result(
+    rule: str,
+    places: Mapping[str, int],
+    text: str,
+    path: Path,
+    line: int | None,
+    level: str = "error",
 ) -> dict[str, Any]:
+    """A result in a file. `places`: where each rule stands in the log's list."""
     where: dict[str, Any] = {"artifactLocation": {"uri": _uri(path)}}
     if line is not None:
         where["region"] = {"startLine": line}
     return {
         "ruleId": rule,
         "ruleIndex": places[rule],
-        "level": "error",
+        "level": level,
         "message": {"text": text},
         "locations": [{"physicalLocation": where}],
     }

@@ -35,6 +35,7 @@ NO_ROWS = {
     "parse": "prints OCSF objects, which are JSON",
     "rules navigator": FILE,
     "rules new": FILE,
+    "rules schema": FILE,
     "report run": FILE,
     "report due": FILE,
     "keys add": TOKEN,

@@ -1,0 +1,149 @@
+"""Our dialect of Sigma as a JSON Schema, so that editors complete log sources and their fields.
+
+Names of fields are those of the log source that stands in the rule, and the columns of
+silver.event. The compiler reads names in any case and knows more (`headgate rules list`, `lint`);
+a schema that took everything would complete nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from alerts.compiler.drafts import Own
+from alerts.domain.levels import LEVELS
+from alerts.rulebook.style import STATUS
+from alerts.rulepack.field_mapping import LogSource, event_paths, mapping
+
+_Schema = dict[str, Any]
+
+_CORRELATIONS = (
+    "event_count", "value_count", "temporal", "temporal_ordered", "value_sum", "value_avg",
+    "value_percentile", "value_median",
+)  # fmt: skip
+_TEXT: _Schema = {"type": "string"}
+_TEXTS: _Schema = {"type": "array", "items": _TEXT}
+_ENRICHED = r"(holder|asset|person)\.[^|]+"
+
+
+def editor_schema() -> _Schema:
+    """The schema (draft 2020-12) of one document of a rule file."""
+    sources = mapping().logsources
+    fields = {key: _fields(source) for key, source in sources.items()}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Headgate's dialect of Sigma",
+        "type": "object",
+        "required": ["title", "id"],
+        "anyOf": [{"required": [key]} for key in ("detection", "correlation", "filter", "type")],
+        "properties": _header() | {"logsource": _logsource(sources)},
+        "allOf": [_fields_of(key, _name(names)) for key, names in fields.items()],
+        "$defs": {_name(names): _selection(names) for names in fields.values()}
+        | msgspec.json.schema(Own)["$defs"],
+    }
+
+
+def _header() -> _Schema:
+    """Keys of a rule but for its log source."""
+    return {
+        "title": {"type": "string", "maxLength": 256},
+        "id": {"type": "string", "pattern": "^[0-9a-fA-F-]{36}$"},
+        "name": _TEXT,
+        "status": {"enum": list(STATUS)},
+        "description": _TEXT,
+        "author": _TEXT,
+        "license": _TEXT,
+        "date": _TEXT,
+        "modified": _TEXT,
+        "references": _TEXTS,
+        "falsepositives": _TEXTS,
+        "tags": _TEXTS,
+        "level": {"enum": list(LEVELS)},
+        "type": {"enum": ["sql", "function", "model"]},
+        "headgate": msgspec.json.schema(Own),
+        "detection": {"type": "object", "required": ["condition"]},
+        "correlation": {
+            "type": "object",
+            "required": ["type", "timespan"],
+            "properties": {
+                "type": {"enum": list(_CORRELATIONS)},
+                "rules": {"anyOf": [_TEXT, _TEXTS]},
+                "group-by": {"anyOf": [_TEXT, _TEXTS]},
+                "timespan": {"type": "string", "pattern": "^[0-9]+[smhdwMy]$"},
+                "generate": {"type": "boolean"},
+            },
+        },
+    }
+
+
+_Key = tuple[str | None, str | None, str | None]
+_PARTS = ("category", "product", "service")
+
+
+def _logsource(sources: Iterable[_Key]) -> _Schema:
+    """A log source that the mapping has; each part completes by itself, too."""
+    keys = list(sources)
+    parts = {
+        part: {"enum": sorted({value for key in keys if (value := key[place])})}
+        for place, part in enumerate(_PARTS)
+    }
+    # Beside category and product any service may stand.
+    return {
+        "type": "object",
+        "properties": {**parts, "service": {"type": "string"}, "definition": _TEXT},
+        "anyOf": [_is(key) for key in keys],
+    }
+
+
+def _is(key: _Key) -> _Schema:
+    """That a log source is the one with these parts; a category of a product has any service."""
+    given = dict(zip(_PARTS, key, strict=True))
+    properties: _Schema = {part: {"const": value} for part, value in given.items() if value}
+    required = list(properties)
+    if not (given["category"] and given["product"]):
+        properties |= {part: False for part, value in given.items() if not value}
+    else:
+        properties.setdefault("service", True)
+    return {"properties": properties, "required": required}
+
+
+def _fields_of(key: _Key, name: str) -> _Schema:
+    """Of a log source: what its selections may ask."""
+    selections = {
+        "properties": {
+            "condition": {"anyOf": [_TEXT, _TEXTS]},
+            "timeframe": _TEXT,
+        },
+        "additionalProperties": {"$ref": f"#/$defs/{name}"},
+    }
+    return {
+        "if": {"required": ["logsource"], "properties": {"logsource": _is(key)}},
+        "then": {"properties": {"detection": selections}},
+    }
+
+
+def _fields(source: LogSource) -> tuple[str, ...]:
+    """Names that a selection may ask; with '' among them also others, looked for in JSON."""
+    return (*(("",) if source.rest else ()), *sorted({*source.fields, *source.by_event}))
+
+
+def _name(names: tuple[str, ...]) -> str:
+    """Log sources with the same fields share a definition."""
+    return f"fields_{sha256(repr(names).encode()).hexdigest()[:12]}"
+
+
+def _selection(names: tuple[str, ...]) -> _Schema:
+    """Fields with values, alternatives of them, or words to look for anywhere."""
+    own = [name for name in names if name]
+    fields: _Schema = {"type": "object", "properties": dict.fromkeys(own, True)}
+    if "" not in names:
+        known = "|".join(re.escape(name) for name in (*own, *sorted(event_paths())))
+        # Of a column that holds JSON, and of lists, any place inside.
+        fields["patternProperties"] = {rf"^({known}|{_ENRICHED})([.\[].*)?(\|.*)?$": True}
+        fields["additionalProperties"] = False
+    word: _Schema = {"type": ["string", "number"]}
+    return {"anyOf": [fields, word, {"type": "array", "items": {"anyOf": [fields, word]}}]}

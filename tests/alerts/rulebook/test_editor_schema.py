@@ -1,0 +1,84 @@
+"""`headgate rules schema`: editors take what the compiler takes, and mark what it refuses."""
+
+from __future__ import annotations
+
+import json
+from contextlib import redirect_stdout
+from io import StringIO
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from alerts.compiler.compiler import BUNDLED
+from alerts.compiler.model_rule_files import BUNDLED_MODELS
+from infra.config.settings import load
+from tests.alerts.cli.test_rules import run
+
+GOOD: dict[str, Any] = {
+    "title": "A login as root",
+    "id": "33333333-0000-4000-8000-000000000001",
+    "logsource": {"product": "windows", "category": "process_creation"},
+    "detection": {
+        "tool": {"Image|endswith": "\\x.exe", "user.name": "root"},
+        "words": ["one", {"CommandLine|contains": "two"}],
+        "condition": "tool or words",
+    },
+    "level": "high",
+}
+
+
+@pytest.fixture(scope="module")
+def schema(tmp_path_factory: pytest.TempPathFactory) -> jsonschema.Draft202012Validator:
+    """What the command prints."""
+    printed = StringIO()
+    with redirect_stdout(printed):
+        assert run(load(home=tmp_path_factory.mktemp("home")), "schema") == 0
+    document = json.loads(printed.getvalue())
+    jsonschema.Draft202012Validator.check_schema(document)
+    return jsonschema.Draft202012Validator(document)
+
+
+def test_every_bundled_rule_is_valid(schema: jsonschema.Draft202012Validator) -> None:
+    count = 0
+    for path in sorted([*BUNDLED.glob("*.yml"), *BUNDLED_MODELS.glob("*.yml")]):
+        for document in yaml.safe_load_all(path.read_text("utf-8")):
+            # As an editor reads it: a date is a text.
+            plain = json.loads(json.dumps(document, default=str))
+            assert [error.message for error in schema.iter_errors(plain)] == [], path.name
+            count += 1
+    assert count > 100
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"title": None},
+        {"level": "huge"},
+        {"status": "good"},
+        {"logsource": {"product": "windows", "category": "process_creatoin"}},
+        {"logsource": {"product": "windows", "service": "sshd"}},
+        {"detection": {"tool": {"Imag|endswith": "x"}, "condition": "tool"}},
+        {"detection": {"tool": [{"CommandLin": "x"}], "condition": "tool"}},
+        {"detection": {"tool": {"Image": "x"}}},
+        {"headgate": {"test": {}}},
+    ],
+    ids=str,
+)
+def test_what_the_compiler_would_refuse_is_marked(
+    schema: jsonschema.Draft202012Validator, change: dict[str, Any]
+) -> None:
+    assert schema.is_valid(GOOD)
+    broken = {key: value for key, value in (GOOD | change).items() if value is not None}
+    assert not schema.is_valid(broken)
+
+
+def test_editors_complete_the_fields_of_the_log_source(
+    schema: jsonschema.Draft202012Validator,
+) -> None:
+    text = json.dumps(schema.schema)
+    assert '"CommandLine": true' in text
+    parts = schema.schema["properties"]["logsource"]["properties"]
+    assert "process_creation" in parts["category"]["enum"]
+    assert "windows" in parts["product"]["enum"]
