@@ -115,8 +115,8 @@ async def _validation(request: Request, error: Exception) -> Response:
     # 428 is HTTP's word for a missing condition (RFC 6585), not 422.
     if [field.where for field in wrong] == ["header.if-match"]:
         detail = (
-            "send If-Match: the ETag that GET /api/v1/alerts/{alert_id} answered, so that nobody's "
-            "work is overwritten; * changes it whatever it is now"
+            "send If-Match: the ETag that GET answered for it, so that nobody's work is "
+            "overwritten; * changes it whatever it is now"
         )
         return problem(request, 428, detail)
     return problem(request, 422, detail, name="invalid-request", errors=wrong)

@@ -28,8 +28,10 @@ HOPELESS = 0.2
 _WEEK = timedelta(days=7)
 _TRUE = f"""
 SELECT rule_id, max(event_time) AS newest FROM gold.alert_current
-WHERE json_extract_string(body, '$.verdict') IN ({TRUE_SQL}) GROUP BY rule_id
+WHERE ($only IS NULL OR rule_id = $only)
+  AND json_extract_string(body, '$.verdict') IN ({TRUE_SQL}) GROUP BY rule_id
 """
+_OF_ONE = f"SELECT * FROM ({BY_RULE}) WHERE rule_id = $only"
 _FIRED = """
 SELECT rule_id, max(event_time) AS newest, min(event_time) AS oldest
 FROM gold.findings GROUP BY rule_id
@@ -89,17 +91,23 @@ class Scorecard:
     elsewhere: int
 
 
-def scorecard(ask: Ask, rules: Sequence[Row], since: datetime, until: datetime) -> Scorecard:
+def scorecard(
+    ask: Ask, rules: Sequence[Row], since: datetime, until: datetime, only: str | None = None
+) -> Scorecard:
     """The scores of rules, as `rule_rows` gives them; those that are off are left out.
 
+    `only`: the id of the one rule whose alerts are looked at; none are then counted elsewhere.
     Raises `Retryable` as long as gold.alert or gold.finding cannot be read.
     """
-    asked = {"since": since, "until": until, "made": until}
-    counted = {row["rule_id"]: row for row in ask(BY_RULE, asked, needs=NEEDS)}
+    asked: dict[str, Any] = {"since": since, "until": until, "made": until}
+    question = BY_RULE
+    if only is not None:
+        question, asked = _OF_ONE, asked | {"only": only}
+    counted = {row["rule_id"]: row for row in ask(question, asked, needs=NEEDS)}
     fired = {
         row["rule_id"]: row for row in ask(_FIRED, {}, needs=("gold.finding", "gold.findings"))
     }
-    true = {row["rule_id"]: row["newest"] for row in ask(_TRUE, {}, needs=NEEDS)}
+    true = {row["rule_id"]: row["newest"] for row in ask(_TRUE, {"only": only}, needs=NEEDS)}
     cost = _cost(ask, since, until)
     # A lake younger than the span would make every rule look quieter than it is.
     oldest = min((row["oldest"] for row in fired.values()), default=since)

@@ -1,6 +1,6 @@
 """The endpoints, one module a subject; each checks its input and calls a service.
 
-A module here with a `router` is served, behind a token of role `read` unless its `ROLE` says
+A module here, or in a folder here, with a `router` is served, behind a token of role `read` unless its `ROLE` says
 otherwise: `metrics` for what a scraper may ask, None for probes, which have no token.
 """
 
@@ -13,9 +13,9 @@ from types import ModuleType
 
 
 def route_modules() -> Iterator[ModuleType]:
-    """Every module of this folder that has routes, by name."""
+    """Every module below this folder that has routes, by name."""
     # Sorted: routes of one path are tried in the order in which they were added.
-    for module in sorted(name for _, name, _ in pkgutil.iter_modules(__path__)):
-        imported = import_module(f"{__name__}.{module}")
+    for module in sorted(name for _, name, _ in pkgutil.walk_packages(__path__, f"{__name__}.")):
+        imported = import_module(module)
         if hasattr(imported, "router"):
             yield imported

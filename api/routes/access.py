@@ -18,7 +18,7 @@ from api.services.event_stream import Streams
 from api.services.proposals import ProposalDesk
 from api.services.quotas import Quotas
 from api.services.reader import Reader
-from api.services.rules import RuleDesk
+from api.services.rules.desk import RuleDesk
 from api.services.searches.saved_queries import SavedQueries
 from api.services.searches.search_jobs import SearchJobs
 from api.services.suppressions import Suppressions

@@ -32,6 +32,15 @@ def visible(settings: Settings) -> Visible:
     )
 
 
+def in_force_when(settings: Settings) -> str:
+    """When a rule that was changed takes effect, in words."""
+    now = time.time()
+    status = job_status.read_status(settings).values()
+    if any(job_status.at_work(job, now) for job in status):
+        return "from the next batch of each job on"
+    return "no driver runs: from the first batch on after one is started (headgate up)"
+
+
 def last_alert_batch(settings: Settings) -> float | None:
     """When job `alert` last finished a batch, epoch seconds; None where no driver told of one."""
     status = job_status.read_status(settings).get(JOB_OF_ALERTS)

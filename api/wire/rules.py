@@ -46,6 +46,8 @@ class RuleDetail(WireModel):
     rule: RuleItem = Field(description="in short")
     path: str = Field(description="file it comes from")
     text: str = Field(description="the file as it is")
+    version: str = Field(description="names this text; in quotes it is the ETag that changes want")
+    own: bool = Field(description="whether the file is in alerts.rules, and can be changed here")
     tags: list[str] = Field(description="tags, ATT&CK among them")
     techniques: list[str] = Field(description="ATT&CK techniques")
     tactics: list[str] = Field(description="ATT&CK tactics")
@@ -113,6 +115,96 @@ class RuleTested(WireModel):
     tests: list[RuleTest] = Field(description="each of them")
 
 
+_TEXT = Field(
+    min_length=1,
+    max_length=200_000,
+    description="a file of rules: Sigma, SQL or a model, in YAML",
+    examples=["title: ...\nid: ...\nlogsource: ...\ndetection: ...\n"],
+)
+_WHY = Field("", max_length=2_000, description="for those who wonder later")
+
+
+class RuleDraft(WireModel):
+    """A text that may become a rule."""
+
+    text: str = _TEXT
+    tests: bool = Field(True, description="run the tests that it brings")
+
+
+class RuleText(WireModel):
+    """A text that becomes a rule."""
+
+    text: str = _TEXT
+    reason: str = _WHY
+
+
+class DraftRule(WireModel):
+    """A rule that a text holds."""
+
+    id: str = Field(description="never changes")
+    name: str = Field(description="short name; empty where it has none")
+    title: str = Field(description="what it is about")
+    level: str = Field(description="informational, low, medium, high or critical")
+
+
+class DraftProblem(WireModel):
+    """Why a text, or a part of it, is no rule."""
+
+    rule: str = Field(description="its id or title, as far as it can be read")
+    line: int | None = Field(description="where, from 1; null: it concerns the rule as a whole")
+    reason: str = Field(description="what is wrong")
+    remedy: str = Field(description="what to do about it")
+
+
+class DraftChecked(WireModel):
+    """What a text would be."""
+
+    loads: bool = Field(description="whether all of it compiles; false also for no rule at all")
+    rules: list[DraftRule] = Field(description="rules that it holds")
+    problems: list[DraftProblem] = Field(description="what does not compile")
+    tested: RuleTested = Field(description="the tests that it brings")
+    untested: list[str] = Field(
+        description="ids whose tests need Spark or are large: headgate rules test runs those"
+    )
+
+
+class RuleSaved(WireModel):
+    """A rule that was saved or taken away."""
+
+    id: str = Field(description="of the rule")
+    version: str | None = Field(description="names its text; null: it was taken away")
+    path: str = Field(description="its file")
+    pack: str = Field(description="hash of the rule pack that is in force now")
+    rules: int = Field(description="rules in it")
+    untested: list[str] = Field(description="ids whose tests were not run: headgate rules test")
+    visible: str = Field(description="when it takes effect")
+
+
+class RuleVersionItem(WireModel):
+    """A text that a rule had or has."""
+
+    version: str = Field(description="names the text")
+    at: datetime = Field(description="when it was saved, or its file was written, UTC")
+    who: str = Field(description="who saved it; empty: the file was changed by another way")
+    act: str = Field(description="created, changed, removed, or file: as it was found")
+    reason: str = Field(description="why, as they said")
+    current: bool = Field(description="whether the file holds this text now")
+
+
+class RuleVersionList(WireModel):
+    """The versions of a rule, newest first."""
+
+    items: list[RuleVersionItem] = Field(description="the newest hundred at most")
+
+
+class RuleVersionText(WireModel):
+    """A version with its text."""
+
+    version: RuleVersionItem = Field(description="in short")
+    text: str = Field(description="the whole text")
+    diff: str = Field(description="unified diff from it to the text asked for, or to that of now")
+
+
 class PreviewWanted(WireModel):
     """How much history to look at."""
 
@@ -132,7 +224,7 @@ class RulePreview(WireModel):
 class SwitchReason(WireModel):
     """Why a rule is switched."""
 
-    reason: str = Field("", max_length=2_000, description="for those who wonder later")
+    reason: str = _WHY
 
 
 class RuleSwitched(WireModel):

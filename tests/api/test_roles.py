@@ -45,9 +45,17 @@ LEAST = {
         "DELETE /api/v1/search/jobs/{job_id}",
         "POST /api/v1/statements",
         "POST /api/v1/rules/{rule}/preview",
+        "GET /api/v1/rule-scorecard",
         "GET /api/v1/rules/scorecard",
     },
-    "engineer": {"POST /api/v1/rules/{rule}/enable", "POST /api/v1/rules/{rule}/disable"},
+    "engineer": {
+        "POST /api/v1/rules",
+        "PUT /api/v1/rules/{rule}",
+        "DELETE /api/v1/rules/{rule}",
+        "POST /api/v1/rules/draft",
+        "POST /api/v1/rules/{rule}/enable",
+        "POST /api/v1/rules/{rule}/disable",
+    },
     "read": {
         "GET /api/v1/alerts",
         "GET /api/v1/alerts/stream",
@@ -69,6 +77,8 @@ LEAST = {
         "GET /api/v1/tables",
         "GET /api/v1/rules",
         "GET /api/v1/rules/{rule}",
+        "GET /api/v1/rules/{rule}/versions",
+        "GET /api/v1/rules/{rule}/versions/{version}",
         "POST /api/v1/rules/{rule}/test",
     },
     "admin": {
@@ -132,7 +142,7 @@ PAGES = {
 }
 ROLES = ["metrics", "read", "viewer", "analyst", "engineer", "admin"]
 PARTS = ("act_id", "alert_id", "case_id", "code", "form", "incident_id", "job", "job_id",
-         "name", "rule", "rule_id", "suppression_id")  # fmt: skip
+         "name", "rule", "rule_id", "suppression_id", "version")  # fmt: skip
 FILLED = dict.fromkeys(PARTS, "x") | {
     "type": "ip",
     "kind": "ip",

@@ -16,7 +16,7 @@ from api.console.request import CheckedForm, Signed, signed_in
 from api.console.session import ConsoleSession
 from api.console.time_words import earliest
 from api.observability.audit_log import audit_request
-from api.routes.access import Here, Services
+from api.routes.access import Here
 from api.services.console import rule_stats
 from api.wire.rules import RuleScoreItem
 from infra.errors import Usage
@@ -51,9 +51,9 @@ def rules(
     """The list."""
     if sort not in SORTS:
         raise Usage(f"sort: '{sort}' is none of {', '.join(SORTS)}")
-    listing = services.rules.all()
+    listing, card = services.rules.all_scored(services.reader, DAYS.days)
     stats = rule_stats.rule_stats(services.reader, datetime.now(UTC) - DAYS)
-    scores = _scores(services)
+    scores = {score.rule_id: score for score in card.items}
     rows = [_row(item, stats.get(item.id, {}), scores.get(item.id)) for item in listing.items]
     shown = [row for row in rows if _fits(row, q.strip().lower(), state)]
     return respond(
@@ -86,7 +86,8 @@ def rule(
     except Usage as error:
         raise HTTPException(404, str(error)) from None
     now = datetime.now(UTC)
-    stats = rule_stats.rule_stats(services.reader, now - DAYS).get(detail.rule.id, {})
+    stats = rule_stats.rule_stats(services.reader, now - DAYS, detail.rule.id)
+    card = services.rules.scorecard(services.reader, DAYS.days, detail.rule.id)
     step = timedelta(hours=12)
     buckets, values = rule_stats.findings_over_time(
         services.reader, detail.rule.id, now - DAYS, now, step
@@ -104,7 +105,7 @@ def rule(
         "rule.html",
         page=PAGE,
         detail=detail,
-        row=_row(detail.rule, stats, _scores(services).get(detail.rule.id)),
+        row=_row(detail.rule, stats.get(detail.rule.id, {}), next(iter(card.items), None)),
         chart={
             "times": [int(bucket.timestamp()) for bucket in buckets],
             "step": int(step.total_seconds()),
@@ -131,11 +132,6 @@ def switch(services: Here, session: Engineer, rule_id: str, form: CheckedForm) -
     detail = {"reason": reason, "changed": switched.changed}
     audit_request(services.settings, act, "ok", who=who, target=switched.id, detail=detail)
     return RedirectResponse(f"/rules/{switched.id}", status_code=303)
-
-
-def _scores(services: Services) -> dict[str, RuleScoreItem]:
-    card = services.rules.scorecard(services.reader, DAYS.days)
-    return {score.rule_id: score for score in card.items}
 
 
 def _row(item: Any, stats: dict[str, Any], score: RuleScoreItem | None) -> dict[str, Any]:

@@ -8,11 +8,13 @@ from api.services.reader import Reader, ReaderRow
 
 _FINDINGS = """
 SELECT rule_id, count(*) AS findings, max(event_time) AS newest
-FROM gold.findings WHERE event_time >= $since GROUP BY rule_id
+FROM gold.findings WHERE event_time >= $since AND ($rule IS NULL OR rule_id = $rule)
+GROUP BY rule_id
 """
 _ALERTS = """
 SELECT rule_id, count(*) AS alerts, count(*) FILTER (suppressed_by IS NOT NULL) AS muted
-FROM gold.alert_current WHERE event_time >= $since GROUP BY rule_id
+FROM gold.alert_current WHERE event_time >= $since AND ($rule IS NULL OR rule_id = $rule)
+GROUP BY rule_id
 """
 _BY_DAY = """
 SELECT time_bucket($step, event_time) AS bucket, count(*) AS n
@@ -20,12 +22,13 @@ FROM gold.findings WHERE rule_id = $rule AND event_time >= $since GROUP BY ALL O
 """
 
 
-def rule_stats(reader: Reader, since: datetime) -> dict[str, ReaderRow]:
-    """By rule: findings, newest, alerts and muted; a rule at rest is absent."""
+def rule_stats(reader: Reader, since: datetime, rule_id: str | None = None) -> dict[str, ReaderRow]:
+    """By rule, or of one alone: findings, newest, alerts and muted; a rule at rest is absent."""
+    asked = {"since": since, "rule": rule_id}
     stats: dict[str, ReaderRow] = {}
-    for row in reader.rows(_FINDINGS, {"since": since}, needs=("gold.finding", "gold.findings")):
+    for row in reader.rows(_FINDINGS, asked, needs=("gold.finding", "gold.findings")):
         stats[row["rule_id"]] = row
-    for row in reader.rows(_ALERTS, {"since": since}, needs=("gold.alert", "gold.alert_current")):
+    for row in reader.rows(_ALERTS, asked, needs=("gold.alert", "gold.alert_current")):
         stats.setdefault(row["rule_id"], {"findings": 0, "newest": None}).update(row)
     return stats
 

@@ -4,53 +4,75 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Depends, Path, Query, Response
 
 from api.observability.audit_log import audit_request
 from api.problems import responses
 from api.routes.access import Here, Services, Who, wants
 from api.wire import rules as wire
 
-router = APIRouter(prefix="/api/v1/rules", tags=["rules"])
+router = APIRouter(prefix="/api/v1", tags=["rules"])
 
 RuleName = Annotated[str, Path(description="id or name of the rule", max_length=500)]
 _SWITCHES = [Depends(wants("engineer"))]
 
 
-@router.get("", summary="List rules", responses=responses(503))
+@router.get("/rules", summary="List rules", responses=responses(503))
 def list_rules(services: Here) -> wire.RuleList:
     """Rules of every kind, as their files are now, and the files that are refused."""
     return services.rules.all()
 
 
+Days = Annotated[int, Query(ge=1, le=3_650, description="how many days back")]
+
+
 @router.get(
-    "/scorecard",
+    "/rule-scorecard",
     summary="How rules do",
     responses=responses(422, 503),
     dependencies=[Depends(wants("viewer"))],
 )
-def rules_scorecard(
-    services: Here,
-    days: Annotated[int, Query(ge=1, le=3_650, description="how many days back")] = 30,
-) -> wire.RuleScorecard:
+def rules_scorecard(services: Here, days: Days = 30) -> wire.RuleScorecard:
     """Precision by verdicts, and what it rests on; keep, tune, retire, or too few verdicts."""
     return services.rules.scorecard(services.reader, days)
 
 
-@router.get("/{rule}", summary="One rule", responses=responses(422, 503))
-def one_rule(services: Here, rule: RuleName) -> wire.RuleDetail:
-    """With the text of its file."""
-    return services.rules.one(rule)
+@router.get(
+    "/rules/scorecard",
+    summary="The scorecard, or a rule of that name",
+    deprecated=True,
+    responses=responses(422, 503),
+    dependencies=[Depends(wants("viewer"))],
+)
+def scorecard_or_rule(
+    services: Here, answer: Response, days: Days = 30
+) -> wire.RuleScorecard | wire.RuleDetail:
+    """Ask `/api/v1/rule-scorecard`: a rule that is named `scorecard` is what this path means."""
+    if services.rules.has("scorecard"):
+        return _shown(services, answer, "scorecard")
+    return services.rules.scorecard(services.reader, days)
 
 
-@router.post("/{rule}/test", summary="Run the tests of a rule", responses=responses(422, 503))
+@router.get("/rules/{rule}", summary="One rule", responses=responses(422, 503))
+def one_rule(services: Here, rule: RuleName, answer: Response) -> wire.RuleDetail:
+    """With the text of its file. The ETag is what changes want as If-Match."""
+    return _shown(services, answer, rule)
+
+
+def _shown(services: Services, answer: Response, rule: str) -> wire.RuleDetail:
+    detail = services.rules.one(rule)
+    answer.headers["ETag"] = f'"{detail.version}"'
+    return detail
+
+
+@router.post("/rules/{rule}/test", summary="Run the tests of a rule", responses=responses(422, 503))
 def test_rule(services: Here, rule: RuleName) -> wire.RuleTested:
     """The events that it brings: each must match, or must not."""
     return services.rules.test(rule)
 
 
 @router.post(
-    "/{rule}/preview",
+    "/rules/{rule}/preview",
     summary="What a rule would have found",
     responses=responses(422, 503),
     dependencies=[Depends(wants("viewer"))],
@@ -61,7 +83,7 @@ def preview_rule(services: Here, rule: RuleName, wanted: wire.PreviewWanted) -> 
 
 
 @router.post(
-    "/{rule}/enable",
+    "/rules/{rule}/enable",
     summary="Switch a rule on",
     responses=responses(422, 503),
     dependencies=_SWITCHES,
@@ -72,7 +94,7 @@ def enable_rule(services: Here, who: Who, rule: RuleName) -> wire.RuleSwitched:
 
 
 @router.post(
-    "/{rule}/disable",
+    "/rules/{rule}/disable",
     summary="Switch a rule off",
     responses=responses(422, 503),
     dependencies=_SWITCHES,

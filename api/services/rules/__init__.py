@@ -1,0 +1,1 @@
+"""Rules for callers: listed, read, tested, changed, and tried on history."""
