@@ -28,6 +28,7 @@ from api.services.proposals import ProposalDesk
 from api.services.quotas import Quotas
 from api.services.reader import Reader
 from api.services.rules.desk import RuleDesk
+from api.services.rules.jobs import RuleJobs
 from api.services.searches.saved_queries import SavedQueries
 from api.services.searches.search_jobs import SearchJobs
 from api.services.suppressions import Suppressions
@@ -44,8 +45,8 @@ def create_app(settings: Settings) -> FastAPI:
     # One reader for all services: each would otherwise hold an engine and a memory limit of its
     # own.
     reader = Reader(settings)
-    access, searches = Access(settings), SearchJobs(settings)
     triage, suppressions = Triage(reader, settings), Suppressions(reader, settings)
+    access, searches, rules = Access(settings), SearchJobs(settings), RuleDesk(settings)
     services = Services(
         settings=settings,
         reader=reader,
@@ -59,8 +60,9 @@ def create_app(settings: Settings) -> FastAPI:
         queries=SavedQueries(settings, access, searches),
         streams=Streams(),
         quotas=Quotas(),
-        rules=RuleDesk(settings),
         proposals=ProposalDesk(reader, settings, triage, suppressions),
+        rules=rules,
+        rule_jobs=RuleJobs(settings, rules),
     )
 
     @asynccontextmanager

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from alerts.rulepack.rule_pack import Query, RulePack
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.os_user import acting_user
-from infra.process.table_output import add_output_option, print_rows
+from infra.process.table_output import add_output_option, print_document, print_rows
 from infra.process.text_output import printable
 
 
@@ -49,6 +49,9 @@ def build(subparsers: Any) -> None:
     seen.add_argument("--since", default="24h", help="an instant, or 90m, 24h, 7d (default: 24h)")
     seen.add_argument("--limit", type=int, default=20, help="most findings (default: 20)")
     add_output_option(seen)
+    seen.add_argument(
+        "--summary", action="store_true", help="one JSON document: counts by time, and findings"
+    )
     seen.set_defaults(run=preview_rule)
 
     imported = verbs.add_parser(
@@ -105,12 +108,14 @@ def list_rules(args: argparse.Namespace, settings: Settings) -> int:
 
 def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules preview RULE`: nothing is kept, no alert is made."""
-    from alerts.rulebook.preview import draft, known_rule, preview
+    from alerts.rulebook.preview import PreviewCounts, draft, known_rule, preview_counts
     from infra.delta.duckdb_views import connect
 
     if args.limit < 1:
         raise Usage(f"--limit {args.limit}: must be at least 1")
     if models_cli.among(settings, [args.rule]):
+        if args.summary:
+            raise Usage(f"--summary: '{args.rule}' is a rule of kind model; leave it out")
         return models_cli.model_summary(
             settings, args.rule, args.since, None, args.output, args.limit
         )
@@ -122,24 +127,31 @@ def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
         rule = known_rule(compiled, rule_id_of(compiled, args.rule))
     since = since_when(args.since, datetime.now(UTC))
     if isinstance(rule, Query):
-        result, total, looked_at = spark_rules.preview_spark_rule(settings, rule, since, args.limit)
+        rows, total, looked_at = spark_rules.preview_spark_rule(settings, rule, since, args.limit)
+        counts = PreviewCounts(rows, total, looked_at, timedelta(0), {})
     else:
         connection = connect(settings.lake_root, needs=("silver.event",))
         try:
-            result, total, looked_at = preview(connection, rule, since, args.limit)
+            counts = preview_counts(connection, rule, since, args.limit)
         finally:
             connection.close()
-    shown = ("source", "ip", "user_name", "host_name", "event_uid", "snippet")
-    print_rows(
-        [
-            {"event_time": row["event_time"].isoformat()} | {name: row[name] for name in shown}
-            for row in result
-        ],
-        args.output,
-    )
+    names = ("source", "ip", "user_name", "host_name", "event_uid", "snippet")
+    shown = [
+        {"event_time": row["event_time"].isoformat()} | {name: row[name] for name in names}
+        for row in counts.shown
+    ]
+    if args.summary:
+        by_time = {begin.isoformat(): many for begin, many in counts.by_time.items()}
+        document = {"since": since.isoformat(), "findings": counts.findings,
+                    "events": counts.events, "step_seconds": int(counts.step.total_seconds()),
+                    "by_time": by_time, "shown": shown}  # fmt: skip
+        print_document(document)
+        return 0
+    print_rows(shown, args.output)
+    left = counts.findings > len(shown)
     print(
-        f"{total:,} findings in {looked_at:,} events of its log source"
-        + (f"; the first {len(result)} are shown (--limit)" if total > len(result) else ""),
+        f"{counts.findings:,} findings in {counts.events:,} events of its log source"
+        + (f"; the first {len(shown)} are shown (--limit)" if left else ""),
         file=sys.stderr,
     )
     return 0

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from alerts.cli.coverage import known_blindness
 from alerts.cli.explain import asking
-from alerts.domain.verdict import TRUE_VERDICTS
 from alerts.rulebook.rule_store import model_rules
-from alerts.rulebook.rule_switch import compiled_rules, rule_id_of, rule_rows
-from alerts.rulepack.rule_pack import Rule
+from alerts.rulebook.rule_switch import compiled_rules, rule_rows
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.table_output import add_output_option, print_rows
-from infra.process.text_output import json_text, printable
+from infra.process.text_output import printable
 
 if TYPE_CHECKING:
+    from alerts.rulepack.rule_pack import Rule
     from alerts.tuning.filters import Proposal
-    from alerts.tuning.judged_alerts import RuleHistory
 
 DAYS, MOST_DAYS = 30, 3_650
 
@@ -118,11 +114,12 @@ def tune_rule(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules tune RULE`: the filter that removes most for each condition first."""
     from alerts.tuning.filters import propose
     from alerts.tuning.judged_alerts import rule_history
+    from alerts.tuning.rule_tuning import limits_of, proposal_row, tunable_rule
 
     now = datetime.now(UTC)
     since = _since(args.days, now)
     _require_whole(args, now.date())
-    rule, path = _sigma_rule(settings, args.rule)
+    rule, path = tunable_rule(settings, args.rule)
     with asking(settings) as ask:
         history = rule_history(ask, rule.id, since)
     if not history.judged:
@@ -133,8 +130,8 @@ def tune_rule(args: argparse.Namespace, settings: Settings) -> int:
         )
         return 1
     proposals = propose(history.alerts)
-    print_rows([_row(number, p) for number, p in enumerate(proposals, 1)], args.output)
-    for line in _limits(history):
+    print_rows([proposal_row(number, p) for number, p in enumerate(proposals, 1)], args.output)
+    for line in limits_of(history):
         print(line, file=sys.stderr)
     if not proposals:
         print("no filter of two conditions removes any and keeps every true one", file=sys.stderr)
@@ -157,71 +154,13 @@ def _require_whole(args: argparse.Namespace, today: date) -> None:
         raise Usage(f"--expires {args.expires}: must be after today")
 
 
-def _sigma_rule(settings: Settings, name: str) -> tuple[Rule, Path]:
-    """A rule over events and its file; raises `Usage` for one that no Sigma filter can narrow."""
-    model = model_rules(settings).named(name)
-    compiled = compiled_rules(settings)
-    source = None if model else compiled.sources[rule_id_of(compiled, name)]
-    if source is None or not isinstance(source.rule, Rule):
-        raise Usage(
-            f"rule '{name}' is no Sigma rule over events, which filters narrow; of a correlation "
-            "tune the rules that it counts, or its count and window"
-        )
-    return source.rule, source.path
-
-
-def _row(number: int, proposal: Proposal) -> dict[str, Any]:
-    hidden = {verdict: len(ids) for verdict, ids in proposal.hidden.items()}
-    shown = ("false_positive", "benign", "")
-    return {
-        "filter": number,
-        "removes": proposal.removed,
-        "false_positive": hidden.get("false_positive", 0),
-        "benign": hidden.get("benign", 0),
-        "true_positive": sum(hidden.get(verdict, 0) for verdict in TRUE_VERDICTS),
-        "unjudged": hidden.get("", 0),
-        "other": sum(n for verdict, n in hidden.items() if verdict not in shown),
-        "unjudged_examples": " ".join(proposal.hidden.get("", ())[:3]),
-        "conditions": " and ".join(
-            f"{c.field} {'=' if c.op == 'eq' else c.op} {json_text(c.value)}"
-            for c in proposal.conditions
-        ),
-    }
-
-
-def _limits(history: RuleHistory) -> Iterator[str]:
-    """What the proposals do not rest on."""
-    counted = ", ".join(f"{n} {verdict or 'not judged'}" for verdict, n in history.verdicts.items())
-    yield f"looked at: {counted}"
-    for verdict, ids in history.without_events.items():
-        what = "protected only by what is left" if verdict in TRUE_VERDICTS else "not considered"
-        yield (
-            f"{len(ids)} alerts ({verdict or 'not judged'}) lack evidence events in silver.event, "
-            f"{what}: {' '.join(ids[:3])}{' ...' if len(ids) > 3 else ''}"
-        )
-    if history.partly:
-        yield f"{history.partly} alerts name a sample of their events; only these were compared"
-    if history.older:
-        yield f"{history.older} false or benign alerts began before --days; none is to be removed"
-    if history.left_out:
-        yield f"{history.left_out} older alerts that nobody judged were not looked at"
-
-
 def _write(
     args: argparse.Namespace, settings: Settings, rule: Rule, path: Path, proposal: Proposal
 ) -> int:
-    from alerts.tuning.filter_file import filter_text, log_source_of, write_filter
+    from alerts.tuning.rule_tuning import FilterWish, keep_proposed_filter
 
-    text = filter_text(
-        rule,
-        log_source_of(path, rule.id),
-        proposal.conditions,
-        owner=args.owner.strip(),
-        reason=args.reason.strip(),
-        expires=args.expires,
-    )
-    name = f"filter_{rule.id}_{uuid4().hex[:8]}.yml"
-    written, pack = write_filter(settings, rule.id, name, text)
+    wish = FilterWish(proposal.conditions, args.owner, args.reason, args.expires)
+    written, pack = keep_proposed_filter(settings, rule, path, wish)
     print(
         printable(
             f"{written}: in force with rule pack {pack}; take the file away to end it before "

@@ -46,7 +46,7 @@ def is_own(settings: Settings, path: Path) -> bool:
     return path.suffix in _ENDINGS and any(here.is_relative_to(root) for root in roots)
 
 
-def create_rule(settings: Settings, text: str, who: str, reason: str) -> OwnRule:
+def add_own_rule(settings: Settings, text: str, who: str, reason: str) -> OwnRule:
     """Keep a new rule in the first folder of `alerts.rules`; raises `Usage`, and keeps nothing,
     for one that does not compile, fails its tests, or has the id or name of another."""
     folders = [folder for folder in settings.alerts.rules if folder.suffix not in _ENDINGS]
@@ -66,7 +66,7 @@ def create_rule(settings: Settings, text: str, who: str, reason: str) -> OwnRule
     return OwnRule(path, pack, checked)
 
 
-def replace_rule(
+def change_own_rule(
     settings: Settings, rule_id: str, path: Path, text: str, who: str, reason: str
 ) -> OwnRule:
     """Give the file of a rule another text, in which that rule still is; raises as above."""
@@ -83,7 +83,7 @@ def replace_rule(
     return OwnRule(path, pack, checked)
 
 
-def remove_rule(settings: Settings, rule_id: str, path: Path, who: str, reason: str) -> OwnRule:
+def remove_own_rule(settings: Settings, rule_id: str, path: Path, who: str, reason: str) -> OwnRule:
     """Take a rule's file away; raises `Usage`, and leaves it, where other rules need it."""
     _require_own(settings, path)
     before, was = compiled_rules(settings), file_version(path)

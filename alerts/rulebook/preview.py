@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from alerts.compiler.compiler import Compiled, compile_rules
@@ -18,6 +21,22 @@ from infra.errors import Usage
 
 _BATCH_ROWS = 10_000
 _MODES = ("live", "replay", "import")
+_STEPS = tuple(timedelta(minutes=m) for m in (1, 5, 15, 60, 4 * 60, 12 * 60, 24 * 60, 7 * 24 * 60))
+_MOST_BARS = 72
+
+
+@dataclass(frozen=True)
+class PreviewCounts:
+    """What a rule finds: `shown` are the first findings, as rows, in the order they are read.
+
+    `by_time`: findings by the begin of each `step` that has any, in order.
+    """
+
+    shown: list[dict[str, Any]]
+    findings: int
+    events: int
+    step: timedelta
+    by_time: dict[datetime, int]
 
 
 def draft(path: Path, store: Path | None = None) -> Rule | Query:
@@ -51,6 +70,18 @@ def preview(
 
     The matcher is the one that jobs use. Events of every mode count, also imported ones.
     """
+    counts = preview_counts(connection, rule, since, limit)
+    return counts.shown, counts.findings, counts.events
+
+
+def preview_counts(
+    connection: duckdb.DuckDBPyConnection, rule: Rule, since: datetime, limit: int
+) -> PreviewCounts:
+    """The same, with how many findings there are by time."""
+    span = datetime.now(UTC) - since
+    step = next((step for step in _STEPS if span / step <= _MOST_BARS), _STEPS[-1])
+    width = int(step.total_seconds())
+    bars: Counter[int] = Counter()
     matcher = Matcher(RulePack(rules=(rule,)), _MODES)
     shown: list[dict[str, Any]] = []
     total = looked_at = 0
@@ -58,9 +89,13 @@ def preview(
         looked_at += batch.num_rows
         findings = matcher.match(batch)
         total += findings.num_rows
+        seconds = findings.column("event_time").cast(pa.int64()).to_numpy() // 1_000_000
+        begins, many = np.unique(seconds // width * width, return_counts=True)
+        bars.update(dict(zip(begins.tolist(), many.tolist(), strict=True)))
         if len(shown) < limit:
             shown += findings.slice(0, limit - len(shown)).to_pylist()
-    return shown, total, looked_at
+    by_time = {datetime.fromtimestamp(begin, UTC): bars[begin] for begin in sorted(bars)}
+    return PreviewCounts(shown, total, looked_at, step, by_time)
 
 
 def _events(

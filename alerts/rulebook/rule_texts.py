@@ -19,7 +19,7 @@ from alerts.rulepack.rule_pack import Correlation, ModelRule, Query, Rule
 from infra.config.settings import Settings
 from infra.errors import Usage
 
-AnyRule: TypeAlias = Rule | Correlation | Query | ModelRule
+_TextRule: TypeAlias = Rule | Correlation | Query | ModelRule
 
 MOST_TEST_EVENTS = 10_000
 """Events of one rule's tests that are made where somebody waits for the answer."""
@@ -43,7 +43,7 @@ class TextProblem:
 class CheckedText:
     """What a text holds. `untested`: ids of rules whose tests need Spark, or are too large."""
 
-    rules: tuple[AnyRule, ...]
+    rules: tuple[_TextRule, ...]
     problems: tuple[TextProblem, ...]
     outcomes: tuple[RuleTestOutcome, ...]
     untested: tuple[str, ...]

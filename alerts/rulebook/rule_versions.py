@@ -18,9 +18,9 @@ from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.storage.state_file import StateFile
 
-MOST_VERSIONS = 100
+VERSIONS_KEPT = 100
 """Versions of one rule that are kept, the newest."""
-MOST_LINES = 5_000
+LINES_COMPARED = 5_000
 """Lines of a text that is compared."""
 
 
@@ -61,7 +61,7 @@ def note_version(
     known = list(file.read() or [])
     if before is not None and (not known or known[-1].version != before.version):
         known.append(before)
-    file.write([*known, saved][-MOST_VERSIONS:])
+    file.write([*known, saved][-VERSIONS_KEPT:])
 
 
 def file_version(path: Path) -> RuleVersion | None:
@@ -71,16 +71,16 @@ def file_version(path: Path) -> RuleVersion | None:
 
 def new_version(content: bytes, who: str, act: str, reason: str) -> RuleVersion:
     """A version that somebody saves now."""
-    at = datetime.now(UTC).isoformat(timespec="seconds")
+    saved_at = datetime.now(UTC).isoformat(timespec="seconds")
     text = content.decode("utf-8", "replace")
-    return RuleVersion(text_version(content), at, who, act, reason, text)
+    return RuleVersion(text_version(content), saved_at, who, act, reason, text)
 
 
 def text_diff(before: str, after: str, names: Sequence[str] = ("before", "after")) -> str:
     """A unified diff, empty where they are alike; raises `Usage` for texts that are too long."""
     old, new = before.splitlines(), after.splitlines()
-    if max(len(old), len(new)) > MOST_LINES:
-        raise Usage(f"texts of more than {MOST_LINES:,} lines are not compared here")
+    if max(len(old), len(new)) > LINES_COMPARED:
+        raise Usage(f"texts of more than {LINES_COMPARED:,} lines are not compared here")
     return "\n".join(unified_diff(old, new, names[0], names[1], lineterm=""))
 
 

@@ -1,7 +1,7 @@
 """The endpoints, one module a subject; each checks its input and calls a service.
 
-A module here, or in a folder here, with a `router` is served, behind a token of role `read` unless its `ROLE` says
-otherwise: `metrics` for what a scraper may ask, None for probes, which have no token.
+A module here, or in a folder here, with a `router` is served, behind a token of role `read` unless
+its `ROLE` says otherwise: `metrics` for what a scraper may ask, None for probes, without a token.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from api.services.proposals import ProposalDesk
 from api.services.quotas import Quotas
 from api.services.reader import Reader
 from api.services.rules.desk import RuleDesk
+from api.services.rules.jobs import RuleJobs
 from api.services.searches.saved_queries import SavedQueries
 from api.services.searches.search_jobs import SearchJobs
 from api.services.suppressions import Suppressions
@@ -53,6 +54,7 @@ class Services:
     quotas: Quotas
     rules: RuleDesk
     proposals: ProposalDesk
+    rule_jobs: RuleJobs
 
     def close(self) -> None:
         """End the streams, the engines and their processes."""
@@ -60,6 +62,7 @@ class Services:
         self.streams.close()
         self.queries.close()
         self.searches.close()
+        self.rule_jobs.close()
         self.statements.close()
         self.reader.close()
 

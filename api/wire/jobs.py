@@ -15,6 +15,18 @@ from api.wire.moment import Moment
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 
 
+class KeptJob(WireModel):
+    """What every job has."""
+
+    id: str = Field(description="names the job")
+    state: State = Field(description="where it stands")
+    progress: float | None = Field(description="0 to 100; null: not known yet")
+    who: str = Field(description="who asked")
+    made_at: datetime = Field(description="when it was asked, UTC")
+    expires_at: datetime = Field(description="until when its result is kept, UTC")
+    problem: str | None = Field(description="why it failed")
+
+
 class NewSearchJob(WireModel):
     """A question that may take long."""
 
@@ -33,23 +45,16 @@ class NewSearchJob(WireModel):
     )
 
 
-class SearchJob(WireModel):
+class SearchJob(KeptJob):
     """A search job."""
 
-    id: str = Field(description="names the job")
-    state: State = Field(description="where it stands")
-    progress: float | None = Field(description="0 to 100; null: not known yet")
     sql: str = Field(description="the question")
     query: str | None = Field(description="the saved query that asked it")
-    who: str = Field(description="who asked")
-    made_at: datetime = Field(description="when it was asked, UTC")
-    expires_at: datetime = Field(description="until when its result is kept, UTC")
     rows: int | None = Field(description="rows of the result, all of them")
     columns: list[ResultColumn] | None = Field(description="columns of the result")
     elapsed_ms: float | None = Field(description="time it took")
     engine: str = Field(description="what ran it")
     versions: dict[str, int] = Field(description="with as_of: version of each table read")
-    problem: str | None = Field(description="why it failed")
 
 
 class SearchJobList(WireModel):

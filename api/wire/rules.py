@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
+from datetime import date, datetime
+from typing import Any, Literal
 
 from pydantic import Field
 
 from api.wire.base import WireModel
+from api.wire.jobs import KeptJob
 from api.wire.moment import Moment
 
 
@@ -124,7 +125,7 @@ _TEXT = Field(
 _WHY = Field("", max_length=2_000, description="for those who wonder later")
 
 
-class RuleDraft(WireModel):
+class DraftText(WireModel):
     """A text that may become a rule."""
 
     text: str = _TEXT
@@ -235,3 +236,98 @@ class RuleSwitched(WireModel):
     rules: int = Field(description="rules in it")
     changed: bool = Field(description="false: it was so already")
     visible: str = Field(description="when it takes effect", examples=["from the next batch on"])
+
+
+class NewRuleJob(WireModel):
+    """A rule, or a text that may become one, to be tried on history."""
+
+    kind: Literal["preview", "backtest"] = Field(
+        description="preview: findings; backtest: alerts, as the jobs would have raised them"
+    )
+    rule: str | None = Field(None, max_length=500, description="id or name of a rule")
+    text: str | None = Field(
+        None, min_length=1, max_length=200_000, description="or the text of a draft"
+    )
+    since: Moment = Field(description="events from here on", examples=["-7d"])
+    until: Moment | None = Field(None, description="and before (backtest); null: now")
+    against: str | None = Field(
+        None,
+        max_length=500,
+        description="compare with this (backtest): id or name of a rule, hash of a pack, or "
+        "'current'",
+    )
+    limit: int = Field(50, ge=1, le=500, description="findings to show (preview)")
+    ttl_seconds: int = Field(
+        86_400, ge=60, le=7 * 86_400, description="for so long the result is kept"
+    )
+
+
+class RuleJob(KeptJob):
+    """A preview or backtest as a job."""
+
+    kind: Literal["preview", "backtest"] = Field(description="what is done")
+    rule_id: str = Field(description="the rule, or that of the text")
+    title: str = Field(description="what the rule is about")
+    draft: bool = Field(description="whether a text was tried that is not in force")
+    since: datetime = Field(description="events from here on, UTC")
+    until: datetime | None = Field(description="and before, UTC; null: to the end")
+    against: str | None = Field(description="what it is compared with")
+    elapsed_ms: float | None = Field(description="time it took")
+
+
+class RuleJobList(WireModel):
+    """Previews and backtests."""
+
+    items: list[RuleJob] = Field(description="newest first")
+
+
+class FilterCondition(WireModel):
+    """One question of a filter."""
+
+    field: str = Field(max_length=200, description="field of an event", examples=["user.name"])
+    op: Literal["eq", "cidr", "endswith", "startswith", "contains"] = Field(
+        description="how the field is compared"
+    )
+    value: str = Field(min_length=1, max_length=300, description="literally, without wildcards")
+
+
+class FilterProposal(WireModel):
+    """A filter, and what it would have hidden in all retained alerts."""
+
+    conditions: list[FilterCondition] = Field(description="one, or two that one event satisfies")
+    words: str = Field(description="the conditions as a sentence")
+    removes: int = Field(description="alerts judged false or benign that it removes")
+    false_positive: int = Field(description="hidden alerts judged false_positive")
+    benign: int = Field(description="hidden alerts judged benign")
+    true_positive: int = Field(description="hidden alerts judged true: none")
+    unjudged: int = Field(description="hidden alerts that nobody judged")
+    other: int = Field(description="hidden alerts with other verdicts")
+    unjudged_examples: list[str] = Field(description="ids of some of those")
+
+
+class FilterProposals(WireModel):
+    """What verdicts teach about one rule."""
+
+    judged: int = Field(description="alerts judged true, false or benign")
+    items: list[FilterProposal] = Field(description="what removes most for each condition first")
+    limits: list[str] = Field(description="what the proposals rest on, and what not")
+
+
+class NewFilter(WireModel):
+    """A filter that somebody answers for."""
+
+    conditions: list[FilterCondition] = Field(
+        min_length=1, max_length=2, description="as they were proposed"
+    )
+    owner: str = Field(min_length=1, max_length=200, description="who answers for it")
+    reason: str = Field(min_length=1, max_length=2_000, description="why")
+    expires: date = Field(description="the rule is compiled without it from this day on")
+
+
+class FilterSaved(WireModel):
+    """A filter that is in force."""
+
+    rule_id: str = Field(description="the rule that it narrows")
+    path: str = Field(description="its file; take it away to end it before its day")
+    pack: str = Field(description="hash of the rule pack that is in force now")
+    visible: str = Field(description="when it takes effect")

@@ -39,6 +39,12 @@ def register_command_line(module: str) -> None:
     _command_line[:] = [sys.executable, "-m", module]
 
 
+def command_line(settings: Settings, *command: str) -> list[str]:
+    """The words that run `headgate COMMAND` on this home; settings come by file and environment,
+    as this process had them."""
+    return [*_command_line, "--home", str(settings.home.absolute()), *command]
+
+
 class PlatformProcess:
     """`headgate COMMAND` as a process, its words kept in `<home>/NAME.log`."""
 

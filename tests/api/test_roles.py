@@ -38,6 +38,11 @@ LEAST = {
     },
     "viewer": {
         "POST /api/v1/queries/{name}/run",
+        "POST /api/v1/rule-jobs",
+        "GET /api/v1/rule-jobs",
+        "GET /api/v1/rule-jobs/{job_id}",
+        "GET /api/v1/rule-jobs/{job_id}/results",
+        "DELETE /api/v1/rule-jobs/{job_id}",
         "POST /api/v1/search/jobs",
         "GET /api/v1/search/jobs",
         "GET /api/v1/search/jobs/{job_id}",
@@ -46,6 +51,7 @@ LEAST = {
         "POST /api/v1/statements",
         "POST /api/v1/rules/{rule}/preview",
         "GET /api/v1/rule-scorecard",
+        "GET /api/v1/rules/{rule}/proposals",
         "GET /api/v1/rules/scorecard",
     },
     "engineer": {
@@ -53,6 +59,7 @@ LEAST = {
         "PUT /api/v1/rules/{rule}",
         "DELETE /api/v1/rules/{rule}",
         "POST /api/v1/rules/draft",
+        "POST /api/v1/rules/{rule}/filters",
         "POST /api/v1/rules/{rule}/enable",
         "POST /api/v1/rules/{rule}/disable",
     },

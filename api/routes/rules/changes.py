@@ -26,7 +26,7 @@ VersionName = Annotated[str, Path(description="version of its text")]
     responses=responses(413, 422, 503),
     dependencies=_WRITES,
 )
-def check_draft(services: Here, draft: wire.RuleDraft) -> wire.DraftChecked:
+def check_draft(services: Here, draft: wire.DraftText) -> wire.DraftChecked:
     """What does not compile, with line and remedy; and its tests. Nothing is kept."""
     return services.rules.check(draft)
 

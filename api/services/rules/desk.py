@@ -14,7 +14,13 @@ from alerts.compiler.compiler import Compiled, RefusedRule, RuleSource
 from alerts.compiler.model_rule_files import BadModel, ModelSource
 from alerts.coverage.run import CoverageState, coverage_folder
 from alerts.rulebook.model_rule_tests import check_models
-from alerts.rulebook.own_rules import OwnRule, create_rule, is_own, remove_rule, replace_rule
+from alerts.rulebook.own_rules import (
+    OwnRule,
+    add_own_rule,
+    change_own_rule,
+    is_own,
+    remove_own_rule,
+)
 from alerts.rulebook.preview import known_rule, preview
 from alerts.rulebook.rule_store import model_rules
 from alerts.rulebook.rule_switch import (
@@ -88,7 +94,7 @@ class RuleDesk:
 
     def one(self, rule: str) -> wire.RuleDetail:
         """A rule by id or name, with its text; raises `Usage`."""
-        source = self._source(rule)
+        source = self.source(rule)
         described = source.rule
         item = next(_item(row) for row in self._rows() if row["id"] == described.id)
         try:
@@ -150,7 +156,7 @@ class RuleDesk:
             # Asked before it is switched: after that every rule is off.
             changed = not self.one(rule).rule.state.startswith("off")
             pack = switch_off(self._settings, rule, who, reason)
-        self._forget()
+        self.forget()
         return wire.RuleSwitched(
             id=rule_id,
             pack=pack.hash,
@@ -159,7 +165,7 @@ class RuleDesk:
             visible=in_force_when(self._settings),
         )
 
-    def check(self, draft: wire.RuleDraft) -> wire.DraftChecked:
+    def check(self, draft: wire.DraftText) -> wire.DraftChecked:
         """What a text would be as a rule; nothing is kept."""
         checked = check_text(self._settings, draft.text, tests=draft.tests)
         names = ("id", "name", "title", "level")
@@ -177,7 +183,7 @@ class RuleDesk:
     def create(self, who: str, asked: wire.RuleText) -> wire.RuleSaved:
         """Keep a rule of one's own and put it in force; raises `Usage` for one that is not good."""
         with self._changing():
-            own = create_rule(self._settings, asked.text, who, asked.reason.strip())
+            own = add_own_rule(self._settings, asked.text, who, asked.reason.strip())
         first = own.checked.rules[0].id if own.checked else ""
         return self._saved("rule.create", who, first, own, asked.reason)
 
@@ -185,7 +191,7 @@ class RuleDesk:
         """Give a rule of one's own another text; raises `Stale` where it has changed since."""
         with self._changing():
             known = self._as_looked_at(rule, if_match)
-            own = replace_rule(
+            own = change_own_rule(
                 self._settings, known.rule.id, known.path, asked.text, who, asked.reason.strip()
             )
         return self._saved("rule.change", who, known.rule.id, own, asked.reason)
@@ -194,7 +200,7 @@ class RuleDesk:
         """Take a rule of one's own away; raises `Stale` where it has changed since."""
         with self._changing():
             known = self._as_looked_at(rule, if_match)
-            own = remove_rule(self._settings, known.rule.id, known.path, who, reason.strip())
+            own = remove_own_rule(self._settings, known.rule.id, known.path, who, reason.strip())
         return self._saved("rule.remove", who, known.rule.id, own, reason)
 
     def versions(self, rule: str) -> wire.RuleVersionList:
@@ -218,7 +224,7 @@ class RuleDesk:
 
     def _versions(self, rule: str) -> tuple[list[RuleVersion], str | None]:
         try:
-            source = self._source(rule)
+            source = self.source(rule)
         except Usage:
             # Its history outlives it, and a rule that does not compile any more has one too.
             known = rule_versions(self._settings, rule, None)
@@ -230,8 +236,8 @@ class RuleDesk:
 
     def _as_looked_at(self, rule: str, if_match: str) -> RuleSource | ModelSource:
         # Anew: what was compiled seconds ago may not be what is overwritten now.
-        self._forget()
-        source = self._source(rule)
+        self.forget()
+        source = self.source(rule)
         etag = f'"{text_version(source.path.read_bytes())}"'
         if if_match.strip() not in ("*", etag):
             raise Stale(f"rule '{rule}' was changed since; look at it again", etag)
@@ -256,22 +262,23 @@ class RuleDesk:
         """One change at a time, of all processes of the API on this machine."""
         with self._turn.alone():
             yield
-        self._forget()
+        self.forget()
 
-    def _forget(self) -> None:
-        # Whoever changed something sees it at once, not after `KEPT_SECONDS`.
+    def forget(self) -> None:
+        """Compile anew at the next question: who changed rules sees it at once."""
         with self._lock:
             self._kept = None
 
     def has(self, rule: str) -> bool:
         """Whether there is a rule of that id or name."""
         try:
-            self._source(rule)
+            self.source(rule)
         except Usage:
             return False
         return True
 
-    def _source(self, rule: str) -> RuleSource | ModelSource:
+    def source(self, rule: str) -> RuleSource | ModelSource:
+        """A rule of any kind with its file; raises `Usage`."""
         compiled = self._compiled()
         model = model_rules(self._settings).named(rule)
         return model or compiled.sources[rule_id_of(compiled, rule)]

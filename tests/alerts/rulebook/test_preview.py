@@ -12,8 +12,9 @@ import yaml
 
 from alerts.compiler.compiler import compile_rules
 from alerts.matching.event_rows import event_batch
-from alerts.rulebook.preview import draft, known_rule, preview
+from alerts.rulebook.preview import draft, known_rule, preview, preview_counts
 from alerts.rulebook.rule_tests import BASE_TIME, complete
+from alerts.rulepack.rule_pack import Rule
 from infra.errors import Usage
 
 ID = "00000000-0000-4000-8000-000000000001"
@@ -87,3 +88,16 @@ def test_a_correlation_has_no_preview(tmp_path: Path) -> None:
         known_rule(compile_rules([tmp_path]), other)
     with pytest.raises(Usage, match="no rule over events"):
         draft(tmp_path / "b.yml")
+
+
+def test_what_is_found_is_counted_by_time(
+    tmp_path: Path, events: duckdb.DuckDBPyConnection
+) -> None:
+    path = tmp_path / "draft.yml"
+    path.write_text(rule(), "utf-8")
+    chosen = draft(path)
+    assert isinstance(chosen, Rule)
+    counts = preview_counts(events, chosen, BASE_TIME, 1)
+    assert (len(counts.shown), counts.findings) == (1, 5)
+    assert sum(counts.by_time.values()) == counts.findings
+    assert list(counts.by_time) == sorted(counts.by_time)

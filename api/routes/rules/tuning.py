@@ -1,0 +1,41 @@
+"""Less noise of one rule: filters that its verdicts propose, and keeping one."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends
+
+from api.problems import responses
+from api.routes.access import Here, Who, wants
+from api.routes.rules.reading import Days, RuleName
+from api.services.rules import tuning
+from api.wire import rules as wire
+
+router = APIRouter(prefix="/api/v1/rules", tags=["rules"])
+
+
+@router.get(
+    "/{rule}/proposals",
+    summary="Filters that verdicts propose",
+    responses=responses(422, 503),
+    dependencies=[Depends(wants("viewer"))],
+)
+def list_proposals(services: Here, rule: RuleName, days: Days = 30) -> wire.FilterProposals:
+    """Each removes alerts judged false or benign and takes no event of one that was judged true;
+    what it would have hidden is counted over all retained alerts."""
+    return tuning.rule_proposals(services.settings, services.reader, rule, days)
+
+
+@router.post(
+    "/{rule}/filters",
+    status_code=201,
+    summary="Keep a filter of a rule",
+    responses=responses(422, 503),
+    dependencies=[Depends(wants("engineer"))],
+)
+def keep_filter(
+    services: Here, who: Who, rule: RuleName, asked: wire.NewFilter
+) -> wire.FilterSaved:
+    """As a Sigma filter in the first folder of `alerts.rules`, with owner, reason and end."""
+    saved = tuning.save_filter(services.settings, services.reader, who.name, rule, asked)
+    services.rules.forget()
+    return saved

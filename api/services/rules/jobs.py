@@ -1,0 +1,221 @@
+"""Previews and backtests as jobs: each is the command itself, in a process that can be ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from alerts.backtest.progress import backtest_progress
+from alerts.rulebook.rule_texts import DRAFT_FILE, check_text, require_good
+from alerts.rulepack.rule_pack import Correlation, ModelRule
+from api.auth import Caller
+from api.observability.audit_log import audit_request
+from api.services.act_store import new_id
+from api.services.rules.desk import RuleDesk
+from api.services.searches.kept_jobs import KeptJobs
+from api.wire.rules import NewRuleJob, RuleJob
+from infra.config.settings import Settings
+from infra.errors import Usage
+from infra.process.subprocesses import REFUSAL, command_line, die_with_parent
+
+_MOST_WAITING = 5
+LONGEST_BACKTEST = timedelta(hours=1)
+"""A longer one is for the command; the same wish then goes on where this one ended."""
+_LARGEST_RESULT = 16 << 20
+_LOOK_SECONDS = 0.2
+_RESULT, _WORDS = "result.json", "words.log"
+_PACK = re.compile(r"[0-9a-f]{32}")
+_NICE = 10
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What a process is started for; `text` becomes a file beside its result."""
+
+    verb: str
+    options: tuple[str, ...]
+    rule_id: str
+    text: str | None
+    seconds: float
+    progress: Callable[[str], float | None]
+
+
+class RuleJobs(KeptJobs[RuleJob]):
+    """The previews and backtests of a home; one runs at a time, beside the jobs of the lake."""
+
+    def __init__(self, settings: Settings, desk: RuleDesk) -> None:
+        super().__init__(
+            settings,
+            RuleJob,
+            "rule-jobs",
+            noun="rule job",
+            most_waiting=_MOST_WAITING,
+            # It tells of itself each second.
+            longest=60.0,
+        )
+        self._settings = settings
+        self._desk = desk
+
+    def submit(self, caller: Caller, asked: NewRuleJob, *, wait: float = 0.0) -> RuleJob:
+        """Ask; as far as it is after `wait` seconds. Raises `Usage` before anything is started."""
+        rule_id, title = self._subject(asked)
+        wish = self._wish(asked, rule_id)
+        now = datetime.now(UTC)
+        job = RuleJob(
+            id=new_id(), state="queued", progress=None, who=caller.name, made_at=now,
+            expires_at=now + timedelta(seconds=asked.ttl_seconds), problem=None, kind=asked.kind,
+            rule_id=rule_id, title=title, draft=asked.text is not None, since=asked.since,
+            until=asked.until, against=asked.against, elapsed_ms=None,
+        )  # fmt: skip
+        return self._begin(caller, job, partial(self._run, wish), wait)
+
+    def listed(self, caller: Caller) -> list[RuleJob]:
+        """The caller's jobs, newest first; an administrator sees everybody's."""
+        return self._mine(caller)
+
+    def result(self, caller: Caller, name: str) -> dict[str, Any]:
+        """What a job that is done came to, as the command's JSON."""
+        _, file = self._done(caller, name, _RESULT)
+        result: dict[str, Any] = json.loads(file.read_bytes())
+        return result
+
+    def _subject(self, asked: NewRuleJob) -> tuple[str, str]:
+        if (asked.rule is None) == (asked.text is None):
+            raise Usage("say either rule, which is in force, or text, a draft")
+        if asked.text is not None:
+            checked = check_text(self._settings, asked.text, tests=False)
+            require_good(checked)
+            rule = checked.rules[0]
+            if len(checked.rules) > 1:
+                raise Usage(f"the text holds {len(checked.rules)} rules; try one at a time")
+        else:
+            rule = self._desk.source(asked.rule or "").rule
+        if isinstance(rule, ModelRule):
+            raise Usage(
+                f"'{rule.title}' is a rule of kind model, which judges hours: headgate rules "
+                f"{asked.kind} {rule.name or rule.id}"
+            )
+        if isinstance(rule, Correlation) and asked.kind == "preview":
+            raise Usage(f"'{rule.title}' counts findings of others; backtest it")
+        return rule.id, rule.title
+
+    def _wish(self, asked: NewRuleJob, rule_id: str) -> _Wish:
+        since = asked.since.astimezone(UTC)
+        if asked.kind == "preview":
+            if asked.until is not None or asked.against is not None:
+                raise Usage("until and against go with a backtest")
+            options = ("--since", since.isoformat(), "--limit", str(asked.limit), "--summary")
+            seconds = self._settings.api.job_seconds
+            return _Wish("preview", options, rule_id, asked.text, seconds, lambda _: None)
+        until = (asked.until or datetime.now(UTC)).astimezone(UTC)
+        if since >= until:
+            raise Usage("since: not before until")
+        options = ("--from", since.isoformat(), "--to", until.isoformat(), "--output", "json")
+        if asked.against is not None:
+            options += ("--against", self._other(asked.against))
+        progress = partial(backtest_progress, self._settings, since=since)
+        seconds = LONGEST_BACKTEST.total_seconds()
+        return _Wish("backtest", options, rule_id, asked.text, seconds, progress)
+
+    def _other(self, name: str) -> str:
+        if name == "current" or _PACK.fullmatch(name):
+            return name
+        return self._desk.source(name).rule.id
+
+    def _run(self, wish: _Wish, job: RuleJob, cancelled: threading.Event) -> None:
+        detail = {"job": job.id, "kind": job.kind, "draft": job.draft}
+        audit_request(
+            self._settings, "rule.job", "ok", who=job.who, target=job.rule_id, detail=detail
+        )
+        began = time.monotonic()
+        job = job.model_copy(update={"state": "running"})
+        self._keep(job)
+        folder = self._folder / job.id
+        # Never a name that was sent: where a file lies under it, the command would read that.
+        subject = wish.rule_id if wish.text is None else str(folder / DRAFT_FILE)
+        try:
+            if wish.text is not None:
+                Path(subject).write_bytes(wish.text.encode("utf-8"))
+            problem = self._work(wish, subject, job, cancelled)
+        except OSError as error:
+            problem = f"it could not be run ({error.strerror})"
+        state = "cancelled" if cancelled.is_set() else "failed" if problem else "done"
+        update = {
+            "state": state,
+            "problem": problem,
+            "elapsed_ms": (time.monotonic() - began) * 1e3,
+        }
+        if state == "done":
+            update["progress"] = 100.0
+        self._keep(job.model_copy(update=update))
+
+    def _work(
+        self, wish: _Wish, subject: str, job: RuleJob, cancelled: threading.Event
+    ) -> str | None:
+        """Run the command to its end, or end it; why it has no result, None where it has one."""
+        folder = self._folder / job.id
+        with (folder / _RESULT).open("wb") as result, (folder / _WORDS).open("wb") as words:
+            process = subprocess.Popen(
+                command_line(self._settings, "rules", wish.verb, subject, *wish.options),
+                stdin=subprocess.DEVNULL,
+                stdout=result,
+                stderr=words,
+                start_new_session=True,
+                preexec_fn=_beside_the_stream,
+            )
+        try:
+            return self._watched(process, wish, partial(wish.progress, subject), job, cancelled)
+        finally:
+            # With its JVM and workers; the group may be gone already.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(20)
+
+    def _watched(
+        self,
+        process: subprocess.Popen[bytes],
+        wish: _Wish,
+        progress: Callable[[], float | None],
+        job: RuleJob,
+        cancelled: threading.Event,
+    ) -> str | None:
+        folder = self._folder / job.id
+        until, look = time.monotonic() + wish.seconds, 0.0
+        while process.poll() is None:
+            now = time.monotonic()
+            if cancelled.wait(_LOOK_SECONDS):
+                return "cancelled"
+            if now > until:
+                return f"stopped after {wish.seconds:g} s; take a shorter span, or run the command"
+            if now - look >= 1.0:
+                look = now
+                self._keep(job.model_copy(update={"progress": progress()}))
+        if process.returncode != 0:
+            return _last_words(folder / _WORDS, process.returncode)
+        if (folder / _RESULT).stat().st_size > _LARGEST_RESULT:
+            return f"its result has more than {_LARGEST_RESULT} bytes; run the command"
+        return None
+
+
+def _beside_the_stream() -> None:
+    die_with_parent()
+    # The stream must have the cores first.
+    os.nice(_NICE)
+
+
+def _last_words(file: Path, code: int) -> str:
+    lines = file.read_text("utf-8", "replace").splitlines()
+    refusals = [line.removeprefix(REFUSAL).strip() for line in lines if line.startswith(REFUSAL)]
+    return refusals[-1][:600] if refusals else f"its process ended with code {code}; see {file}"

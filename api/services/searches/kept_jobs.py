@@ -1,0 +1,170 @@
+"""Work that outlives a request: one job runs at a time, its state and result lie in files."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+
+from alerts.delivery.triage_request import ChangeRefused
+from api.auth import Caller
+from api.services.triage import NoSuchAct
+from api.sql.runner import Busy
+from api.wire.jobs import KeptJob
+from infra.config.settings import Settings
+from infra.errors import Fatal, Retryable
+from infra.storage.atomic_files import write_private
+
+STATE = "job.json"
+LEAST_FREE = 1 << 30
+"""Bytes: with less room on the disk no job begins, so that the jobs of the lake keep theirs."""
+_OVER = ("done", "failed", "cancelled")
+
+AnyJob = TypeVar("AnyJob", bound=KeptJob)
+
+
+class KeptJobs(Generic[AnyJob]):
+    """The jobs of one kind of a home, each its owner's; those of before a restart are still there.
+
+    `noun`: what a job is called in sentences. `longest`: seconds without a word after which a job
+    of another process counts as lost.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        kind: type[AnyJob],
+        folder: str,
+        *,
+        noun: str,
+        most_waiting: int,
+        longest: float,
+    ) -> None:
+        self._folder = settings.home.absolute() / "api" / folder
+        self._kind = kind
+        self._noun = noun
+        self._most_waiting = most_waiting
+        self._longest = longest
+        self._pool = ThreadPoolExecutor(1, folder)
+        self._under_way: dict[str, tuple[Future[None], threading.Event]] = {}
+        self._lock = threading.Lock()
+        # What of a job may still be written when it is cancelled, and after.
+        self._files = threading.Lock()
+        self._removed: set[str] = set()
+
+    def _begin(
+        self,
+        caller: Caller,
+        job: AnyJob,
+        work: Callable[[AnyJob, threading.Event], None],
+        wait: float,
+    ) -> AnyJob:
+        """Keep a job and run it in its turn; as far as it is after `wait` seconds at most."""
+        self.sweep()
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if shutil.disk_usage(self._folder).free < LEAST_FREE:
+            raise Retryable(f"{self._folder}: less than 1 GiB is free; remove results (DELETE)")
+        cancelled = threading.Event()
+        with self._lock:
+            if len(self._under_way) >= self._most_waiting:
+                raise Busy(f"{self._most_waiting} {self._noun}s wait already; try again later")
+            (self._folder / job.id).mkdir(mode=0o700)
+            self._keep(job)
+            running = self._pool.submit(work, job, cancelled)
+            self._under_way[job.id] = (running, cancelled)
+        running.add_done_callback(lambda _: self._over(job.id))
+        with suppress(TimeoutError):
+            running.result(wait)
+        return self.get(caller, job.id)
+
+    def _mine(self, caller: Caller) -> list[AnyJob]:
+        """The caller's jobs, newest first; an administrator sees everybody's."""
+        self.sweep()
+        known = [job for file in self._folder.glob(f"*/{STATE}") if (job := self._read(file))]
+        mine = [job for job in known if job.who == caller.name or caller.may("admin")]
+        return sorted(mine, key=lambda job: job.made_at, reverse=True)
+
+    def get(self, caller: Caller, name: str) -> AnyJob:
+        """A job; raises `NoSuchAct` for another's, as for none."""
+        job = next((job for job in self._mine(caller) if job.id == name), None)
+        if job is None:
+            raise NoSuchAct(f"no {self._noun} '{name}' of yours; its time may be over")
+        return job
+
+    def _done(self, caller: Caller, name: str, result: str) -> tuple[AnyJob, Path]:
+        """A job that is done, and the file of its result by that name."""
+        job = self.get(caller, name)
+        if job.state in ("queued", "running"):
+            raise ChangeRefused(f"{self._noun} {name} is {job.state}; ask again when it is done")
+        if job.state != "done":
+            raise ChangeRefused(f"{self._noun} {name} {job.state}: {job.problem}")
+        return job, self._folder / name / result
+
+    def remove(self, caller: Caller, name: str) -> AnyJob:
+        """Cancel a job, and remove its result."""
+        job = self.get(caller, name)
+        running = self._under_way.get(name)
+        with self._files:
+            if running is not None:
+                self._removed.add(name)
+            (self._folder / name / STATE).unlink(missing_ok=True)
+        if running is not None:
+            running[1].set()
+            running[0].cancel()
+        shutil.rmtree(self._folder / name, ignore_errors=True)
+        return job if job.state in _OVER else job.model_copy(update={"state": "cancelled"})
+
+    def _over(self, name: str) -> None:
+        self._under_way.pop(name, None)
+        if name in self._removed:  # what was being written while its folder went
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+            self._removed.discard(name)
+
+    def sweep(self) -> None:
+        """Remove results whose time is over; jobs of a process that is gone have failed."""
+        now = datetime.now(UTC)
+        for file in list(self._folder.glob(f"*/{STATE}")):
+            job = self._read(file)
+            if job is None or job.expires_at <= now:
+                shutil.rmtree(file.parent, ignore_errors=True)
+            elif job.state not in _OVER and job.id not in self._under_way and self._is_lost(file):
+                problem = "the process that ran it ended; ask again"
+                self._keep(job.model_copy(update={"state": "failed", "problem": problem}))
+
+    def _is_lost(self, file: Path) -> bool:
+        # It may be another process's, which writes its progress about once a second.
+        with suppress(OSError):
+            return time.time() - file.stat().st_mtime > self._longest + 60
+        return False
+
+    def close(self) -> None:
+        """Cancel what runs."""
+        for running, cancelled in list(self._under_way.values()):
+            cancelled.set()
+            running.cancel()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _keep(self, job: AnyJob) -> None:
+        folder = self._folder / job.id
+        with self._files:
+            # Removed meanwhile: what was cancelled must not come back.
+            if job.id in self._removed or not folder.is_dir():
+                return
+            try:
+                write_private(folder / STATE, job.model_dump_json())
+            except OSError as error:
+                raise Fatal(f"{folder}: cannot be written ({error.strerror})") from error
+
+    def _read(self, file: Path) -> AnyJob | None:
+        try:
+            return self._kind.model_validate(msgspec.json.decode(file.read_bytes()))
+        except (OSError, ValueError):
+            return None
