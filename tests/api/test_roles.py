@@ -76,6 +76,8 @@ LEAST = {
         "GET /api/v1/cases/{case_id}",
         "GET /api/v1/suppressions",
         "POST /api/v1/suppressions/preview",
+        "GET /api/v1/proposals",
+        "POST /api/v1/proposals",
         "GET /api/v1/leases",
         "GET /api/v1/events/attributed",
         "GET /api/v1/entities/{type}/{value}",
@@ -110,6 +112,7 @@ PAGES = {
         "GET /entity",
         "GET /entity/{kind}/{value:path}",
         "GET /events/{uid:path}",
+        "GET /proposals",
         "GET /reports",
         "GET /reports/file/{name}",
         "GET /rules",
@@ -122,6 +125,8 @@ PAGES = {
     },
     "viewer": {"GET /search?sql=SELECT+1"},
     "analyst": {
+        "POST /proposals/{proposal_id}/confirm",
+        "POST /proposals/{proposal_id}/reject",
         "GET /cases/add",
         "GET /cases/{case_id}/evidence",
         "POST /cases",
@@ -149,7 +154,7 @@ PAGES = {
 }
 ROLES = ["metrics", "read", "viewer", "analyst", "engineer", "admin"]
 PARTS = ("act_id", "alert_id", "case_id", "code", "form", "incident_id", "job", "job_id",
-         "name", "rule", "rule_id", "suppression_id", "version")  # fmt: skip
+         "name", "proposal_id", "rule", "rule_id", "suppression_id", "version")  # fmt: skip
 FILLED = dict.fromkeys(PARTS, "x") | {
     "type": "ip",
     "kind": "ip",

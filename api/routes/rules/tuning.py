@@ -19,7 +19,7 @@ router = APIRouter(prefix="/api/v1/rules", tags=["rules"])
     responses=responses(422, 503),
     dependencies=[Depends(wants("viewer"))],
 )
-def list_proposals(services: Here, rule: RuleName, days: Days = 30) -> wire.FilterProposals:
+def list_filter_proposals(services: Here, rule: RuleName, days: Days = 30) -> wire.FilterProposals:
     """Each removes alerts judged false or benign and takes no event of one that was judged true;
     what it would have hidden is counted over all retained alerts."""
     return tuning.rule_proposals(services.settings, services.reader, rule, days)
