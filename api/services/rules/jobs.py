@@ -116,7 +116,13 @@ class RuleJobs(KeptJobs[RuleJob]):
         if asked.kind == "preview":
             if asked.until is not None or asked.against is not None:
                 raise Usage("until and against go with a backtest")
-            options = ("--since", since.isoformat(), "--limit", str(asked.limit), "--summary")
+            options: tuple[str, ...] = (
+                "--since",
+                since.isoformat(),
+                "--limit",
+                str(asked.limit),
+                "--summary",
+            )
             seconds = self._settings.api.job_seconds
             return _Wish("preview", options, rule_id, asked.text, seconds, lambda _: None)
         until = (asked.until or datetime.now(UTC)).astimezone(UTC)

@@ -80,7 +80,7 @@ def _item(number: int, proposal: Proposal) -> wire.FilterProposal:
     row = proposal_row(number, proposal)
     return wire.FilterProposal(
         conditions=[
-            wire.FilterCondition.model_construct(field=c.field, op=c.op, value=c.value)
+            wire.FilterCondition.model_validate({"field": c.field, "op": c.op, "value": c.value})
             for c in proposal.conditions
         ],
         words=row["conditions"],
