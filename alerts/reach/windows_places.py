@@ -68,12 +68,23 @@ LOGS: Mapping[str, Log] = {
         "Microsoft-Windows-AppLocker/EXE and DLL", ("microsoft-windows-applocker",)
     ),
     "win_codeintegrity": _operational("Microsoft-Windows-CodeIntegrity"),
-    "win_terminal": _operational("Microsoft-Windows-TerminalServices-LocalSessionManager"),
+    "win_terminal": Log(
+        "Microsoft-Windows-TerminalServices-LocalSessionManager/Operational",
+        (
+            "microsoft-windows-terminalservices-localsessionmanager",
+            "microsoft-windows-terminalservices-remoteconnectionmanager",
+            "microsoft-windows-remotedesktopservices-rdpcorets",
+            "microsoft-windows-terminalservices-gateway",
+        ),
+    ),
     "win_firewall": Log(
         "Microsoft-Windows-Windows Firewall With Advanced Security/Firewall",
         ("microsoft-windows-windows firewall with advanced security",),
     ),
-    "win_smb": Log("Microsoft-Windows-SMBServer/Security", ("microsoft-windows-smbserver",)),
+    "win_smb": Log(
+        "Microsoft-Windows-SMBServer/Security",
+        ("microsoft-windows-smbserver", "microsoft-windows-smbclient"),
+    ),
 }
 
 KINDS: Mapping[str, tuple[Mapping[str, str], ...]] = {

@@ -1,14 +1,28 @@
 """Operational logs of the network: DNS client and server, NTLM, SMB, WinRM.
 
-Each is named by its provider, under https://learn.microsoft.com/windows/ .
+Each is named by its provider, under https://learn.microsoft.com/windows/ ; the fields of SMB's
+events are those of its manifest (message files of srv2.sys and mrxsmb.sys).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import ip_address
 from types import MappingProxyType
+from typing import Any
 
-from ingest.parsing.ocsf import AUTHENTICATION, DNS, FAILURE, MODULE, NETWORK, SUCCESS
+from ingest.parsing.ocsf import (
+    AUTHENTICATION,
+    DNS,
+    FAILURE,
+    MODULE,
+    NETWORK,
+    OTHER,
+    SMB,
+    SUCCESS,
+    address,
+)
 from ingest.sources.windows.codes import DNS_STATUS, DNS_TYPES, NTSTATUS, status_code
 from ingest.sources.windows.record import Fields, Logged, filled, whole
 from ingest.sources.windows.rule import (
@@ -18,6 +32,7 @@ from ingest.sources.windows.rule import (
     auth,
     here,
     merged,
+    other,
     process,
     source,
 )
@@ -105,25 +120,88 @@ def _ntlm(fields: Fields, log: Logged) -> WindowsColumns:
     return merged(auth("NTLM"), results)
 
 
-def smb_denied(fields: Fields, log: Logged) -> WindowsColumns:
-    """551 of SMBServer, 31001 of SMBClient: a session that could not be authenticated."""
-    name = fields.text("ClientName", "ServerName")
+def _socket_address(text: str | None) -> WindowsColumns | None:
+    """Address and port of a SOCKADDR in hexadecimal, as SMB's events have it: family first."""
+    digits = (text or "").removeprefix("0x")
+    if not re.fullmatch(r"(?:[0-9A-Fa-f]{2}){8,128}", digits):
+        return None
+    raw = bytes.fromhex(digits)
+    # AF_INET is 2, AF_INET6 is 23, in the machine's order; what follows is in the network's.
+    place = {b"\x02\x00": slice(4, 8), b"\x17\x00": slice(8, 24)}.get(raw[:2])
+    packed = raw[place] if place else b""
+    if place is None or len(packed) != place.stop - place.start:
+        return None
+    ip = address(str(ip_address(packed)))
+    return filled(ip=ip, port=int.from_bytes(raw[2:4], "big") or None)
+
+
+def _far(fields: Fields, *names: str) -> WindowsColumns | None:
+    """The other machine: `\\\\HOST`, `\\\\10.0.0.1`, or in `ClientAddress` a SOCKADDR.
+
+    Rules ask these names as they are written, so they stay in unmapped too.
+    """
+    text = (fields.peek(*names) or "").lstrip("\\")
+    ip = Fields({"ip": text}).ip("ip")
+    seen = _socket_address(fields.peek("ClientAddress")) or _end_of(fields.peek("ClientAddress"))
+    return filled(**((seen or filled(ip=ip)) or {}), hostname=None if ip else text or None)
+
+
+def _end_of(text: str | None) -> WindowsColumns | None:
+    host, _, port = (text or "").rpartition(":")
+    parts = Fields({"ip": host or text or "", "port": port, "alone": text or ""})
+    ip = parts.ip("alone")
+    return filled(ip=ip) if ip else filled(ip=parts.ip("ip"), port=parts.port("port"))
+
+
+def _smb(fields: Fields, log: Logged) -> WindowsColumns:
+    """Events of SMB's server and client: who, from where, and the status of what failed."""
+    server = "smbserver" in (log.provider or log.channel or "").lower()
+    far = _far(fields, "ClientName") if server else _far(fields, "ServerName")
     status = whole(fields.peek("Status"))
     if status is not None:
         fields.text("Status")
-    here_as_server = log.event_id in (551, 1006, 1007)
-    # Written `\\HOST` or `\\10.0.0.1`.
-    ip = Fields({"ip": (name or "").removeprefix("\\\\")}).ip("ip")
-    bare = (name or "").removeprefix("\\\\") or None
-    far = filled(ip=ip, hostname=None if ip else bare)
     return {
         "user": account(fields, "UserName"),
-        "src_endpoint": far if here_as_server else here(log),
-        "dst_endpoint": here(log) if here_as_server else far,
-        "is_remote": True,
+        "src_endpoint": far if server else here(log),
+        "dst_endpoint": here(log) if server else far,
         "status_code": status_code(status) if status is not None else None,
         "status_detail": NTSTATUS.get(status) if status is not None else None,
     }
+
+
+def smb_denied(fields: Fields, log: Logged) -> WindowsColumns:
+    """551 and 1009 of SMBServer, 31001 and 31017 of SMBClient: a session that was refused."""
+    return {**_smb(fields, log), "is_remote": True}
+
+
+def _smb_share(fields: Fields, log: Logged) -> WindowsColumns:
+    """1006, 1007 of SMBServer, 31010 of SMBClient: a share that was refused."""
+    columns = _smb(fields, log)
+    session = filled(uid=fields.logon("SessionID", "SessionId"))
+    by = filled(user=columns.pop("user"), session=session)
+    return {**columns, "actor": by, "share": fields.text("ShareName")}
+
+
+def _smb_traffic(fields: Fields, log: Logged) -> WindowsColumns:
+    """Connections and what of them was refused."""
+    columns = _smb(fields, log)
+    return {**columns, "actor": filled(user=columns.pop("user"))}
+
+
+def _smb_rules(
+    rules: Iterable[tuple[int, int, str, int | None]],
+) -> Iterator[tuple[int, EventRule]]:
+    for uid, activity, title, status in rules:
+        always: dict[str, Any] = {} if status is None else {"status_id": status}
+        yield uid, EventRule(NETWORK, activity, title, _smb_traffic, always)
+
+
+def _denied(title: str) -> EventRule:
+    return EventRule(AUTHENTICATION, 1, title, smb_denied, {"status_id": FAILURE})
+
+
+def _share_denied(title: str) -> EventRule:
+    return EventRule(SMB, OTHER, title, _smb_share, {"status_id": FAILURE, **other("Tree Connect")})
 
 
 def winrm(fields: Fields, log: Logged) -> WindowsColumns:
@@ -191,25 +269,45 @@ NETWORK_LOGS: Mapping[str, Mapping[int, EventRule]] = MappingProxyType(
         ),
         "microsoft-windows-smbserver": MappingProxyType(
             {
-                551: EventRule(
-                    AUTHENTICATION,
-                    1,
-                    "SMB Session Authentication Failure",
-                    smb_denied,
-                    {"status_id": FAILURE},
+                **dict(
+                    _smb_rules(
+                        (
+                            (1001, 4, "SMB1 is disabled; its request was refused.", FAILURE),
+                            (1003, 4, "A message without encryption was refused.", FAILURE),
+                            (1004, 4, "A message with a wrong signature was refused.", FAILURE),
+                            (1005, 4, "A negotiation was not as it should be.", FAILURE),
+                            (1015, 4, "A message could not be decrypted.", FAILURE),
+                            (3000, 1, "SMB1 access.", None),
+                            (3021, 1, "A client that cannot sign connected.", None),
+                            (3022, 1, "A client that cannot encrypt connected.", None),
+                        )
+                    )
                 ),
-                3000: EventRule(NETWORK, 1, "SMB1 access.", smb_denied),
+                551: _denied("SMB Session Authentication Failure"),
+                1006: _share_denied("A share denied access to a client."),
+                1007: _share_denied("A share denied anonymous access."),
+                1009: _denied("The server denied anonymous access."),
             }
         ),
         "microsoft-windows-smbclient": MappingProxyType(
             {
-                31001: EventRule(
-                    AUTHENTICATION,
-                    1,
-                    "Failed logon to an SMB server.",
-                    smb_denied,
-                    {"status_id": FAILURE},
-                )
+                **dict(
+                    _smb_rules(
+                        (
+                            (30803, 4, "A connection could not be made.", FAILURE),
+                            (30804, 3, "A connection was lost.", None),
+                            (30805, 3, "A session was lost.", None),
+                            (30806, 1, "A session was made again.", SUCCESS),
+                            (30807, 3, "The connection to a share was lost.", None),
+                            (30808, 1, "The connection to a share was made again.", SUCCESS),
+                            (31013, 4, "A message with a wrong signature was refused.", FAILURE),
+                            (31018, 1, "An insecure guest logon was let through.", None),
+                        )
+                    )
+                ),
+                31001: _denied("Failed logon to an SMB server."),
+                31010: _share_denied("A share could not be connected to."),
+                31017: _denied("An insecure guest logon was refused."),
             }
         ),
         "microsoft-windows-winrm": MappingProxyType(

@@ -94,9 +94,9 @@ def terminal(fields: Fields, log: Logged) -> WindowsColumns:
         "src_endpoint": end,
         "dst_endpoint": here(log),
     }
-    if log.event_id in (21, 22, 23):
+    if log.event_id in (21, 22, 23, 41, 42):
         results["session"] = filled(uid=fields.text("SessionID", "SessionId"))
-        if log.event_id != 23:
+        if log.event_id in (21, 22):
             results["is_remote"] = False if local else True if end else None
             results["logon_type_id"] = 2 if local else 10 if end else None
     return results
@@ -114,16 +114,48 @@ def rdp_login(fields: Fields, log: Logged) -> WindowsColumns:
 
 
 def _rdp(fields: Fields, log: Logged) -> WindowsColumns:
-    """131, 140 and 261: a connection to the RDP listener; `ClientIP` may have its port."""
-    address = fields.peek("ClientIP", "IPString")
-    host, _, port = (address or "").rpartition(":")
-    parts = Fields({"ip": host, "port": port})
-    end = filled(ip=parts.ip("ip"), port=parts.port("port"))
-    if end:
-        fields.text("ClientIP", "IPString")
-    else:
-        end = source(fields, "IPString", "", "") or source(fields, "ClientIP", "", "")
+    """98 to 140, 261 and 1158: a connection to the RDP listener; its address may have a port."""
+    names = ("ClientIP", "IPString", "Param1", "param1")
+    text = fields.peek(*names)
+    host, _, port = (text or "").rpartition(":")
+    parts = Fields({"ip": host, "port": port, "alone": text or ""})
+    ip = parts.ip("ip")
+    end = filled(ip=ip, port=parts.port("port")) if ip else filled(ip=parts.ip("alone"))
+    if end and text and "%" not in text:
+        fields.text(*names)
     return {"src_endpoint": end, "dst_endpoint": here(log)}
+
+
+def termdd(fields: Fields, log: Logged) -> WindowsColumns:
+    """50 and 56: the client that the security layer threw out; its data has no names."""
+    return {
+        "src_endpoint": filled(ip=Fields({"ip": fields.peek("param2") or ""}).ip("ip")),
+        "dst_endpoint": here(log),
+    }
+
+
+def gateway(fields: Fields, log: Logged) -> WindowsColumns:
+    """200 to 304 of the Remote Desktop Gateway: a user, a client and the machine behind it."""
+    far = fields.text("Resource")
+    ip = Fields({"ip": far or ""}).ip("ip")
+    code = whole(fields.peek("ErrorCode"))
+    if code:
+        fields.text("ErrorCode")
+    policy = log.event_id in (200, 201, 300, 301)
+    user = account(fields, "Username", "UserName")
+    return {
+        **({"user": user} if policy else {"actor": filled(user=user)}),
+        "src_endpoint": source(fields, "IpAddress", "", ""),
+        "dst_endpoint": (filled(ip=ip) if ip else filled(hostname=far)) or here(log),
+        "traffic": filled(
+            bytes_in=fields.number("BytesReceived"),
+            bytes_out=fields.number("BytesTransfered", "BytesTransferred"),
+        )
+        if log.event_id == 303
+        else None,
+        "status_code": str(code) if code else None,
+        "is_remote": True if policy else None,
+    }
 
 
 def rdp_client(fields: Fields, log: Logged) -> WindowsColumns:
@@ -267,7 +299,30 @@ def _job(activity: int, title: str, columns: Mapper, **always: Any) -> EventRule
     return EventRule(JOB, activity, title, columns, always)
 
 
+def _gateway() -> Iterator[tuple[int, EventRule]]:
+    for uid, title, done in (
+        (200, "A user met the policy of connections.", SUCCESS),
+        (201, "A user did not meet the policy of connections.", FAILURE),
+        (300, "A user met the policy of machines.", SUCCESS),
+        (301, "A user did not meet the policy of machines.", FAILURE),
+    ):
+        always = {"status_id": done, **other("Authorize")}
+        yield uid, EventRule(AUTHENTICATION, OTHER, title, gateway, always)
+    for uid, activity, title, result in (
+        (302, 3, "A user connected to a machine.", SUCCESS),
+        (303, 7, "A user disconnected from a machine.", SUCCESS),
+        (304, 3, "A user could not connect to a machine.", FAILURE),
+    ):
+        yield uid, EventRule(RDP, activity, title, gateway, {"status_id": result})
+
+
 REMOTE_DONE = {"status_id": SUCCESS}
+_FAILED = {"status_id": FAILURE}
+ARBITRATION = other("Arbitration")
+TERMDD = (
+    (50, "The protocol detected an error and disconnected the client."),
+    (56, "The security layer detected an error and disconnected the client."),
+)
 OPERATIONAL: Mapping[str, Mapping[int, EventRule]] = MappingProxyType(
     {
         "microsoft-windows-taskscheduler": MappingProxyType(dict(_tasks())),
@@ -288,11 +343,18 @@ OPERATIONAL: Mapping[str, Mapping[int, EventRule]] = MappingProxyType(
                 25: EventRule(RDP, 8, "Session reconnection succeeded.", terminal, REMOTE_DONE),
                 39: EventRule(RDP, 7, "A session has been disconnected by another.", terminal),
                 40: EventRule(RDP, 7, "A session has been disconnected, for a reason.", terminal),
+                41: EventRule(RDP, OTHER, "Session arbitration began.", terminal, ARBITRATION),
+                42: EventRule(RDP, OTHER, "Session arbitration ended.", terminal, ARBITRATION),
             }
         ),
+        "termdd": MappingProxyType(
+            {uid: EventRule(RDP, 7, title, termdd, _FAILED) for uid, title in TERMDD}
+        ),
+        "microsoft-windows-terminalservices-gateway": MappingProxyType(dict(_gateway())),
         "microsoft-windows-terminalservices-remoteconnectionmanager": MappingProxyType(
             {
                 261: EventRule(RDP, 1, "A listener received a connection.", _rdp),
+                1158: EventRule(RDP, 3, "A connection was accepted from an address.", _rdp),
                 1149: EventRule(
                     AUTHENTICATION, 1, "User authentication succeeded.", rdp_login, REMOTE_DONE
                 ),
@@ -300,13 +362,19 @@ OPERATIONAL: Mapping[str, Mapping[int, EventRule]] = MappingProxyType(
         ),
         "microsoft-windows-remotedesktopservices-rdpcorets": MappingProxyType(
             {
+                98: EventRule(RDP, 3, "A TCP connection has been established.", _rdp),
+                102: EventRule(RDP, 7, "The server has terminated the main connection.", _rdp),
+                103: EventRule(RDP, 7, "The disconnect reason.", _rdp),
                 131: EventRule(RDP, 3, "The server accepted a new connection from a client.", _rdp),
+                139: EventRule(
+                    RDP, 7, "The security layer detected an error in the protocol.", _rdp, _FAILED
+                ),
                 140: EventRule(
                     RDP,
                     4,
                     "A connection failed: the user name or password is not correct.",
                     _rdp,
-                    {"status_id": FAILURE},
+                    _FAILED,
                 ),
             }
         ),

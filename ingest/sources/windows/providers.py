@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ingest.sources.windows.defender import APPLOCKER, CODE_INTEGRITY, DEFENDER
+from ingest.sources.windows.directory_services import ADFS, DOMAIN_SERVICES
 from ingest.sources.windows.network_logs import NETWORK_LOGS
 from ingest.sources.windows.operational import OPERATIONAL
 from ingest.sources.windows.powershell import CLASSIC
@@ -35,6 +36,12 @@ BY_PROVIDER: Mapping[str, _Table] = MappingProxyType(
         **NETWORK_LOGS,
         "microsoft-windows-security-auditing": _SECURITY,
         "security": _SECURITY,
+        "ad fs auditing": ADFS,
+        "ad fs": ADFS,
+        "ad fs 2.0 auditing": ADFS,
+        "microsoft-windows-activedirectory_domainservice": DOMAIN_SERVICES,
+        "ntds general": DOMAIN_SERVICES,
+        "ntds ldap": DOMAIN_SERVICES,
         "microsoft-windows-eventlog": AUDIT_LOG,
         "microsoft-windows-sysmon": SYSMON,
         "linux-sysmon": SYSMON,

@@ -20,6 +20,11 @@ MOST_PID = 2**32 - 1
 INTEGER = re.compile(r"0[xX][0-9a-fA-F]{1,16}|\d{1,19}", re.ASCII)
 SID = re.compile(r"S-1-[0-9x-]{1,180}", re.ASCII | re.IGNORECASE)
 
+_SYSMON = frozenset({"microsoft-windows-sysmon", "linux-sysmon"})
+SYSMON_GUIDS = frozenset(
+    {"5770385f-c22a-43e0-bf4c-06f5698ffbd9", "ff032593-a8d3-4f13-b0d6-01fc615a0f97"}
+)
+
 
 @dataclass(slots=True)
 class Logged:
@@ -114,6 +119,19 @@ def level_of(value: object) -> int | None:
     if number is not None:
         return number if 0 <= number <= 255 else None
     return _LEVELS.get(value.strip().lower()) if type(value) is str else None
+
+
+def is_sysmon(provider: str | None, guid: str | None, channel: str | None) -> bool:
+    """Whether Sysmon wrote it, by whichever of these is there."""
+    # The provider decides where it is there: another may write to a channel of the same name.
+    if provider:
+        return provider.lower() in _SYSMON
+    if guid:
+        return guid.strip("{}").lower() in SYSMON_GUIDS
+    return (channel or "").lower() in (
+        "microsoft-windows-sysmon/operational",
+        "linux-sysmon/operational",
+    )
 
 
 class Fields:

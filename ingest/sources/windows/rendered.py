@@ -2,7 +2,8 @@
 
 Security's messages are sections of `Label:<tab>value`, Sysmon's are `Name: value`. They are
 text, into which names and command lines were put as they came: so what stands there
-twice is believed nowhere, and what comes with its own field is never overruled.
+twice is believed nowhere, what comes with its own field is never overruled, and behind a text
+that anybody fills only those names are believed that each event has there.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ingest.sources.windows.record import Logged
-from ingest.sources.windows.system_part import is_sysmon
+from ingest.sources.windows.record import Logged, is_sysmon
 
 SYSMON_LINE = re.compile(r"([A-Z][A-Za-z0-9]{1,40}): (.*)")
 LABEL = re.compile(r"(\t*)([A-Z][A-Za-z0-9 /()-]{1,60}?) ?:[ \t]*(.*)")
@@ -97,8 +97,58 @@ FIELDS: Mapping[str, str] = MappingProxyType(
         "Target Server Name": "TargetServerName",
     }
 )
-_LONG = frozenset({"Task Content", "Task New Content"})
-"""Labels whose value goes on over the lines that follow."""
+_LONG = frozenset({"Task Content", "Task New Content", "Process Command Line"})
+"""Labels whose value goes on over the lines that follow, as far as to one of `_ENDS`."""
+_ENDS = ("Other Information:", "Token Elevation Type indicates")
+_CREATED = (
+    *("Description", "Product", "Company", "OriginalFileName", "CommandLine", "CurrentDirectory"),
+    *("User", "LogonGuid", "LogonId", "TerminalSessionId", "IntegrityLevel", "Hashes"),
+    *("ParentProcessGuid", "ParentProcessId", "ParentImage", "ParentCommandLine"),
+)
+_LOADED = (
+    *("Description", "Product", "Company", "OriginalFileName", "Hashes"),
+    *("Signed", "Signature", "SignatureStatus"),
+)
+SYSMON_FREE = frozenset(
+    {
+        *("FileVersion", "Description", "Product", "Company", "CommandLine", "ParentCommandLine"),
+        *("Details", "Contents", "Query", "Destination", "QueryName", "QueryResults"),
+    }
+)
+"""Fields of Sysmon whose text another program, a file or a server makes."""
+SYSMON_BEHIND: Mapping[int, frozenset[str]] = MappingProxyType(
+    {
+        1: frozenset(_CREATED),
+        7: frozenset(_LOADED),
+        22: frozenset({"QueryStatus", "QueryResults", "Image"}),
+    }
+)
+"""What each event has behind such a text. `User` and `ParentUser`, which later versions write at
+the end, could as well be a line of the text before."""
+_WHERE = ("SubjectUserSid", "SubjectUserName", "SubjectDomainName", "SubjectLogonId")
+_TARGET = ("TargetUserSid", "TargetUserName", "TargetDomainName", "TargetLogonId")
+_FAR = ("WorkstationName", "IpAddress", "IpPort", "ProcessId", "ProcessName")
+_KERBEROS = (
+    *("TargetUserName", "TargetDomainName", "ServiceName", "ServiceSid", "IpAddress", "IpPort"),
+    *("TicketOptions", "TicketEncryptionType", "Status", "TargetUserSid"),
+)
+SECURITY_HAS: Mapping[int, frozenset[str]] = MappingProxyType(
+    {
+        4624: frozenset(
+            (*_WHERE, *_TARGET, *_FAR, "LogonType", "LogonProcessName", "AuthenticationPackageName")
+        ),
+        4625: frozenset(
+            {
+                *(*_WHERE, *_TARGET, *_FAR, "LogonType", "LogonProcessName", "FailureReason"),
+                *("AuthenticationPackageName", "Status", "SubStatus"),
+            }
+        ),
+        4648: frozenset((*_WHERE, *_TARGET, *_FAR, "TargetServerName")),
+        **dict.fromkeys((4768, 4769, 4770, 4771, 4772, 4773), frozenset(_KERBEROS)),
+        4776: frozenset({"TargetUserName", "Workstation", "Status"}),
+    }
+)
+"""What there is in events into which somebody who has not logged on puts a name."""
 MOST_LINES = 2000
 
 
@@ -106,11 +156,25 @@ def data_of(log: Logged) -> dict[str, Any]:
     """The data in the message of an event; empty for providers that write sentences."""
     lines = [line.rstrip("\r") for line in (log.message or "").split("\n")[:MOST_LINES]]
     if is_sysmon(log.provider, log.guid, log.channel):
-        return _once([match.groups() for line in lines if (match := SYSMON_LINE.fullmatch(line))])
+        return _once(_of_sysmon(lines, log.event_id))
     known = ("microsoft-windows-security-auditing", "microsoft-windows-eventlog")
     if (log.provider or "microsoft-windows-security-auditing").lower() not in known:
         return {}
-    return _once(_labelled(lines, log.event_id))
+    has = SECURITY_HAS.get(log.event_id)
+    return _once([p for p in _labelled(lines, log.event_id) if has is None or p[0] in has])
+
+
+def _of_sysmon(lines: list[str], event_id: int) -> list[tuple[Any, ...]]:
+    pairs: list[tuple[Any, ...]] = []
+    behind: frozenset[str] | None = None
+    for line in lines:
+        match = SYSMON_LINE.fullmatch(line)
+        if match is None or (behind is not None and match[1] not in behind):
+            continue
+        pairs.append(match.groups())
+        if match[1] in SYSMON_FREE:
+            behind = SYSMON_BEHIND.get(event_id, frozenset())
+    return pairs
 
 
 def _once(pairs: list[tuple[Any, ...]]) -> dict[str, Any]:
@@ -126,11 +190,13 @@ def _labelled(lines: list[str], event_id: int) -> list[tuple[Any, ...]]:
     # The first line is the sentence that says what happened.
     for line in lines[1:]:
         match = LABEL.fullmatch(line)
-        if long is not None and (match is None or match[2] not in FIELDS):
+        if long is not None:
+            # Nothing behind a text is a field: it may have lines of any looks.
+            if line.startswith(_ENDS):
+                break
             long.append(line)
             results[-1] = (results[-1][0], "\r\n".join(long).rstrip())
             continue
-        long = None
         if match is None:
             continue
         tabs, label, value = match.groups()

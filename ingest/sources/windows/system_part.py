@@ -9,14 +9,18 @@ from zoneinfo import ZoneInfo
 from ingest.parsing.source import Context, Unreadable
 from ingest.parsing.strict_json import kind
 from ingest.parsing.timestamps import Stamp, stamp_epoch, stamp_iso
-from ingest.sources.windows.record import Logged, as_text, keywords_of, level_of, whole
+from ingest.sources.windows.record import (
+    Logged,
+    as_text,
+    is_sysmon,
+    keywords_of,
+    level_of,
+    whole,
+)
+from ingest.sources.windows.rendered import data_of
 
 _UTC = ZoneInfo("UTC")
 MOST_EVENT_ID = 2**32 - 1
-_SYSMON = frozenset({"microsoft-windows-sysmon", "linux-sysmon"})
-SYSMON_GUIDS = frozenset(
-    {"5770385f-c22a-43e0-bf4c-06f5698ffbd9", "ff032593-a8d3-4f13-b0d6-01fc615a0f97"}
-)
 
 
 def utc_stamp(value: object, context: Context) -> Stamp:
@@ -42,19 +46,6 @@ def event_id_of(value: object) -> int:
         raise Unreadable(f"EventID: expected a number, found {shown}")
     # The upper half is what the provider adds (qualifiers), not the id.
     return number & 0xFFFF if number > 0xFFFF else number
-
-
-def is_sysmon(provider: str | None, guid: str | None, channel: str | None) -> bool:
-    """Whether Sysmon wrote it, by whichever of these is there."""
-    # The provider decides where it is there: another may write to a channel of the same name.
-    if provider:
-        return provider.lower() in _SYSMON
-    if guid:
-        return guid.strip("{}").lower() in SYSMON_GUIDS
-    return (channel or "").lower() in (
-        "microsoft-windows-sysmon/operational",
-        "linux-sysmon/operational",
-    )
 
 
 class System:
@@ -150,6 +141,9 @@ def logged(about: System, data: dict[str, Any]) -> Logged:
         message=about.message,
         rest=about.rest,
     )
+    # What has a field of its own is never taken from the message, which is free text.
+    if not data and log.message:
+        data |= data_of(log)
     if not by_sysmon(log, data, about.context):
         log.stamp = utc_stamp(about.time, about.context)
     elif about.time is not None:

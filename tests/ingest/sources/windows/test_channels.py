@@ -1,0 +1,207 @@
+"""Channels beyond Security and Sysmon: AD FS, Domain Services, SMB, Remote Desktop.
+
+AD FS's audits are shaped as in https://learn.microsoft.com/windows-server/identity/ad-fs/operations
+(configure-ad-fs-extranet-smart-lockout-protection); SMB's fields are those of its manifest.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from xml.sax.saxutils import escape
+
+import pytest
+
+from tests.ingest.conforms import faults, misfits
+from tests.ingest.logs import good
+from tests.ingest.windows_forms import FAILURE, PLAIN, SUCCESS, Sample, xml
+
+AD_FS = "AD FS Auditing"
+HERE = {"hostname": "WS01.corp.example"}
+ANN = {"name": "ann", "domain": "CORP"}
+LOCAL = "Microsoft-Windows-TerminalServices-LocalSessionManager"
+REMOTE = "Microsoft-Windows-TerminalServices-RemoteConnectionManager"
+CORE = "Microsoft-Windows-RemoteDesktopServices-RdpCoreTS"
+GATEWAY = "Microsoft-Windows-TerminalServices-Gateway"
+SERVER, CLIENT = "Microsoft-Windows-SMBServer", "Microsoft-Windows-SMBClient"
+DOMAIN = "Microsoft-Windows-ActiveDirectory_DomainService"
+SOCKET = "0200C0EA0A0000070000000000000000"
+
+
+def audit(result: str, **values: str) -> str:
+    inner = {
+        "RelyingParty": "urn:federation:MicrosoftOnline",
+        "ClaimsProvider": "N/A",
+        "UserId": "CORP\\ann",
+        "IpAddress": "203.0.113.9",
+        "NetworkIpAddress": "N/A",
+        "ProxyServer": "PROXY2",
+        "UserAgentString": "Mozilla/5.0 (Windows NT 10.0)",
+        "Endpoint": "/adfs/ls/",
+    } | values
+    parts = "".join(f"<{name}>{escape(value)}</{name}>" for name, value in inner.items())
+    return (
+        '<?xml version="1.0" encoding="utf-16"?>\n<AuditBase xmlns:xsi="urn:x" xsi:type="A">'
+        f"<AuditType>A</AuditType><AuditResult>{result}</AuditResult>"
+        f"<FailureType>CredentialValidationError</FailureType><ErrorCode>N/A</ErrorCode>"
+        f'<ContextComponents><Component xsi:type="R">{parts}</Component></ContextComponents>'
+        "</AuditBase>"
+    )
+
+
+def adfs(event_id: int, *data: str, done: bool = False, channel: str = "Security") -> Sample:
+    return Sample(event_id, data, AD_FS, channel, SUCCESS if done else FAILURE)
+
+
+def of(sample: Sample) -> dict[str, Any]:
+    event = good("windows_xml", xml(sample))
+    assert faults(event) == []
+    assert misfits(event) == []
+    return event
+
+
+def operational(event_id: int, provider: str, data: dict[str, str], part: str = "") -> Sample:
+    return Sample(event_id, data, provider, f"{provider}/{part or 'Operational'}", PLAIN, 4)
+
+
+CASES: list[tuple[Sample, int, int, int | None, dict[str, Any]]] = [
+    (adfs(1200, "id", audit("Success"), done=True), 3002, 99, 1,
+     {"user": ANN, "src_endpoint": {"ip": "203.0.113.9"},
+      "service": {"name": "urn:federation:MicrosoftOnline"}}),
+    (adfs(1202, "id", audit("Success"), done=True), 3002, 1, 1, {"user": ANN}),
+    (adfs(1203, "id", audit("Failure")), 3002, 1, 2,
+     {"user": ANN, "src_endpoint": {"ip": "203.0.113.9"}, "dst_endpoint": HERE,
+      "status_detail": "CredentialValidationError",
+      "http_request": {"user_agent": "Mozilla/5.0 (Windows NT 10.0)"}}),
+    (adfs(1205, "id", audit("Failure")), 3001, 3, 2, {"user": ANN}),
+    (adfs(1207, "id", audit("Failure")), 3002, 2, 2, {"user": ANN}),
+    (adfs(1210, "id", audit("Failure")), 3002, 1, 2, {"user": ANN}),
+    (adfs(411, "id", "http://schemas/Windows/UserNameToken", "203.0.113.9",
+          "ann@corp.example-The user name or password is incorrect", "System.X"), 3002, 1, 2,
+     {"user": {"name": "ann@corp.example"}, "src_endpoint": {"ip": "203.0.113.9"},
+      "status_detail": "The user name or password is incorrect"}),
+    (adfs(412, "i", "a", "type", "urn:x", done=True), 3002, 99, 1, {"service": {"name": "urn:x"}}),
+    (adfs(515, "id", "CORP\\ann", "203.0.113.9"), 3002, 1, 2, {"user": ANN}),
+    (adfs(516, "id", "CORP\\ann", "203.0.113.9", "5", "now"), 3001, 9, 1, {"user": ANN}),
+    (adfs(403, "i", "a", "2026-01-01", "203.0.113.9", "POST", "/adfs/ls/", "?wa=x", "443",
+          "10.0.0.1", "Mozilla", done=True), 4002, 6, 1,
+     {"src_endpoint": {"ip": "203.0.113.9"}}),
+    (adfs(403, "i", "a", "x", "not", "in", "this", "order", done=True), 0, 0, 1, {}),
+    (Sample(2946, ("CN=gmsa,DC=corp", "S-1-5-21-1-2-3-1104", "10.0.0.5:50123"), DOMAIN,
+            "Directory Service", PLAIN, 4), 3004, 2, 1,
+     {"src_endpoint": {"ip": "10.0.0.5", "port": 50123},
+      "actor": {"user": {"uid": "S-1-5-21-1-2-3-1104"}}}),
+    (Sample(2889, ("10.0.0.5:50123", "CORP\\ann", "1"), DOMAIN, "Directory Service", PLAIN, 4),
+     3002, 1, None, {"user": ANN, "src_endpoint": {"ip": "10.0.0.5", "port": 50123}}),
+    (operational(551, SERVER, {"UserName": "", "ClientName": "\\\\10.0.0.7",
+                               "Status": "0xC000006D"}, "Security"), 3002, 1, 2,
+     {"src_endpoint": {"ip": "10.0.0.7"}, "dst_endpoint": HERE, "status_code": "0xC000006D"}),
+    (operational(1006, SERVER, {"ShareName": "\\\\*\\IPC$", "ClientAddress": SOCKET,
+                                "UserName": "CORP\\ann", "ClientName": "PC7",
+                                "Status": "0xC0000022", "SessionID": "0x7"}, "Security"), 4006, 99,
+     2, {"src_endpoint": {"ip": "10.0.0.7", "port": 49386, "hostname": "PC7"},
+         "share": "\\\\*\\IPC$"}),
+    (operational(1009, SERVER, {"ClientAddress": "1700C0EA00000000" + "0" * 31 + "1" + "0" * 8,
+                                "ClientName": "PC7"}, "Security"), 3002, 1, 2,
+     {"src_endpoint": {"ip": "::1", "port": 49386, "hostname": "PC7"}}),
+    (operational(3000, SERVER, {"ClientName": "10.0.0.7"}, "Audit"), 4001, 1, None,
+     {"src_endpoint": {"ip": "10.0.0.7"}, "dst_endpoint": HERE}),
+    (operational(31017, CLIENT, {"ServerName": "\\198.51.100.7", "UserName": ""}, "Security"),
+     3002, 1, 2, {"dst_endpoint": {"ip": "198.51.100.7"}, "src_endpoint": HERE}),
+    (operational(30803, CLIENT, {"ServerName": "srv", "Status": "3221226038"}, "Connectivity"),
+     4001, 4, 2, {"dst_endpoint": {"hostname": "srv"}}),
+    (Sample(56, ("\\Device\\Termdd", "10.0.0.7", "00"), "TermDD", "System", PLAIN, 2), 4005, 7, 2,
+     {"src_endpoint": {"ip": "10.0.0.7"}, "dst_endpoint": HERE}),
+    (operational(131, CORE, {"ConnType": "TCP", "ClientIP": "10.0.0.7:50123"}), 4005, 3, None,
+     {"src_endpoint": {"ip": "10.0.0.7", "port": 50123}}),
+    (operational(140, CORE, {"IPString": "10.0.0.7"}), 4005, 4, 2,
+     {"src_endpoint": {"ip": "10.0.0.7"}}),
+    (operational(1149, REMOTE, {"Param1": "ann", "Param2": "CORP", "Param3": "10.0.0.7"}),
+     3002, 1, 1, {"user": ANN, "src_endpoint": {"ip": "10.0.0.7"}}),
+    (operational(1158, REMOTE, {"Param1": "10.0.0.7"}, "Admin"), 4005, 3, None,
+     {"src_endpoint": {"ip": "10.0.0.7"}}),
+    (operational(21, LOCAL, {"User": "CORP\\ann", "SessionID": "3", "Address": "10.0.0.7"}),
+     3002, 1, 1, {"user": ANN, "src_endpoint": {"ip": "10.0.0.7"}, "session": {"uid": "3"}}),
+    (operational(24, LOCAL, {"User": "CORP\\ann", "SessionID": "3", "Address": "10.0.0.7"}),
+     4005, 7, None, {"src_endpoint": {"ip": "10.0.0.7"}}),
+    (operational(201, GATEWAY, {"Username": "CORP\\ann", "IpAddress": "203.0.113.9",
+                                "ErrorCode": "23003"}), 3002, 99, 2,
+     {"user": ANN, "src_endpoint": {"ip": "203.0.113.9"}, "status_code": "23003"}),
+    (operational(303, GATEWAY, {"Username": "CORP\\ann", "IpAddress": "203.0.113.9",
+                                "Resource": "srv", "BytesReceived": "7"}), 4005, 7, 1,
+     {"dst_endpoint": {"hostname": "srv"}, "traffic": {"bytes_in": 7}}),
+    (Sample(4825, {"AccountName": "ann", "AccountDomain": "CORP", "ClientAddress": "10.0.0.7"},
+            keywords=FAILURE), 3002, 1, 2, {"user": ANN, "src_endpoint": {"ip": "10.0.0.7"}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sample", "class_uid", "activity", "status", "columns"),
+    CASES,
+    ids=[f"{case[0].provider.rpartition('-')[2]}-{case[0].event_id}" for case in CASES],
+)
+def test_an_event_has_its_class_and_its_parties(
+    sample: Sample, class_uid: int, activity: int, status: int | None, columns: dict[str, Any]
+) -> None:
+    event = of(sample)
+    assert (event["class_uid"], event["activity_id"], event["status_id"]) == (
+        class_uid,
+        activity,
+        status,
+    )
+    got = {name: event[name] for name in columns}
+    for name, value in columns.items():
+        if isinstance(value, dict):
+            got[name] = {key: part for key, part in got[name].items() if part is not None}
+    assert got == columns
+
+
+def test_an_audit_stays_as_it_was() -> None:
+    text = audit("Failure")
+    assert json.loads(of(adfs(1203, "id", text))["unmapped"])["param2"] == text
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"UserAgentString": "x</UserAgentString><UserId>CORP\\admin</UserId><IpAddress>6.6.6.6"},
+        {"UserAgentString": "<IpAddress>6.6.6.6</IpAddress>"},
+        {"Endpoint": "/adfs/ls/?x=<UserId>CORP\\admin</UserId>"},
+    ],
+)
+def test_what_a_client_sends_is_no_element_of_an_audit(values: dict[str, str]) -> None:
+    event = of(adfs(1203, "id", audit("Failure", **values)))
+    assert event["user"] == ANN
+    assert event["src_endpoint"] == {"ip": "203.0.113.9"}
+    # A shipper that undid the escaping leaves two of a name, of which none is believed.
+    undone = audit("Failure").replace("Mozilla", "<UserId>CORP\\admin</UserId>")
+    assert (of(adfs(1203, "id", undone))["user"] or {}).get("name") is None
+
+
+@pytest.mark.parametrize(
+    ("listed", "seen", "expected"),
+    [
+        ("6.6.6.6,203.0.113.9", "203.0.113.9", {"ip": "203.0.113.9"}),
+        ("6.6.6.6,203.0.113.9", "N/A", None),
+        ("2001:db8::9", "N/A", {"ip": "2001:db8::9"}),
+        ("N/A", "203.0.113.9", {"ip": "203.0.113.9"}),
+    ],
+)
+def test_of_forwarded_addresses_only_the_one_that_was_seen_counts(
+    listed: str, seen: str, expected: dict[str, str] | None
+) -> None:
+    event = of(adfs(1203, "id", audit("Failure", IpAddress=listed, NetworkIpAddress=seen)))
+    assert event.get("src_endpoint") == expected
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "bob@corp.example-x y-The user name or password is incorrect",
+        "bob@corp.example\r\n-The user name or password is incorrect",
+        "The user name or password is incorrect",
+    ],
+)
+def test_a_name_that_imitates_a_reason_is_no_user(said: str) -> None:
+    event = of(adfs(411, "id", "UserNameToken", "203.0.113.9", said))
+    assert (event["user"] or {}).get("name") is None
