@@ -14,6 +14,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from ingest.parsing.ocsf import address, mac_address
+from ingest.parsing.strict_json import integral
 from ingest.parsing.timestamps import (
     Stamp,
     month_number,
@@ -130,14 +131,14 @@ def text(value: Any) -> str | None:
 
 def word(value: Any) -> str | None:
     """Text or a whole number, as text."""
+    value = integral(value)
     return str(value) if type(value) is int else text(value)
 
 
 def port(value: Any) -> int | None:
     """A port, as number or text."""
     # Bounded before `int`: Python refuses, and takes long over, numbers of thousands of digits.
-    if type(value) is float and value.is_integer():
-        value = int(value)  # as shippers through JavaScript or Lua write whole numbers
+    value = integral(value)
     if type(value) is str and value.isdecimal() and len(value) < 6:
         value = int(value)
     # `type(...) is int`, since `isinstance` would take `true` for port 1.
@@ -146,8 +147,7 @@ def port(value: Any) -> int | None:
 
 def whole(value: Any) -> int | None:
     """A whole number that is not negative, as number or text."""
-    if type(value) is float and value.is_integer():
-        value = int(value)  # as shippers through JavaScript or Lua write whole numbers
+    value = integral(value)
     if type(value) is str and value.isdecimal() and len(value) < 19:
         value = int(value)
     return value if type(value) is int and 0 <= value < 2**63 else None

@@ -284,9 +284,14 @@ def text(obj: dict[str, Any], key: str) -> str | None:
     raise Unreadable(f"{key}: expected a string, found {kind(value)}")
 
 
+def integral(value: Any) -> Any:
+    """`25238.0`, as shippers through JavaScript or Lua write a whole number, as one."""
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
 def number(obj: dict[str, Any], key: str, most: int = INT64 - 1) -> int | None:
     """Take the whole number `key`, from 0 to `most`, out of `obj`."""
-    value = obj.pop(key, None)
+    value = integral(obj.pop(key, None))
     if value is None:
         return None
     if type(value) is not int:

@@ -30,6 +30,7 @@ from infra.config.settings import (
     WebhookSettings,
 )
 from tests.docs.pages import DOCS
+from tests.docs.tried_lines import table
 
 REFERENCE = DOCS / "reference"
 MADE = "<!-- below: made from infra/config/settings.py by `make docs` -->\n"
@@ -45,7 +46,7 @@ def pages() -> dict[str, str]:
         "api-errors.md": "\n".join(problems()),
         "settings.md": by_hand + MADE + "\n".join(sections()),
         "tables.md": printed("tables"),
-        "sources.md": printed("sources"),
+        "sources.md": printed("sources") + "\n".join(table()) + "\n",
     }
 
 

@@ -43,6 +43,7 @@ from ingest.sources.shared.firewall import (
     traffic,
     verdict,
 )
+from ingest.sources.shared.http_exchange import url
 from ingest.sources.shared.key_values import put
 
 _KEYS = """
@@ -142,6 +143,28 @@ def _by_uuid(fields: Fields) -> dict[str, Any] | None:
     return {"uid": uid, "type_id": 0} if uid else None
 
 
+def _exchange(
+    fields: Fields, common: Mapping[str, Any]
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """The request and response that Firepower saw inside of a connection."""
+    spoken = str(common["app_name"] or "").lower()
+    target, host = fields.text("URL"), fields.get("ReferencedHost")
+    link = None
+    if target:
+        # Of HTTPS only the host of the certificate is known, and no scheme is written.
+        whole = target if "://" in target[:12] or target[:1] == "/" else f"http://{target}"
+        link = url(whole, host=host if type(host) is str else None)
+        if link and whole != target:
+            link |= {"url_string": target, "scheme": "https" if "https" in spoken else None}
+        if link and link["hostname"] == host:
+            del fields["ReferencedHost"]
+    request = kept(
+        user_agent=fields.text("UserAgent"), referrer=fields.text("HTTPReferer"), url=link
+    )
+    code = fields.number("HTTPResponse", most=999)
+    return request or None, None if not code else {"code": code}
+
+
 def _connection(
     uid: str,
     fields: Fields,
@@ -156,7 +179,8 @@ def _connection(
     source, target = common["src_endpoint"], common["dst_endpoint"]
     seconds = fields.number("ConnectionDuration")
     rule = kept(name=fields.text("AccessControlRuleName"), desc=fields.text("ACPolicy"))
-    url, host = fields.get("URL"), fields.get("ReferencedHost")
+    request, response = _exchange(fields, common)
+    link = (request or {}).get("url") or {}
     numbers = [
         fields.number(name)
         for name in ("InitiatorBytes", "ResponderBytes", "InitiatorPackets", "ResponderPackets")
@@ -174,14 +198,17 @@ def _connection(
         + (f" ({rule['name']})" if "name" in rule else ""),
         traffic=traffic(*numbers),
         duration=None if seconds is None else seconds * 1000,
+        http_request=request,
+        http_response=response,
         firewall_rule=rule or None,
         observables=ends_seen(
             source,
             target,
             user,
-            ("unmapped.URL", A_URL, url),
-            ("unmapped.ReferencedHost", A_HOST, host),
-            ("unmapped.UserAgent", AN_AGENT, fields.get("UserAgent")),
+            ("http_request.url.url_string", A_URL, link.get("url_string")),
+            ("http_request.url.hostname", A_HOST, link.get("hostname")),
+            ("unmapped.ReferencedHost", A_HOST, fields.get("ReferencedHost")),
+            ("http_request.user_agent", AN_AGENT, (request or {}).get("user_agent")),
             ("unmapped.DNSQuery", A_HOST, fields.get("DNSQuery")),
         ),
         **common,

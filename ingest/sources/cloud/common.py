@@ -23,7 +23,7 @@ from ingest.parsing.json_time import restamp_json
 from ingest.parsing.ocsf import INFORMATIONAL, OTHER, address, unmapped
 from ingest.parsing.ocsf_export import milliseconds
 from ingest.parsing.source import Context, Event, Unreadable
-from ingest.parsing.strict_json import FILE_BYTES, decode_object, require_single
+from ingest.parsing.strict_json import FILE_BYTES, decode_object, integral, require_single
 from ingest.parsing.timestamps import Stamp, stamp_epoch, stamp_iso
 
 Fields = dict[str, Any]
@@ -122,17 +122,15 @@ def take_text(fields: Fields, *path: str) -> str | None:
 
 def take_name(fields: Fields, *path: str) -> str | None:
     """The text or whole number at `path` as text: some services write ids either way."""
-    value = look(fields, *path)
+    value = integral(look(fields, *path))
     if type(value) is int:
-        return str(take(fields, *path))
+        return str(integral(take(fields, *path)))
     return take_text(fields, *path)
 
 
 def take_number(fields: Fields, *path: str, most: int = 2**31 - 1) -> int | None:
     """The whole number at `path`, from 0 to `most`, as a number or its digits, taken out."""
-    value = look(fields, *path)
-    if type(value) is float and value.is_integer():
-        value = int(value)  # as shippers through JavaScript or Lua write whole numbers
+    value = integral(look(fields, *path))
     if type(value) is str and value.isascii() and value.isdecimal() and len(value) < 20:
         value = int(value)
     if type(value) is not int or not 0 <= value <= most:

@@ -31,6 +31,7 @@ from ingest.parsing.ocsf import (
     observables,
 )
 from ingest.parsing.source import Context, Event, Unreadable
+from ingest.parsing.strict_json import integral
 from ingest.sources.cloud.common import (
     EnvelopedSource,
     Fields,
@@ -113,7 +114,7 @@ def _read(fields: Fields, context: Context) -> Event:
         take(fields, "created_at")
     class_uid, activity, status = _ACTIONS.get(action, (API, _activity(action, fields), SUCCESS))
     conclusion = look(fields, "conclusion")
-    code = look(fields, "status_code")
+    code = integral(look(fields, "status_code"))
     # Workflows end with a conclusion, calls of the API with an HTTP status.
     if (type(conclusion) is str and conclusion.lower() in _FAILED) or (
         type(code) is int and code >= 400

@@ -18,6 +18,7 @@ from ingest.parsing.ocsf import (
     TUNNEL,
     UNKNOWN,
     address,
+    kept,
     mac_address,
 )
 from ingest.parsing.source import Event
@@ -41,6 +42,7 @@ from ingest.sources.shared.firewall import (
     located,
     traffic,
 )
+from ingest.sources.shared.http_exchange import url
 
 UI = re.compile(r"(?P<service>[\w -]{1,32})\((?P<ip>[0-9a-fA-F:.]{2,45})\)", re.ASCII)
 DHCP_MESSAGES: Mapping[str, int] = MappingProxyType(
@@ -205,6 +207,8 @@ def _api_call(log: Log) -> Event:
     source, service = _from_ui(fields, source)
     user = log.user()
     method, path = fields.text("method"), fields.text("path", "url")
+    # With `path` the name of the call, `url` is it with what was asked.
+    asked = fields.text("url")
     code = fields.text("status")
     failed = (code or "")[:1] in ("4", "5") or _FAILED.search(
         str(fields.get("logdesc"))
@@ -222,6 +226,10 @@ def _api_call(log: Log) -> Event:
             "operation": " ".join(word for word in (method, path) if word) or "call",
             "service": {"name": service} if service else None,
         },
+        http_request=kept(
+            http_method=method if asked else None, url=url(asked, method) if asked else None
+        )
+        or None,
         observables=ends_seen(source, None, user),
         **common,
         unmapped=log.rest(),

@@ -142,8 +142,18 @@ def _country(fields: Fields, name: str) -> str | None:
     return None if fields.get(name) == "Reserved" else fields.text(name)
 
 
-def session(log: Log) -> Event:
-    """A session (traffic), or what an application control saw of one."""
+def session(
+    log: Log,
+    class_uid: int = NETWORK,
+    activity_id: int | None = None,
+    activity_name: str | None = None,
+    **columns: Any,
+) -> Event:
+    """A session (traffic), or what an application control saw of one.
+
+    Of another class than a connection's with `class_uid`, and of another activity than what
+    the firewall did with it with `activity_id`.
+    """
     fields = log.fields
     common = log.common()
     action = fields.get("action", "")
@@ -161,10 +171,12 @@ def session(log: Log) -> Event:
     ends = f"{(source or {}).get('ip', '?')} to {(target or {}).get('ip', '?')}"
     numbers = [fields.number(name) for name in ("sentbyte", "rcvdbyte", "sentpkt", "rcvdpkt")]
     return located(
-        NETWORK,
-        activity,
+        class_uid,
+        activity if activity_id is None else activity_id,
         log.stamp,
+        activity_name=activity_name,
         **outcome,
+        **columns,
         status_code=action or None,
         message=fields.text("msg") or f"{log.subtype or log.kind} {action} {ends}",
         src_endpoint=source,

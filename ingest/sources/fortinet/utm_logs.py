@@ -17,6 +17,8 @@ from ingest.parsing.ocsf import (
     HTTP,
     HTTP_METHODS,
     OTHER,
+    SMB,
+    SSH,
     UNKNOWN,
     address,
     kept,
@@ -50,6 +52,10 @@ def of_utm(log: Log) -> Event:
         return name_asked(log)
     if subtype == "emailfilter" or log.kind == "emailfilter":
         return _mail(log)
+    if subtype in ("cifs", "file-filter") and log.fields.get("filename"):
+        return _shared_file(log)
+    if subtype == "ssh" or log.kind == "ssh":
+        return _shell(log)
     if subtype in _FINDINGS or log.kind in _FINDINGS:
         return _finding(log)
     return session(log)
@@ -174,6 +180,29 @@ def _mail(log: Log) -> Event:
         **common,
         unmapped=log.rest(),
     )
+
+
+def _shared_file(log: Log) -> Event:
+    """A file that somebody moved to or from a share (cifs), or in another way."""
+    fields = log.fields
+    file = kept(path=fields.text("filename"), size=fields.number("filesize"))
+    if "cifs" not in (log.subtype, log.kind):
+        return session(log, file=file)
+    # OCSF's SMB Activity has other words; FortiOS' own say what was done.
+    word = fields.get("cmdtype") or fields.get("eventtype")
+    return session(log, SMB, OTHER, word if type(word) is str else "Other", file=file)
+
+
+def _shell(log: Log) -> Event:
+    """A channel or a command of an SSH session that the firewall looks into."""
+    fields = log.fields
+    # `user` is who logged in at the firewall, `login` the name on the other side.
+    if not fields.get("user") and fields.get("login"):
+        fields["user"] = fields.pop("login")
+    command = fields.get("command")
+    if type(command) is str and command and not fields.get("msg"):
+        fields["msg"] = f"ssh {fields.get('action', '')}: {command}"
+    return session(log, SSH)
 
 
 def _finding(log: Log) -> Event:

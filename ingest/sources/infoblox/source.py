@@ -22,7 +22,16 @@ from ingest.parsing.source import Context, Event, Record, Source
 from ingest.parsing.syslog import Line
 from ingest.parsing.timestamps import Stamp, stamp_epoch
 from ingest.sources.dhcp import isc_dhcpd
-from ingest.sources.dhcp.dhcp_event import ACK, DECLINE, EXPIRE, RELEASE, dhcp_event
+from ingest.sources.dhcp.dhcp_event import (
+    ACK,
+    DECLINE,
+    DISCOVER,
+    EXPIRE,
+    INFORM,
+    RELEASE,
+    REQUEST,
+    dhcp_event,
+)
 from ingest.sources.dns import bind
 from ingest.sources.infoblox import audit, dns
 
@@ -42,6 +51,23 @@ _LEASE = re.compile(
     r"(?P<mac>(?:[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){2,20})?),(?P<start>\d{0,12}),"
     r"(?P<end>\d{0,12}),(?P<rest>[^,]*,?[^,]*)",
     re.ASCII,
+)
+_OPTION_82 = re.compile(
+    r"Option 82: received an? (?P<word>[A-Z]{3,10}) DHCP packet from relay-agent "
+    r"(?P<relay>[0-9.]{7,15}) with a circuit-id of \"(?P<circuit>[^\"]{0,300})\""
+    r"(?: and remote-id of \"(?P<remote>[^\"]{0,300})\")? for (?P<ip>[0-9.]{7,15}) "
+    r"\((?P<mac>[0-9a-fA-F:]{11,60})\)(?: lease time is (?P<lease>\d{1,10}) seconds)?\.?",
+    re.ASCII,
+)
+"""What the relay added (RFC 3046): the port of the switch that the client is behind."""
+_MESSAGES: Mapping[str, int] = MappingProxyType(
+    {
+        "DISCOVER": DISCOVER,
+        "REQUEST": REQUEST,
+        "DECLINE": DECLINE,
+        "RELEASE": RELEASE,
+        "INFORM": INFORM,
+    }
 )
 _CHANGES: Mapping[str, int] = MappingProxyType(
     {
@@ -75,7 +101,7 @@ def unfolded(line: Line) -> Line:
 def _read(line: Line, context: Context) -> Event | None:
     """The event of a line, by its program; None for what has no class of its own."""
     if line.program in _DHCP:
-        return _lease(line, context) or isc_dhcpd.read(line, context)
+        return _lease(line, context) or _relayed(line, context) or isc_dhcpd.read(line, context)
     if line.program == "named":
         # What Infoblox words as BIND does, such as transfers and updates of zones, BIND's reads.
         return dns.read(line, context) or bind.read(line, context)
@@ -118,6 +144,38 @@ def _lease(line: Line, context: Context) -> Event | None:
             more=match["rest"].strip(",$") or None,
         ),
         fields={"log_provider": line.program, "event_code": match["what"]},
+    )
+
+
+def _relayed(line: Line, context: Context) -> Event | None:
+    """What a relay put into a client's message: where in the network the client is."""
+    match = _OPTION_82.fullmatch(line.text)
+    ip = address(match["ip"]) if match else None
+    if match is None or ip is None:
+        return None
+    activity = _MESSAGES.get(match["word"], OTHER)
+    mac = mac_address(match["mac"])
+    return dhcp_event(
+        activity,
+        context,
+        line.stamp,
+        _PRODUCT,
+        activity_name=match["word"].capitalize() if activity == OTHER else None,
+        # A client that only looks for a server has no address yet.
+        ip=None if ip == "0.0.0.0" else ip,
+        mac=mac,
+        client_uid=None if mac else match["mac"],
+        host=line.host,
+        relay_ip=address(match["relay"]),
+        message=line.text,
+        rest=line.rest
+        | kept(
+            pid=line.pid,
+            circuit_id=match["circuit"] or None,
+            remote_id=match["remote"] or None,
+            lease_seconds=match["lease"],
+        ),
+        fields={"log_provider": line.program, "event_code": "Option 82"},
     )
 
 

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from ingest.parsing.ocsf import FAILURE, SUCCESS
 from ingest.parsing.source import Event
+from ingest.parsing.strict_json import integral
 from ingest.parsing.syslog import Line
 from ingest.parsing.timestamps import Stamp, stamp_epoch, stamp_iso
 from ingest.sources.mysql.events import (
@@ -155,7 +156,7 @@ def audit_stamp(fields: dict[str, Any], zone: ZoneInfo, received_at: datetime) -
 
 def _text(fields: dict[str, Any], name: str) -> str | None:
     """Take a value as text; what is neither text nor number stays where it is."""
-    value = fields.get(name)
+    value = integral(fields.get(name))
     if type(value) is str or type(value) is int:
         del fields[name]
         return str(value) if value != "" else None

@@ -14,7 +14,7 @@ from typing import Any
 
 from ingest.parsing.field_lookup import read_moment
 from ingest.parsing.source import Context, Unreadable
-from ingest.parsing.strict_json import encode
+from ingest.parsing.strict_json import encode, integral
 from ingest.parsing.timestamps import Stamp
 from ingest.sources.shared.firewall import Fields
 
@@ -108,8 +108,7 @@ def _word(value: Any) -> str | None:
     """A field's value as the firewall writes it; None for objects and lists."""
     if type(value) is dict:
         value = value.get("value", value.get("string_value"))
-    if type(value) is float and value.is_integer():
-        value = int(value)
+    value = integral(value)
     if type(value) is bool or type(value) in (dict, list):
         return None
     return None if value is None else str(value)

@@ -37,6 +37,7 @@ from ingest.parsing.ocsf import (
     observables,
 )
 from ingest.parsing.source import Event
+from ingest.parsing.strict_json import integral
 from ingest.parsing.timestamps import Stamp
 
 _PORT = 65535
@@ -141,9 +142,7 @@ class Fields(dict[str, Any]):
     def number(self, *names: str, most: int = _INT64 - 1) -> int | None:
         """The first of `names` that is a whole number from 0 to `most`, or text of one."""
         for name in names:
-            value = self.get(name)
-            if type(value) is float and value.is_integer():
-                value = int(value)  # as shippers through JavaScript or Lua write whole numbers
+            value = integral(self.get(name))
             # Only ASCII digits: `int` would take those of other scripts, and underscores.
             if type(value) is str and _DIGITS.fullmatch(value):
                 value = int(value)

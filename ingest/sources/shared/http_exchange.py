@@ -43,6 +43,7 @@ from ingest.parsing.ocsf import (
     unmapped,
 )
 from ingest.parsing.source import Event
+from ingest.parsing.strict_json import integral
 from ingest.parsing.timestamps import Stamp
 
 ERROR_LEVELS: Mapping[str, int] = MappingProxyType(
@@ -111,8 +112,7 @@ def shown_bytes(run: str) -> str:
 
 def whole(value: object, most: int = _INT64) -> int | None:
     """`value` as a number from 0 to `most`; None for text that is none, and for others."""
-    if type(value) is float and value.is_integer():
-        value = int(value)  # as shippers through JavaScript or Lua write whole numbers
+    value = integral(value)
     if type(value) is int:
         return value if 0 <= value <= most else None
     if type(value) is not str or not 0 < len(value) <= 19:

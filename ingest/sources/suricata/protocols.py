@@ -162,6 +162,19 @@ def _smtp(entry: Entry) -> Event:
     if to:
         mail.keep("to", targets)
     entry.fields.keep("email", mail.left())
+    if not columns:
+        # A session that was left before a mail, such as one that only tried names.
+        return located(
+            NETWORK,
+            _TRAFFIC,
+            entry.stamp,
+            message=f"SMTP session of {entry.ends()}",
+            app_name="smtp",
+            connection_info=entry.connection(),
+            observables=entry.seen(),
+            **entry.common(),
+            unmapped=entry.rest(),
+        )
     hello = envelope.text("helo")
     mail_from = columns.get("from")
     return located(

@@ -103,9 +103,9 @@ def _password(fields: Fields, log: Logged) -> WindowsColumns:
 
 def refused(fields: Fields, log: Logged) -> WindowsColumns:
     """411, and 342 of the log AD FS/Admin: `ann@corp.example-The user name or password ...`."""
-    kind, said = ("param2", "param4") if log.event_id == 411 else ("param1", "param2")
+    kind, wording = ("param2", "param4") if log.event_id == 411 else ("param1", "param2")
     protocol = (fields.peek(kind) or "").rpartition("/")[2] or None
-    name, dash, why = (fields.peek(said) or "").rpartition("-")
+    name, dash, why = (fields.peek(wording) or "").rpartition("-")
     return {
         "user": _who(name) if dash else None,
         "src_endpoint": _client(fields.peek("param3")) if log.event_id == 411 else None,

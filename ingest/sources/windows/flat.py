@@ -14,6 +14,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from ingest.parsing.source import Context, Unreadable
+from ingest.parsing.strict_json import integral
 from ingest.parsing.timestamps import Stamp, of_iso, stamp_epoch, stamp_iso
 from ingest.sources.windows.record import Logged, as_text, keywords_of, level_of, whole
 from ingest.sources.windows.rendered import data_of
@@ -102,7 +103,7 @@ def _has_data(log: Logged) -> bool:
 def _first(fields: dict[str, Any], names: tuple[str, ...], bare: bool = True) -> str | None:
     """Take the first of these that is text, or a number as text."""
     for name in names:
-        value = fields.get(name)
+        value = integral(fields.get(name))
         if type(value) is int:
             value = str(value)
         if type(value) is str and value.strip():

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ingest.parsing.ocsf import address
+from ingest.parsing.strict_json import integral
 from ingest.parsing.timestamps import Stamp
 
 AUDIT_FAILURE = 0x10000000000000
@@ -74,7 +75,7 @@ def as_text(value: Any) -> Any:
     if type(value) is bool:
         return "true" if value else "false"
     if type(value) is int or type(value) is float:
-        return str(value)
+        return str(integral(value))
     return value
 
 

@@ -38,7 +38,7 @@ from ingest.parsing.ocsf import (
 )
 from ingest.parsing.ocsf_export import milliseconds as ms_of
 from ingest.parsing.source import Context, Event, Unreadable
-from ingest.parsing.strict_json import INT64, LINE_BYTES
+from ingest.parsing.strict_json import INT64, LINE_BYTES, integral
 from ingest.parsing.timestamps import EPOCH, Stamp, of_iso, stamp_epoch, stamp_iso
 from ingest.sources.zeek.tsv import layout
 
@@ -156,9 +156,7 @@ class Row:
 
     def count(self, key: str, most: int = INT64 - 1) -> int | None:
         """Take a whole number from 0 to `most`."""
-        value = self.fields.get(key)
-        if type(value) is float and value.is_integer():
-            value = int(value)  # as shippers through JavaScript or Lua write whole numbers
+        value = integral(self.fields.get(key))
         if type(value) is str and DIGITS.fullmatch(value):
             value = int(value)
         if type(value) is not int or not 0 <= value <= most:

@@ -13,6 +13,7 @@ from infra.config.settings import Settings, load
 from infra.kafka.client import Broker, ensure_topics
 from ingest.listen.kafka_sink import KafkaSink
 from ingest.listen.service import LogListener
+from tests.ingest.listen.loop import run_apart
 from tests.ingest.listen.running import TCP, until
 
 COUNT = 2000
@@ -71,7 +72,7 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_midway(
         assert await listener.stop() == 0
         await asyncio.to_thread(sink.close)
 
-    asyncio.run(run())
+    run_apart(run())
     lines = in_topic(settings, "logs.syslog", COUNT)
     assert sorted(lines) == sorted(b"<34>line %d" % i for i in range(COUNT))
     assert in_topic(settings, "logs.json", 1)[0] == RECORD

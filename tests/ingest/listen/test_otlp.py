@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from ingest.listen import otlp_records
 from ingest.listen.otlp_records import Bounds, TooMuch, Unusable, of_json, of_protobuf, unzip
 from ingest.listen.sink import MemorySink
 from ingest.sources.generic.otlp import records_of
+from tests.ingest.listen.loop import run_apart
 from tests.ingest.listen.running import listening
 
 EXPORT = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
@@ -130,7 +130,7 @@ def test_http_answers_when_kafka_has_it_and_keys_are_asked(tmp_path: Path) -> No
                 large = await client.post(url, content=b"x" * 200_000, headers=plain)
                 assert large.status_code == 413
 
-    asyncio.run(run())
+    run_apart(run())
     assert len(sink.kept) == 2
     headers = dict(sink.kept[0].headers)
     assert (headers["key"], headers["host"]) == (b"shop", b"127.0.0.1")
@@ -159,6 +159,6 @@ def test_grpc_answers_when_kafka_has_it_and_says_when_to_come_again(tmp_path: Pa
                     await export(b"\xff\xff")
                 assert broken.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
-    asyncio.run(run())
+    run_apart(run())
     assert len(sink.kept) == 2
     assert otlp_records.of_json(sink.kept[0].value, BOUNDS).records == 2

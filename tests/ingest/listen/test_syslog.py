@@ -13,6 +13,7 @@ import pytest
 
 from ingest.listen.sink import MemorySink, SendOutcome, TopicMessage
 from tests.infra.authority import Authority
+from tests.ingest.listen.loop import run_apart
 from tests.ingest.listen.running import TCP, UDP, listening, until
 
 LINES = [b"<34>Oct 11 22:14:15 b1 su: %d \xff\x00 any bytes" % i for i in range(50)]
@@ -40,7 +41,7 @@ def test_messages_over_tcp_go_to_the_topic_unchanged(tmp_path: Path, framing: st
             await send(listener.tcp[0].port, data)
             await until(lambda: len(sink.kept) == len(LINES))
 
-    asyncio.run(run())
+    run_apart(run())
     assert [message.value for message in sink.kept] == LINES
     first = sink.kept[0]
     assert first.topic == "logs.syslog"
@@ -71,7 +72,7 @@ def test_nothing_more_is_read_while_kafka_takes_nothing(tmp_path: Path) -> None:
                 await asyncio.sleep(0)
             await sending
 
-    asyncio.run(asyncio.wait_for(run(), 60))
+    run_apart(asyncio.wait_for(run(), 60))
     assert len(sink.kept) == total
 
 
@@ -87,7 +88,7 @@ def test_what_kafka_does_not_take_at_the_end_is_sent_by_the_next_start(tmp_path:
         async with listening(tmp_path, sink, syslog=[TCP]):
             pass
 
-    asyncio.run(run())
+    run_apart(run())
     assert [message.value for message in sink.kept] == LINES
     assert header(sink.kept[0], "host") == b"127.0.0.1"
 
@@ -102,7 +103,7 @@ def test_what_a_connection_had_sent_half_at_the_end_is_kept_with_the_reason(tmp_
             await until(lambda: len(sink.kept) == 1)
         writer.close()
 
-    asyncio.run(run())
+    run_apart(run())
     assert sink.kept[1].value == b"<1>half"
     assert b"listener ended" in (header(sink.kept[1], "refused") or b"")
 
@@ -128,7 +129,7 @@ def test_what_kafka_refuses_is_sent_again_and_what_it_never_takes_is_kept(
             status = listener.status()
             assert (status.retried, status.never) == (1, 1)
 
-    asyncio.run(run())
+    run_apart(run())
     assert (tmp_path / "listen" / "never.ndjson").exists()
     assert "refused 8 bytes for good" in capsys.readouterr().err
 
@@ -154,7 +155,7 @@ def test_routes_go_by_program_host_and_peer_and_ports_have_sources(tmp_path: Pat
                 await send(tcp.port, lines)
             await until(lambda: len(sink.kept) == 8)
 
-    asyncio.run(run())
+    run_apart(run())
     topics = {message.topic: message.value[-1:] for message in sink.kept}
     assert topics.keys() == {"logs.nginx", "logs.sshd", "logs.syslog", "logs.zeek.dns"}
     assert topics["logs.nginx"] == b"a"
@@ -178,7 +179,7 @@ def test_connections_are_bounded_and_idle_ones_closed(tmp_path: Path) -> None:
             for _, writer in held:
                 writer.close()
 
-    asyncio.run(run())
+    run_apart(run())
 
 
 def test_datagrams_are_messages_and_what_the_kernel_drops_is_counted(tmp_path: Path) -> None:
@@ -206,7 +207,7 @@ def test_datagrams_are_messages_and_what_the_kernel_drops_is_counted(tmp_path: P
                 await until(lambda: b"y" * 500 in {message.value for message in sink.kept})
         return dropped, len(sink.kept) - 1
 
-    dropped, kept = asyncio.run(run())
+    dropped, kept = run_apart(run())
     assert dropped > 0
     assert kept + dropped == sent
     assert b"500 bytes" in (header(sink.kept[-1], "refused") or b"")
@@ -233,6 +234,6 @@ def test_tls_asks_for_a_certificate_where_the_settings_do(tmp_path: Path) -> Non
             await send(port, b"5 <1>ok", named)
             await until(lambda: len(sink.kept) == 1)
 
-    asyncio.run(run())
+    run_apart(run())
     assert [message.value for message in sink.kept] == [b"<1>ok"]
     assert header(sink.kept[0], "certificate") == b"b1"

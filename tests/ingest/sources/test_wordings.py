@@ -234,3 +234,98 @@ def test_a_domain_is_no_part_of_a_users_name(source: str, raw: str, name: str) -
     assert row["user_name"] == name
     assert (row["user"].get("domain") == "CORP") == (name == "ann")
     assert name in {seen["value"] for seen in row["observables"]}
+
+
+def test_a_connection_of_ftd_has_its_request() -> None:
+    head = "<134>Mar  2 2026 09:00:00 ftd : %FTD-1-430003: EventPriority: Low, ConnectionID: 50, "
+    ends = "SrcIP: 10.0.0.5, DstIP: 203.0.113.9, SrcPort: 51234, DstPort: 80, Protocol: tcp, "
+    said = "UserAgent: curl/8, HTTPResponse: 404, HTTPReferer: http://a.example/r, "
+    row = good(
+        "cisco_asa",
+        f"{head}AccessControlRuleAction: Allow, {ends}{said}ReferencedHost: h.example, "
+        "URL: http://h.example/a?b=c",
+    )
+    asked = row["http_request"]
+    assert (row["class_uid"], asked["user_agent"], asked["referrer"]) == (
+        *(4001, "curl/8", "http://a.example/r"),
+    )
+    assert asked["url"]["hostname"] == "h.example"
+    assert (asked["url"]["path"], asked["url"]["query_string"]) == ("/a", "b=c")
+    assert row["http_response"]["code"] == 404
+    row = good("cisco_asa", f"{head}{ends}ApplicationProtocol: HTTPS, URL: https://h.example")
+    assert row["http_request"]["url"]["scheme"] == "https"
+    row = good("cisco_asa", f"{head}{ends}URL: h.example/x")
+    assert row["http_request"]["url"]["url_string"] == "h.example/x"
+    assert row["http_request"]["url"]["hostname"] == "h.example"
+
+
+def test_fortigate_looks_into_shares_and_shells() -> None:
+    ends = 'srcip=10.0.0.5 srcport=5 dstip=203.0.113.9 dstport=22 proto=6 action="blocked"'
+    row = good(
+        "fortigate",
+        f'{FORTIGATE}logid="1500008448" type="utm" subtype="cifs" {ends} service="CIFS" '
+        'eventtype="cifs-filefilter" cmdtype="read" filename="x.exe" filesize="7" user="ann"',
+    )
+    assert (row["class_uid"], row["activity_name"], row["status_id"]) == (4006, "read", FAILED)
+    assert (row["file"]["path"], row["file"]["size"]) == ("x.exe", 7)
+    row = good(
+        "fortigate",
+        f'{FORTIGATE}logid="1600061002" type="utm" subtype="ssh" {ends} login="root" command="ls"',
+    )
+    assert (row["class_uid"], row["activity_id"], row["user_name"]) == (4007, 5, "root")
+    assert row["message"] == "ssh blocked: ls"
+
+
+def test_infoblox_tells_the_port_a_client_is_behind() -> None:
+    row = good(
+        "infoblox",
+        SYSLOG + "dhcpd[7]: Option 82: received a REQUEST DHCP packet from relay-agent 10.9.0.1 "
+        'with a circuit-id of "00:04:03:e8" and remote-id of "00:06:00:1a" for 10.7.0.1 '
+        "(02:42:ac:77:0b:10) lease time is 7200 seconds.",
+    )
+    assert (row["class_uid"], row["activity_id"], row["src_ip"]) == (4004, 3, "10.7.0.1")
+    assert (row["src_endpoint"]["mac"], row["relay_ip"]) == ("02:42:ac:77:0b:10", "10.9.0.1")
+    assert json.loads(row["unmapped"])["circuit_id"] == "00:04:03:e8"
+
+
+def test_a_session_of_smtp_without_a_mail_is_a_connection() -> None:
+    row = good(
+        "suricata",
+        '{"timestamp":"2026-03-02T09:00:00.000000+0000","event_type":"smtp","src_ip":"10.0.0.5",'
+        '"src_port":5,"dest_ip":"203.0.113.9","dest_port":25,"proto":"TCP","smtp":{"helo":"x"}}',
+    )
+    assert (row["class_uid"], row["activity_id"], row["app_name"]) == (4001, 6, "smtp")
+    assert row["connection_info"]["protocol_num"] == 6
+    assert json.loads(row["unmapped"])["smtp"] == {"helo": "x"}
+
+
+WHOLE: list[tuple[str, str, dict[str, Any]]] = [
+    (
+        "zeek:conn",
+        '{"ts":1588205198.5,"uid":"C1","id.orig_h":"10.0.0.5","id.orig_p":25238.0,'
+        '"id.resp_h":"10.0.0.6","id.resp_p":2.0,"proto":"tcp","conn_state":"SF"}',
+        {"src_ip": "10.0.0.5"},
+    ),
+    (
+        "winlogbeat",
+        '{"@timestamp":"2026-03-02T09:00:00Z","winlog":{"event_id":4624.0,"channel":"Security",'
+        '"provider_name":"Microsoft-Windows-Security-Auditing","computer_name":"pc","event_data":'
+        '{"TargetUserName":"ann","LogonType":3.0,"IpAddress":"10.0.0.5","IpPort":25238.0}}}',
+        {"logon_type_id": 3},
+    ),
+    (
+        "mysql",
+        '{"timestamp":"2026-03-02 09:00:00","id":1.0,"class":"connection","event":"connect",'
+        '"account":{"user":"ann","host":""},"login":{"user":"ann","ip":"10.0.0.5"},'
+        '"connection_data":{"status":1045.0}}',
+        {"status_id": FAILED},
+    ),
+]
+
+
+@pytest.mark.parametrize(("source", "raw", "columns"), WHOLE)
+def test_a_whole_number_may_have_a_point(source: str, raw: str, columns: dict[str, Any]) -> None:
+    row = good(source, raw)
+    assert {name: row[name] for name in columns} == columns
+    assert row["src_endpoint"].get("port") in (25238, None)
+    assert ".0" not in (row["unmapped"] or "")

@@ -133,8 +133,9 @@ def test_pages_names_and_applications() -> None:
     assert [one["rdata"] for one in row["answers"]] == ["192.0.2.1", "192.0.2.2"]
     row = log(line("utm", "app-ctrl", ENDS + 'action="pass" app="Web" msg="Web: x,"'))
     assert (row["class_uid"], row["app_name"], row["action_id"]) == (4001, "Web", 1)
-    for sub in ("ssl", "voip", "ssh", "file-filter", "cifs"):
-        assert log(line("utm", sub, ENDS + 'action="passthrough"'))["class_uid"] == 4001
+    classes = {"ssl": 4001, "voip": 4001, "ssh": 4007, "file-filter": 4001, "cifs": 4001}
+    for sub, class_uid in classes.items():
+        assert log(line("utm", sub, ENDS + 'action="passthrough"'))["class_uid"] == class_uid
     row = log(line("utm", "emailfilter", ENDS + 'action="blocked" from="a@x.org" to="b@x.org"'))
     assert (row["class_uid"], row["email"]["from"]) == (4009, "a@x.org")
 
