@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ingest.parsing.source import source_modules, sources
 from tests.ingest.logs import FILES, SAMPLES, lines
+from tests.ingest.sources.test_forgery import ALL
 from tests.ingest.sources.test_new_services import SAMPLES as RECORDS
 
 _TESTS = Path(__file__).parents[1] / "ingest"
@@ -32,6 +33,8 @@ def counts() -> tuple[Counter[str], Counter[str]]:
     for path in (SAMPLES / "saas_cloud").glob("*.jsonl"):
         captured[path.stem] += len(path.read_bytes().splitlines())
     written = Counter(record.source for record in RECORDS)
+    for kind in ALL:
+        written[kind.source] += len(kind.lines) + len(kind.imitated)
     for path in sorted(_TESTS.rglob("*.py")):
         written.update(_named(ast.parse(path.read_text("utf-8"))))
     return captured, written
