@@ -19,16 +19,19 @@ from api.console.install import install_console
 from api.idempotency import IdempotentPosts
 from api.observability.audit_log import note_unended
 from api.observability.metrics import Meters
+from api.query_parameters import refuse_unknown
 from api.routes import route_modules
 from api.routes.access import Services, wants
-from api.routes.parameters import refuse_unknown
 from api.services.cases import Cases
+from api.services.configuration.inventories import InventoryDesk
 from api.services.event_stream import Streams
 from api.services.proposals import ProposalDesk
 from api.services.quotas import Quotas
 from api.services.reader import Reader
 from api.services.rules.desk import RuleDesk
 from api.services.rules.jobs import RuleJobs
+from api.services.runs.command_runs import CommandRuns
+from api.services.runs.report_runs import ReportDesk
 from api.services.searches.saved_queries import SavedQueries
 from api.services.searches.search_jobs import SearchJobs
 from api.services.suppressions import Suppressions
@@ -47,6 +50,7 @@ def create_app(settings: Settings) -> FastAPI:
     reader = Reader(settings)
     triage, suppressions = Triage(reader, settings), Suppressions(reader, settings)
     access, searches, rules = Access(settings), SearchJobs(settings), RuleDesk(settings)
+    runs = CommandRuns(settings)
     services = Services(
         settings=settings,
         reader=reader,
@@ -63,6 +67,9 @@ def create_app(settings: Settings) -> FastAPI:
         proposals=ProposalDesk(reader, settings, triage, suppressions),
         rules=rules,
         rule_jobs=RuleJobs(settings, rules),
+        runs=runs,
+        reports=ReportDesk(settings, runs),
+        inventories=InventoryDesk(settings, runs),
     )
 
     @asynccontextmanager

@@ -13,8 +13,10 @@ from starlette.exceptions import HTTPException
 
 from alerts.cases.case_store import NoSuchCase
 from alerts.delivery.triage_request import ChangeRefused
+from alerts.delivery.webhook_queue import NoSuchWebhook
 from api import models
 from api.services.alert_snapshot import NoSuchAlert
+from api.services.configuration.indicators import NoSuchList
 from api.services.proposals import NoSuchProposal
 from api.services.quotas import QuotaUsedUp
 from api.services.suppressions import NoSuchSuppression
@@ -37,6 +39,8 @@ _KINDS: tuple[tuple[type[HeadgateError], int, str], ...] = (
     (NoSuchAct, 404, "not-found"),
     (NoSuchProposal, 404, "not-found"),
     (NoSuchSuppression, 404, "not-found"),
+    (NoSuchList, 404, "not-found"),
+    (NoSuchWebhook, 404, "not-found"),
     (Usage, 422, "invalid-request"),
     (Retryable, 503, "unavailable"),
     (HeadgateError, 500, "internal-error"),

@@ -52,6 +52,9 @@ def _build(subparsers: Any, register: str) -> None:
     load.add_argument(
         "--accept-removals", action="store_true", help="also if most of the inventory would go"
     )
+    load.add_argument(
+        "--partial", action="store_true", help="the file names what is new or other; nothing goes"
+    )
     add_output_option(load)
     load.set_defaults(run=run_load, register=register)
 
@@ -77,6 +80,7 @@ def run_load(args: argparse.Namespace, settings: Settings) -> int:
         inventory=args.inventory,
         valid_from=valid_from,
         accept_removals=args.accept_removals,
+        partial=args.partial,
     )
     _show(done, args.output)
     return 1 if done.refused else 0

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from alerts.compiler.compiler import compile_rules
-from alerts.compiler.indicator_lists import Listing, ListStore
+from alerts.compiler.indicator_lists import Listing, ListStore, rules_asking
 from alerts.indicators.import_formats import FORMATS as FILE_FORMATS
 from alerts.rulebook.rule_store import recompile, rule_folders
 from alerts.rulepack.indicator_normalisation import INDICATOR_KINDS
 from alerts.rulepack.locations import store_folder
-from alerts.rulepack.predicate import tests_of
 from alerts.rulepack.rule_pack import PackStore, RulePack
 from infra.config.settings import Settings
 from infra.process.table_output import add_output_option, print_rows
@@ -86,13 +85,6 @@ def remove_list(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _row(name: str, listing: Listing, pack: RulePack) -> dict[str, Any]:
-    rules = [
-        rule.name or rule.id
-        for rule in pack.rules
-        if any(
-            test.op == "listed" and test.value == listing.hash for test in tests_of(rule.predicate)
-        )
-    ]
     return {
         "list": name,
         "entries": listing.entries,
@@ -100,6 +92,6 @@ def _row(name: str, listing: Listing, pack: RulePack) -> dict[str, Any]:
         "refused": listing.refused,
         "file": listing.file,
         "loaded_at": listing.loaded_at.isoformat(timespec="seconds"),
-        "rules": " ".join(rules),
+        "rules": " ".join(rules_asking(listing, pack)),
         "hash": listing.hash,
     }

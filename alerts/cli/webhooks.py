@@ -9,11 +9,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from alerts.delivery.webhook_queue import hook_named, queue_file
 from infra.config.settings import Settings, WebhookSettings
 from infra.errors import Fatal, Retryable, Usage
 from infra.process.clock import clock
@@ -51,11 +51,6 @@ def build(subparsers: Any) -> None:
     delivering.set_defaults(run=deliver)
 
 
-def queue_file(settings: Settings) -> Path:
-    """The file with what waits."""
-    return settings.home.absolute() / "webhooks.sqlite"
-
-
 def list_waiting(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate webhooks list`: exit code 1 when something was given up."""
     from alerts.delivery.webhook_queue import Queue
@@ -73,8 +68,8 @@ def retry(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate webhooks retry`."""
     from alerts.delivery.webhook_queue import Queue
 
-    if args.hook is not None and args.hook not in {hook.name for hook in settings.webhooks}:
-        raise Usage(f"no webhook '{args.hook}' in the settings")
+    if args.hook is not None:
+        hook_named(settings, args.hook)
     queue = Queue(queue_file(settings))
     count = queue.again(args.hook, time.time())
     queue.close()
@@ -84,68 +79,22 @@ def retry(args: argparse.Namespace, settings: Settings) -> int:
 
 def send_sample(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate webhooks test NAME`: exit code 1 when the hook did not take it."""
-    from alerts.delivery.webhook import Undelivered, post
-    from alerts.delivery.webhook_sample import sample
+    from alerts.delivery.webhook import Undelivered
+    from alerts.delivery.webhook_try import try_hook
 
-    hook = next((hook for hook in settings.webhooks if hook.name == args.hook), None)
-    if hook is None:
-        raise Usage(f"no webhook '{args.hook}' in the settings")
-    check_hook(settings, hook)
-    if unknown := rules_problem(settings, hook):
-        raise Usage(unknown)
-    alert = sample(clock.now(), hook)
-    key, body = f"{alert['alert_id']}:1", msgspec.json.encode(alert)
     try:
-        if hook.form == "mail":
-            _mail_sample(settings, hook, str(alert["alert_id"]), body)
-        else:
-            post(hook, key, body, int(clock.time()), settings.api.console_url)
+        hook = try_hook(settings, args.hook)
     except (Undelivered, Retryable) as error:
-        print(f"webhook {hook.name}: {error}", file=sys.stderr)
+        print(f"webhook {args.hook}: {error}", file=sys.stderr)
         return 1
     print(f"webhook {hook.name} took a sample as {hook.form}", file=sys.stderr)
     return 0
 
 
-def check_hook(settings: Settings, hook: WebhookSettings) -> None:
-    """Raises `Usage` for a hook that cannot be used as it is set up."""
-    from alerts.delivery.mail_route import check_mail
-    from alerts.delivery.webhook import check
-
-    if hook.form == "mail":
-        check_mail(hook, settings.reports.mail)
-    else:
-        check(hook)
-
-
-def _mail_sample(settings: Settings, hook: WebhookSettings, alert_id: str, body: bytes) -> None:
-    from alerts.delivery.mail_route import post_mail
-    from alerts.delivery.webhook_queue import WaitingWebhook
-
-    waiting = WaitingWebhook(hook.name, alert_id, 1, "", body, clock.time(), 0)
-    problem = post_mail(hook, settings.reports.mail, [waiting], settings.api.console_url)
-    if problem:
-        raise Retryable(problem)
-
-
-def rules_problem(settings: Settings, hook: WebhookSettings) -> str:
-    """A sentence about rules of the hook's filter that neither are in force nor switched off."""
-    from alerts.delivery.platform_alert import RULE
-    from alerts.rulepack.locations import store_folder
-    from alerts.rulepack.rule_pack import PackStore
-
-    if not hook.rules:
-        return ""
-    store = PackStore(store_folder(settings))
-    pack, off = store.get(store.current()), store.disabled()
-    known = {RULE, *off}
-    unknown = [rule for rule in hook.rules if rule not in known and pack.described(rule) is None]
-    named = ", ".join(map(repr, unknown))
-    return f"webhook {hook.name}: no rule {named} in force" if unknown else ""
-
-
 def deliver(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate webhooks deliver`: exit code 1 when a thread has died; 'up' starts it again."""
+    from alerts.delivery.webhook_try import check_hook
+
     if not settings.webhooks:
         raise Usage("there are no webhooks; write [[webhooks]] into the settings")
     for hook in settings.webhooks:
@@ -167,6 +116,8 @@ def deliver(args: argparse.Namespace, settings: Settings) -> int:
 
 def _warn(settings: Settings, hook: WebhookSettings) -> None:
     """Say which rules of a filter are not there; a rule that was removed must not stop the rest."""
+    from alerts.delivery.webhook_try import rules_problem
+
     try:
         unknown = rules_problem(settings, hook)
     except Fatal:

@@ -11,7 +11,7 @@ import fcntl
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,11 +20,12 @@ from pathlib import Path
 import msgspec
 
 from alerts.compiler.sigma_to_predicate import Untranslatable
-from alerts.indicators.import_formats import Bad, read_indicators
+from alerts.indicators.import_formats import MAX_ENTRIES, Bad, read_indicators
 from alerts.rulepack.indicator_file_format import IndicatorEntry, open_indicators, write_indicators
 from alerts.rulepack.indicator_match import FOLDER, look_in
 from alerts.rulepack.indicator_normalisation import SOUGHT
-from alerts.rulepack.predicate import Test
+from alerts.rulepack.predicate import Test, tests_of
+from alerts.rulepack.rule_pack import RulePack
 from infra.errors import Fatal, Usage
 from infra.storage.state_file import JsonLayout, StateFile
 
@@ -62,6 +63,10 @@ class _Loaded:
     bad: list[Bad]
 
 
+Edit = Callable[[list[IndicatorEntry]], Iterable[IndicatorEntry]]
+"""Makes a list's entries of those it has."""
+
+
 class ListStore:
     """The lists beside the packs of a store."""
 
@@ -85,12 +90,7 @@ class ListStore:
         Raises `Fatal`, and leaves the list in force alone, where nothing or less than half of
         the file can be used.
         """
-        if (
-            not name
-            or len(name) > _NAME_CHARS
-            or not name.replace("-", "").replace("_", "").isalnum()
-        ):
-            raise Usage(f"list '{name}': letters, digits, - and _, at most {_NAME_CHARS}")
+        _require_name(name)
         bad: list[Bad] = []
         given = list(read_indicators(path, form, kind, bad))
         # A file of the wrong kind would otherwise empty a list that is in force.
@@ -103,17 +103,43 @@ class ListStore:
         return self._put(name, path, given, bad)
 
     def _put(self, name: str, path: Path, given: list[IndicatorEntry], bad: list[Bad]) -> _Loaded:
-        list_hash = write_indicators(self.folder, given)
-        kinds = open_indicators(self.folder / f"{list_hash}.arrow").table.column("kind").to_pylist()
-        listing = Listing(
-            list_hash, dict(sorted(Counter(kinds).items())), len(bad), path.name, datetime.now(UTC)
-        )
+        listing = self._written(path.name, given, len(bad))
         with self._alone():
             lists = self.lists()
             # Read under the lock, or a load beside this one would be undone.
             before = lists.get(name)
             self._keep(lists | {name: listing}, before)
         return _Loaded(name, listing, before, bad)
+
+    def edit(self, name: str, source: str, edit: Edit) -> _Loaded:
+        """Put what `edit` makes of the entries in force in their place; a list that is not there
+        yet has none. `source` is kept where the name of a file is.
+
+        Nobody else loads meanwhile, so no entry of theirs is lost.
+        """
+        _require_name(name)
+        with self._alone():
+            lists = self.lists()
+            before = lists.get(name)
+            known = [] if before is None else self.entries(before)
+            entries = list(edit(known))
+            if len(entries) > MAX_ENTRIES:
+                raise Usage(f"list '{name}': more than {MAX_ENTRIES} entries; it stays as it is")
+            listing = self._written(source, entries, 0)
+            self._keep(lists | {name: listing}, before)
+        return _Loaded(name, listing, before, [])
+
+    def entries(self, listing: Listing) -> list[IndicatorEntry]:
+        """What a list holds, by kind and value."""
+        table = open_indicators(self.folder / f"{listing.hash}.arrow").table
+        rows = table.drop_columns(["hash"]).to_pylist()
+        return sorted((IndicatorEntry(**row) for row in rows), key=lambda entry: entry[:2])
+
+    def _written(self, source: str, entries: list[IndicatorEntry], refused: int) -> Listing:
+        list_hash = write_indicators(self.folder, entries)
+        kinds = open_indicators(self.folder / f"{list_hash}.arrow").table.column("kind").to_pylist()
+        counts = dict(sorted(Counter(kinds).items()))
+        return Listing(list_hash, counts, refused, source, datetime.now(UTC))
 
     def remove(self, name: str) -> None:
         """Let a list no longer be; its file stays as long as packs may need it."""
@@ -145,6 +171,11 @@ class ListStore:
             yield
 
 
+def _require_name(name: str) -> None:
+    if not name or len(name) > _NAME_CHARS or not name.replace("-", "").replace("_", "").isalnum():
+        raise Usage(f"list '{name}': letters, digits, - and _, at most {_NAME_CHARS}")
+
+
 def listed_test(store: Path | None, name: str, kinds: tuple[str, ...]) -> Test:
     """The test that a rule over a list makes; raises `Untranslatable` where it cannot run."""
     if not name:
@@ -160,3 +191,14 @@ def listed_test(store: Path | None, name: str, kinds: tuple[str, ...]) -> Test:
     # In one order, so that the same rule gives the same pack.
     asked = tuple(("kind", kind) for kind in SOUGHT if kind in (kinds or SOUGHT))
     return Test("observables", "listed", lists.hash, parts=(("list", name), *asked))
+
+
+def rules_asking(listing: Listing, pack: RulePack) -> list[str]:
+    """Names of the rules of a pack that ask a list, in the pack's order."""
+    return [
+        rule.name or rule.id
+        for rule in pack.rules
+        if any(
+            test.op == "listed" and test.value == listing.hash for test in tests_of(rule.predicate)
+        )
+    ]

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from infra.config.settings import Settings, WebhookSettings
+from infra.errors import Usage
+
 DAY = 24 * 3600
 FIRST_PAUSE = 5.0
 LONGEST_PAUSE = 3600.0
@@ -46,6 +49,23 @@ class WaitingWebhook:
     def key(self) -> str:
         """What tells a receiver that it had this one already."""
         return f"{self.alert_id}:{self.revision}"
+
+
+class NoSuchWebhook(Usage):
+    """The settings have no webhook of that name."""
+
+
+def queue_file(settings: Settings) -> Path:
+    """The file with what waits."""
+    return settings.home.absolute() / "webhooks.sqlite"
+
+
+def hook_named(settings: Settings, name: str) -> WebhookSettings:
+    """A webhook of the settings; raises `NoSuchWebhook`."""
+    for hook in settings.webhooks:
+        if hook.name == name:
+            return hook
+    raise NoSuchWebhook(f"no webhook '{name}' in the settings")
 
 
 class Queue:

@@ -63,7 +63,9 @@ class LogSource:
     one must hold besides, each of its paths with one of the texts named. `rest` is
     the JSON column where fields that `fields` lacks are looked for. `by_event` are fields
     that different events have in different columns, `several` those that may be in several
-    places of one event (in lower case).
+    places of one event (in lower case). `foreign` are fields that only other logs of the product
+    have, `tops` the first names of all paths its records can have (none: not known), both in
+    lower case.
     """
 
     classes: tuple[int, ...] = ()
@@ -73,6 +75,8 @@ class LogSource:
     rest: str | None = None
     by_event: Mapping[str, ByEvent] = field(default_factory=dict)
     several: frozenset[str] = frozenset()
+    foreign: frozenset[str] = frozenset()
+    tops: frozenset[str] = frozenset()
 
     @cached_property
     def _by_event_folded(self) -> Mapping[str, ByEvent]:
@@ -138,6 +142,13 @@ class LogSource:
         if is_field(name):
             return (name,)
         if self.rest is not None:
+            if self._impossible(name):
+                raise Unmapped(
+                    f"no event of this log source has a field '{name}'",
+                    f"another log of the product does; if yours has it, write `{self.rest}:{name}`"
+                    if name.lower() in self.foreign
+                    else f"its records begin with {', '.join(sorted(self.tops))}",
+                )
             meant = self._misspelt(name)
             if meant:
                 raise Unmapped(
@@ -152,6 +163,11 @@ class LogSource:
             f"{meant}Map it in alerts/mapping for this log source, or write the column "
             f"(`headgate tables`), or `unmapped:{name}` where the source keeps it",
         )
+
+    def _impossible(self, name: str) -> bool:
+        lowered = name.lower()
+        top = lowered.partition(".")[0]
+        return lowered in self.foreign or (bool(self.tops) and top not in self.tops)
 
     def _misspelt(self, name: str) -> str | None:
         """The known field that a name differs from in one letter, as by a slip of the hand."""
@@ -180,6 +196,7 @@ class LogSource:
         return plain[0]
 
 
+_OWN_LOG = frozenset({"metadata.log_name", "metadata.log_provider"})
 _LONG = 8
 """Letters from which on a name that differs in one letter is a slip."""
 
@@ -242,7 +259,8 @@ def mapping() -> FieldMapping:
 def mapping_data() -> dict[str, Any]:
     """The files of the folder joined, as they are written."""
     whole: dict[str, Any] = {
-        "logsources": [], "fields": {}, "groups": {}, "keywords": [], "places": {}
+        "logsources": [], "fields": {}, "groups": {}, "keywords": [], "places": {},
+        "only_in": {}, "tops": {},
     }  # fmt: skip
     for file in sorted(MAPPING_FOLDER.glob("*.yml")):
         for key, value in yaml.load(file.read_text("utf-8"), _Loader).items():
@@ -274,7 +292,7 @@ def read_mapping(data: Mapping[str, Any]) -> FieldMapping:
         if key in logsources:
             raise Fatal(f"mapping: log source '{_spell(*key)}' stands there twice")
         logsources[key] = _entry(
-            entry, lists, data.get("groups", {}), _spell(*key), by_event, several
+            entry, lists, data.get("groups", {}), _spell(*key), by_event, several, data
         )
     return FieldMapping(logsources, tuple(data["keywords"]))
 
@@ -286,6 +304,7 @@ def _entry(
     spelt: str,
     by_event: Mapping[str, Mapping[str, ByEvent]],
     several: Mapping[str, set[str]],
+    known: Mapping[str, Any],
 ) -> LogSource:
     """One log source, with its field lists joined; of two that name a field the later holds."""
     conditions = entry.get("where", [])
@@ -306,6 +325,9 @@ def _entry(
         cases |= by_event.get(name, {})
         either = {field for field in either if field not in {f.lower() for f in lists[name]}}
         either |= several[name]
+    # A log with a channel or provider of its own has no fields that only Sysmon writes.
+    named = any(condition.keys() & _OWN_LOG for condition in where)
+    of_log = entry.get("product") if named else None
     return LogSource(
         classes=tuple(entry.get("classes", ())),
         sources=tuple(s for name in entry.get("sources", ()) for s in groups.get(name, [name])),
@@ -314,6 +336,10 @@ def _entry(
         rest=entry.get("rest"),
         by_event=cases,
         several=frozenset(either),
+        foreign=frozenset(name.lower() for name in known.get("only_in", {}).get(of_log, ())),
+        tops=frozenset(
+            name.lower() for name in known.get("tops", {}).get(entry.get("fields", [""])[-1], ())
+        ),
     )
 
 

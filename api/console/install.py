@@ -9,7 +9,7 @@ from fastapi import Depends, FastAPI
 from api.console import assets
 from api.console.page import Page, pages
 from api.console.session import Sessions
-from api.routes.parameters import refuse_unknown
+from api.query_parameters import refuse_unknown
 
 
 @dataclass(frozen=True)

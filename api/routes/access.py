@@ -14,12 +14,15 @@ from api.auth import Access, Caller, basic_of
 from api.auth_roles import Role
 from api.observability.metrics import Meters
 from api.services.cases import Cases
+from api.services.configuration.inventories import InventoryDesk
 from api.services.event_stream import Streams
 from api.services.proposals import ProposalDesk
 from api.services.quotas import Quotas
 from api.services.reader import Reader
 from api.services.rules.desk import RuleDesk
 from api.services.rules.jobs import RuleJobs
+from api.services.runs.command_runs import CommandRuns
+from api.services.runs.report_runs import ReportDesk
 from api.services.searches.saved_queries import SavedQueries
 from api.services.searches.search_jobs import SearchJobs
 from api.services.suppressions import Suppressions
@@ -55,12 +58,16 @@ class Services:
     rules: RuleDesk
     proposals: ProposalDesk
     rule_jobs: RuleJobs
+    runs: CommandRuns
+    reports: ReportDesk
+    inventories: InventoryDesk
 
     def close(self) -> None:
         """End the streams, the engines and their processes."""
         # Streams first: each still asks the reader until it ends.
         self.streams.close()
         self.queries.close()
+        self.runs.close()
         self.searches.close()
         self.rule_jobs.close()
         self.statements.close()

@@ -1,17 +1,18 @@
-"""Reports that were made: listed and fetched."""
+"""Reports: made on request, listed and fetched."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from fastapi import Path as InPath
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from api.problems import responses
-from api.routes.access import Here
+from api.routes.access import Here, Who, wants
 from api.services.reports import kept_reports
+from api.wire import runs as wire
 from api.wire.reports import ReportFile, ReportFiles
 
 router = APIRouter(prefix="/api/v1/reports", tags=["reports"])
@@ -36,6 +37,42 @@ def reports(services: Here) -> ReportFiles:
             for file in kept_reports(services.settings)
         ]
     )
+
+
+@router.post(
+    "",
+    status_code=202,
+    summary="Make a report",
+    responses=responses(422, 503),
+    dependencies=[Depends(wants("analyst"))],
+)
+def make_report(
+    services: Here, who: Who, wanted: wire.ReportWanted, response: Response
+) -> wire.ReportRun:
+    """As `headgate report run` makes it; its files are listed when it is done (`Location`)."""
+    run = services.reports.make(who.name, wanted)
+    response.headers["Location"] = f"/api/v1/reports/runs/{run.id}"
+    return run
+
+
+@router.get("/kinds", summary="Reports that can be made", responses=responses(503))
+def report_kinds(services: Here) -> wire.ReportKinds:
+    """By name, with what each shows."""
+    return services.reports.kinds()
+
+
+@router.get("/runs", summary="Reports that were asked for", responses=responses(503))
+def report_runs(services: Here) -> wire.ReportRuns:
+    """Over REST, the newest first, for seven days."""
+    return services.reports.listed()
+
+
+@router.get("/runs/{run_id}", summary="One report being made", responses=responses(404, 503))
+def report_run(
+    services: Here, run_id: Annotated[str, InPath(description="`id` of the run", max_length=64)]
+) -> wire.ReportRun:
+    """Where it stands, and its files when it is done."""
+    return services.reports.get(run_id)
 
 
 @router.get(

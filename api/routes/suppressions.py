@@ -12,6 +12,9 @@ from api.wire import suppressions as wire
 
 router = APIRouter(prefix="/api/v1/suppressions", tags=["suppressions"])
 
+SuppressionId = Annotated[
+    str, Path(description="its id, or the first characters where they are unique")
+]
 _WRITES = [Depends(wants("analyst"))]
 
 
@@ -22,6 +25,12 @@ def list_suppressions(
 ) -> wire.SuppressionList:
     """The longest lasting first, with how many alerts each kept from the topic so far."""
     return services.suppressions.list(over=over)
+
+
+@router.get("/{suppression_id}", summary="One suppression", responses=responses(404, 422, 503))
+def one_suppression(services: Here, suppression_id: SuppressionId) -> wire.SuppressionItem:
+    """Also one that waits, ended or expired."""
+    return services.suppressions.one(suppression_id)
 
 
 @router.post(
@@ -60,9 +69,7 @@ def begin_suppression(services: Here, who: Who, new: wire.NewSuppression) -> wir
 def end_suppression(
     services: Here,
     who: Who,
-    suppression_id: Annotated[
-        str, Path(description="its id, or the first characters where they are unique")
-    ],
+    suppression_id: SuppressionId,
     reason: Annotated[
         str | None, Query(description="why it ends before its time", max_length=2_000)
     ] = None,

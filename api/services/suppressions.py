@@ -112,8 +112,8 @@ class Suppressions:
             items=[item for item in items if over or item.state in ("active", "waiting")]
         )
 
-    def end(self, who: str, suppression_id: str, reason: str | None) -> wire.SuppressionTaken:
-        """Ask job `alert` to end one before its time; by its id or the beginning of it."""
+    def one(self, suppression_id: str) -> wire.SuppressionItem:
+        """One by its id or the beginning of it; raises `NoSuchSuppression`."""
         items = self._items()
         fitting = [
             item
@@ -127,7 +127,11 @@ class Suppressions:
             )
         if len(fitting) > 1:
             raise Usage(f"several suppressions begin with '{suppression_id}'; give more of its id")
-        item = fitting[0]
+        return fitting[0]
+
+    def end(self, who: str, suppression_id: str, reason: str | None) -> wire.SuppressionTaken:
+        """Ask job `alert` to end one before its time, found as by `one`."""
+        item = self.one(suppression_id)
         if item.state not in ("active", "waiting"):
             raise Usage(f"suppression {item.suppression_id} is {item.state} already")
         asked = request_action(

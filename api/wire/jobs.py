@@ -95,6 +95,9 @@ class SavedQuery(QueryContent):
     who: str = Field(description="who saved it")
     saved_at: datetime = Field(description="when, UTC")
     ran_at: datetime | None = Field(description="when its schedule last ran it, UTC")
+    next_at: datetime | None = Field(
+        description="when its schedule runs it next, while the API runs, UTC; null: it has none"
+    )
 
 
 class SavedQueryList(WireModel):

@@ -57,11 +57,13 @@ def load_inventory(
     inventory: str = "default",
     valid_from: datetime | None = None,
     accept_removals: bool = False,
+    partial: bool = False,
 ) -> Loaded:
     """Bring one inventory to what a file or folder lists, true from `valid_from` (now) on.
 
     Lines that cannot be read are refused and the others count; what the list then does not
-    name stays as it is, since one of those lines may have named it. Raises `Fatal`, and writes
+    name stays as it is, since one of those lines may have named it; so it does with `partial`,
+    when the file names only what is new or other. Raises `Fatal`, and writes
     nothing, when no line can be read, or when most of the inventory would go and
     `accept_removals` is not set.
     """
@@ -76,7 +78,8 @@ def load_inventory(
     valid = valid_from or loaded_at
     with _alone(settings, register):
         known = _known(settings, register, inventory)
-        result = changes(known, listing.entries, valid, whole=not listing.refused)
+        whole = not listing.refused and not partial
+        result = changes(known, listing.entries, valid, whole=whole)
         if not accept_removals:
             _refuse_removals(where, register, inventory, result, _present(known, valid))
         # Nothing to write starts no JVM, so a timer may load every few minutes.
@@ -93,7 +96,7 @@ def load_inventory(
         result.changed,
         result.gone,
         result.unchanged,
-        len(_present(known, valid) - named) if listing.refused else 0,
+        len(_present(known, valid) - named) if listing.refused and not partial else 0,
         listing.refused,
     )
     if result.rows or listing.refused:

@@ -8,9 +8,12 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -134,3 +137,46 @@ class PlatformProcess:
                     self._refusals.clear()
                 log.emit(logging.makeLogRecord({"msg": line.rstrip("\n")}))
                 on_line(line.rstrip())
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """What a command came to: its exit code, what it printed, and the last it said on stderr."""
+
+    code: int
+    printed: str
+    sentence: str
+
+
+def run_command(
+    command: tuple[str, ...], settings: Settings, stop: threading.Event, seconds: float
+) -> CommandResult:
+    """Run `headgate COMMAND` to its end, apart from this process's memory.
+
+    It is ended, as failed, when `stop` is set or after `seconds`; it ends with this thread.
+    """
+    # Files and not pipes: what it prints may be larger than a pipe holds, and nobody reads yet.
+    with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as words:
+        process = subprocess.Popen(
+            [*_command_line, "--home", str(settings.home.absolute()), *command],
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=words,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
+        deadline, over = time.monotonic() + seconds, ""
+        while process.poll() is None:
+            if stop.wait(0.1) or time.monotonic() > deadline:
+                over = "cancelled" if stop.is_set() else f"ended after {seconds:g} s"
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait(20)
+        printed.seek(0)
+        words.seek(0)
+        lines = words.read().decode("utf-8", "replace").splitlines()
+        # A sentence of ours says why; what a JVM says before it does not.
+        ours = [line.removeprefix(REFUSAL).strip() for line in lines if line.startswith(REFUSAL)]
+        last = (ours or [line for line in lines if line.strip()] or [""])[-1]
+        return CommandResult(
+            process.returncode, printed.read().decode("utf-8", "replace"), over or last
+        )

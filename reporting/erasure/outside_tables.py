@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from alerts.anomaly.store import BASELINES, FOLDER
-from alerts.cli.webhooks import queue_file
+from alerts.delivery.webhook_queue import queue_file
 from alerts.rulepack.locations import store_folder
 from enrich.assets.index_store import end_former, index_files, renew_index
 from infra.config.settings import Settings

@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from confluent_kafka import Message
 
-from alerts.cli.webhooks import queue_file
 from alerts.delivery.alert_message import published_state
 from alerts.delivery.publisher import published, read_all
+from alerts.delivery.webhook_queue import queue_file
 from alerts.tables import ALERT
 from infra.config.settings import Settings
 from infra.delta.log_reader import commit, newest_version, versions

@@ -16,6 +16,7 @@ LEAST = {
     "open": {"GET /healthz", "GET /readyz"},
     "metrics": {"GET /metrics", "GET /api/v1/openapi.json"},
     "analyst": {
+        "POST /api/v1/reports",
         "PUT /api/v1/queries/{name}",
         "DELETE /api/v1/queries/{name}",
         "POST /api/v1/cases",
@@ -62,6 +63,14 @@ LEAST = {
         "POST /api/v1/rules/{rule}/filters",
         "POST /api/v1/rules/{rule}/enable",
         "POST /api/v1/rules/{rule}/disable",
+        "PUT /api/v1/indicators/{name}",
+        "DELETE /api/v1/indicators/{name}",
+        "POST /api/v1/indicators/{name}/entries",
+        "DELETE /api/v1/indicators/{name}/entries",
+        "POST /api/v1/indicators/{name}/expire",
+        "POST /api/v1/inventories/{register}/loads",
+        "POST /api/v1/webhooks/{name}/test",
+        "POST /api/v1/webhooks/{name}/retry",
     },
     "read": {
         "GET /api/v1/alerts",
@@ -70,11 +79,24 @@ LEAST = {
         "GET /api/v1/alerts/{alert_id}/explain",
         "GET /api/v1/reports",
         "GET /api/v1/reports/{name}",
+        "GET /api/v1/reports/kinds",
+        "GET /api/v1/reports/runs",
+        "GET /api/v1/reports/runs/{run_id}",
+        "GET /api/v1/indicators",
+        "GET /api/v1/indicators/{name}",
+        "GET /api/v1/indicators/{name}/entries",
+        "GET /api/v1/inventories/loads",
+        "GET /api/v1/inventories/loads/{load_id}",
+        "GET /api/v1/inventories/{register}",
+        "GET /api/v1/webhooks",
+        "GET /api/v1/webhooks/deliveries",
+        "GET /api/v1/webhooks/{name}",
         "GET /api/v1/queries",
         "GET /api/v1/queries/{name}",
         "GET /api/v1/cases",
         "GET /api/v1/cases/{case_id}",
         "GET /api/v1/suppressions",
+        "GET /api/v1/suppressions/{suppression_id}",
         "POST /api/v1/suppressions/preview",
         "GET /api/v1/proposals",
         "POST /api/v1/proposals",
@@ -154,7 +176,8 @@ PAGES = {
 }
 ROLES = ["metrics", "read", "viewer", "analyst", "engineer", "admin"]
 PARTS = ("act_id", "alert_id", "case_id", "code", "form", "incident_id", "job", "job_id",
-         "name", "proposal_id", "rule", "rule_id", "suppression_id", "version")  # fmt: skip
+         "load_id", "name", "proposal_id", "register", "rule", "rule_id", "run_id",
+         "suppression_id", "version")  # fmt: skip
 FILLED = dict.fromkeys(PARTS, "x") | {
     "type": "ip",
     "kind": "ip",

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from alerts.cli.webhooks import queue_file
-from alerts.delivery.webhook_queue import Queue, enqueue
+from alerts.delivery.webhook_queue import Queue, enqueue, queue_file
 from infra.delta.catalog import table
 from infra.streaming.lake import Lake
 from infra.streaming.outbox import put_row

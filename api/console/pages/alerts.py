@@ -20,9 +20,9 @@ from api.console.page import Page, console_router
 from api.console.render import respond
 from api.console.request import Signed
 from api.console.time_words import earliest
+from api.query_parameters import reads_own_query
 from api.routes.access import Here
 from api.routes.alerts import stream_alerts
-from api.routes.parameters import reads_own_query
 from api.services.console import alert_list
 from api.services.console.alert_list import FACETS, GroupBy, ListFilter
 from infra.errors import Usage

@@ -21,8 +21,8 @@ from api.console.render import respond
 from api.console.request import Signed
 from api.console.time_words import earliest
 from api.observability.audit_log import audit_request
+from api.query_parameters import reads_own_query
 from api.routes.access import Here, Services
-from api.routes.parameters import reads_own_query
 from api.services.console import event_search
 from api.services.console.event_search import COLUMNS_OF_EVENTS, USUAL, EventFilter, EventQuestion
 from infra.errors import HeadgateError, Usage

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from api.services.console.lease_spans import LeaseSpan
-from api.services.console.time_buckets import bucket_of, step_of
+from api.services.console.time_buckets import bucket_sql, step_of
 from api.services.reader import Reader, ReaderRow
 
 EntityKind = Literal["ip", "mac", "user", "host", "domain"]
@@ -79,7 +79,7 @@ def lane_counts(
             "starts": [(span.start - _EPOCH) // timedelta(microseconds=1) for span in spans],
             "ends": [(span.end - _EPOCH) // timedelta(microseconds=1) for span in spans],
         }
-    sql = _COUNTS.format(lanes=_LANES, bucket=bucket_of("e.time"), condition=condition)
+    sql = _COUNTS.format(lanes=_LANES, bucket=bucket_sql("e.time"), condition=condition)
     return reader.rows(sql, params, needs=("silver.event", "silver.events"))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from api.services.console.time_buckets import bucket_of, bucket_start, step_of
+from api.services.console.time_buckets import bucket_sql, bucket_start, step_of
 from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
 from infra.errors import Usage
 
@@ -189,7 +189,7 @@ def histogram(
     longer = -(-seconds // _STEPS[-1]) * _STEPS[-1]
     step = timedelta(seconds=next((s for s in _STEPS if s >= seconds), longer))
     rows = reader.rows(
-        f"SELECT {bucket_of('time')} AS bucket, coalesce(class_name, '?') AS class_name,"
+        f"SELECT {bucket_sql('time')} AS bucket, coalesce(class_name, '?') AS class_name,"
         f" count(*) AS n FROM silver.events WHERE {condition} GROUP BY ALL",
         params | {"step": step_of(step)},
         needs=_NEEDS,

@@ -16,18 +16,18 @@ _SHIFT = 10**18 // 2
 """Microseconds before 1970 from which spans are counted: whole division goes toward zero."""
 
 
-def bucket_of(column: str) -> str:
+def bucket_sql(column: str) -> str:
     """SQL of the instant at which the span of a time begins; `$step` is its microseconds."""
     shift = f"({_MONDAY} - {_SHIFT} // $step * $step)"
     return f"make_timestamptz((epoch_us({column}) - {shift}) // $step * $step + {shift})"
 
 
 def step_of(step: timedelta) -> int:
-    """The parameter `$step` of `bucket_of`."""
+    """The parameter `$step` of `bucket_sql`."""
     return step // _US
 
 
 def bucket_start(instant: datetime, step: timedelta) -> datetime:
-    """When the span begins that an instant is in, as `bucket_of` has it."""
+    """When the span begins that an instant is in, as `bucket_sql` has it."""
     us, width = (instant - _EPOCH) // _US, step // _US
     return _EPOCH + ((us - _MONDAY) // width * width + _MONDAY) * _US

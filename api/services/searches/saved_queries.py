@@ -50,10 +50,16 @@ class KeptQuery:
 
     def is_due(self, now: datetime) -> bool:
         """Whether its schedule wants it run."""
+        next_at = self.next_at
+        return next_at is not None and now >= next_at
+
+    @property
+    def next_at(self) -> datetime | None:
+        """When its schedule wants it run next; None without a schedule."""
         if not self.every_minutes:
-            return False
+            return None
         last = datetime.fromisoformat(self.ran_at or self.saved_at)
-        return now - last >= timedelta(minutes=self.every_minutes)
+        return last + timedelta(minutes=self.every_minutes)
 
 
 @dataclass(frozen=True)
@@ -189,4 +195,5 @@ def _item(name: str, query: KeptQuery) -> wire.SavedQuery:
         who=query.who,
         saved_at=datetime.fromisoformat(query.saved_at),
         ran_at=datetime.fromisoformat(query.ran_at) if query.ran_at else None,
+        next_at=query.next_at,
     )

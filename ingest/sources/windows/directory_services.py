@@ -32,7 +32,7 @@ from ingest.parsing.ocsf import (
 from ingest.sources.windows.record import Fields, Logged, filled, split_account
 from ingest.sources.windows.rule import EventRule, WindowsColumns, entity, here, managing, other
 
-AUDIT = "<AuditBase"
+ADFS_AUDIT = "<AuditBase"
 LEAF = re.compile(r"<([A-Za-z]{1,60})>([^<>]{0,4096})</\1>")
 MOST_AUDIT = 256 * 1024
 NO_VALUE = frozenset({"", "N/A", "None", "-"})
@@ -45,9 +45,9 @@ def _audit(fields: Fields, log: Logged) -> dict[str, str]:
     What clients send is escaped in it and cannot make an element.
     """
     texts = [fields.peek(f"param{number}") for number in range(1, 5)] + [fields.peek("Data")]
-    text = next((text for text in texts if text and AUDIT in text), None)
+    text = next((text for text in texts if text and ADFS_AUDIT in text), None)
     if text is None:
-        text = (log.message or "").partition(AUDIT)[2]
+        text = (log.message or "").partition(ADFS_AUDIT)[2]
     pairs = LEAF.findall(text[:MOST_AUDIT])
     times = Counter(name for name, _ in pairs)
     values = {name: html.unescape(value).strip() for name, value in pairs if times[name] == 1}
@@ -73,7 +73,7 @@ def _who(name: str | None) -> WindowsColumns | None:
     return filled(name=bare, domain=domain)
 
 
-def audited(fields: Fields, log: Logged) -> WindowsColumns:
+def adfs_audited(fields: Fields, log: Logged) -> WindowsColumns:
     """1200 to 1210: the XML of the audit, which itself stays in unmapped."""
     values = _audit(fields, log)
     agent = values.get("UserAgentString")
@@ -96,12 +96,12 @@ def audited(fields: Fields, log: Logged) -> WindowsColumns:
 
 def _password(fields: Fields, log: Logged) -> WindowsColumns:
     """1204, 1205: a password changed, or not, at AD FS."""
-    columns = audited(fields, log)
+    columns = adfs_audited(fields, log)
     kept = ("user", "src_endpoint", "http_request", "status_id", "status_detail")
     return {name: columns[name] for name in kept}
 
 
-def refused(fields: Fields, log: Logged) -> WindowsColumns:
+def token_refused(fields: Fields, log: Logged) -> WindowsColumns:
     """411, and 342 of the log AD FS/Admin: `ann@corp.example-The user name or password ...`."""
     kind, wording = ("param2", "param4") if log.event_id == 411 else ("param1", "param2")
     protocol = (fields.peek(kind) or "").rpartition("/")[2] or None
@@ -118,7 +118,7 @@ def refused(fields: Fields, log: Logged) -> WindowsColumns:
     }
 
 
-def locked(fields: Fields, log: Logged) -> WindowsColumns:
+def account_locked(fields: Fields, log: Logged) -> WindowsColumns:
     """512, 515, 516: the account and the client of an attempt on a locked account."""
     return {
         "user": _who(fields.peek("param2")),
@@ -163,24 +163,30 @@ def _adfs() -> Iterator[tuple[int, EventRule]]:
     for uid, activity, title, columns, always in (
         (299, OTHER, "A token was issued.", _token, {**done, **other("Token Issue")}),
         (324, OTHER, "A token was not issued.", _token, {**failed, **other("Token Issue")}),
-        (342, 1, "Token validation failed.", refused, failed),
-        (411, 1, "Token validation failed.", refused, failed),
+        (342, 1, "Token validation failed.", token_refused, failed),
+        (411, 1, "Token validation failed.", token_refused, failed),
         (412, OTHER, "A token was accepted.", _token, {**done, **other("Token Validation")}),
-        (512, 1, "A sign-in to a locked account was let through.", locked, {"severity_id": LOW}),
+        (
+            512,
+            1,
+            "A sign-in to a locked account was let through.",
+            account_locked,
+            {"severity_id": LOW},
+        ),
         (
             515,
             1,
             "The right password of a locked account was given.",
-            locked,
+            account_locked,
             {"severity_id": MEDIUM},
         ),
-        (1200, OTHER, "A token was issued.", audited, {**done, **other("Token Issue")}),
-        (1201, OTHER, "A token was not issued.", audited, {**failed, **other("Token Issue")}),
-        (1202, 1, "Credentials were validated.", audited, done),
-        (1203, 1, "Credentials were not validated.", audited, failed),
-        (1206, 2, "A sign-out succeeded.", audited, done),
-        (1207, 2, "A sign-out failed.", audited, failed),
-        (1210, 1, "A sign-in to a locked account was refused.", audited, failed),
+        (1200, OTHER, "A token was issued.", adfs_audited, {**done, **other("Token Issue")}),
+        (1201, OTHER, "A token was not issued.", adfs_audited, {**failed, **other("Token Issue")}),
+        (1202, 1, "Credentials were validated.", adfs_audited, done),
+        (1203, 1, "Credentials were not validated.", adfs_audited, failed),
+        (1206, 2, "A sign-out succeeded.", adfs_audited, done),
+        (1207, 2, "A sign-out failed.", adfs_audited, failed),
+        (1210, 1, "A sign-in to a locked account was refused.", adfs_audited, failed),
     ):
         yield uid, EventRule(AUTHENTICATION, activity, title, columns, always)
     yield 403, EventRule(HTTP, 0, "A request was received.", _requested)
@@ -190,7 +196,7 @@ def _adfs() -> Iterator[tuple[int, EventRule]]:
 
 
 def _locked_out(fields: Fields, log: Logged) -> WindowsColumns:
-    columns = locked(fields, log)
+    columns = account_locked(fields, log)
     return {name: columns[name] for name in ("user", "src_endpoint")}
 
 

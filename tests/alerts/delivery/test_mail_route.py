@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from alerts.cli import webhooks
+from alerts.delivery import webhook_try
 from alerts.delivery.mail_route import check_mail, mail_of
 from alerts.delivery.webhook_queue import Queue, WaitingWebhook, enqueue
 from infra.config.settings import Settings, load
@@ -171,7 +172,7 @@ def test_what_could_not_be_sent_is_refused_at_the_start(
 ) -> None:
     settings = settings_of(tmp_path, 25, server, **hook)
     with pytest.raises(Usage, match=words):
-        webhooks.check_hook(settings, settings.webhooks[0])
+        webhook_try.check_hook(settings, settings.webhooks[0])
 
 
 def test_a_sample_goes_by_mail(tmp_path: Path, mailbox: tuple[Mailbox, int]) -> None:

@@ -23,7 +23,15 @@ from hypothesis import strategies as st
 from alerts.cli import webhooks
 from alerts.delivery import webhook
 from alerts.delivery.webhook import Undelivered, is_public, post, secret_of, signature, target_of
-from alerts.delivery.webhook_queue import DAY, LONGEST_PAUSE, Queue, WaitingWebhook, enqueue, pause
+from alerts.delivery.webhook_queue import (
+    DAY,
+    LONGEST_PAUSE,
+    Queue,
+    WaitingWebhook,
+    enqueue,
+    pause,
+    queue_file,
+)
 from infra.config.settings import Settings, WebhookSettings, load
 from infra.errors import Fatal, Usage
 from infra.kafka.client import Broker, ensure_topics, producer
@@ -284,7 +292,7 @@ def test_a_hook_that_hangs_delays_no_other(tmp_path: Path) -> None:
     slow.wait = 60
     hooks = (slow.hook(name="slow", timeout_seconds=30), quick.hook(name="quick"))
     settings = load(home=tmp_path, webhooks=hooks)
-    file = webhooks.queue_file(settings)
+    file = queue_file(settings)
     queue = put(file, *[(f"a{n}", 1) for n in range(20)], hooks=("slow", "quick"))
     stop = threading.Event()
     for hook in settings.webhooks:
@@ -301,8 +309,8 @@ def test_a_hook_whose_thread_dies_ends_the_process_rather_than_fall_silent(
     receiver: Receiver, tmp_path: Path
 ) -> None:
     settings = load(home=tmp_path, webhooks=[receiver.hook()])
-    put(webhooks.queue_file(settings), ("a", 1)).close()
-    with sqlite3.connect(webhooks.queue_file(settings)) as db:
+    put(queue_file(settings), ("a", 1)).close()
+    with sqlite3.connect(queue_file(settings)) as db:
         db.execute("UPDATE delivery SET body = 7")
     stop = threading.Event()
     with pytest.raises(TypeError):
@@ -349,7 +357,7 @@ def test_from_the_topic_to_the_hook_with_the_levels_it_wants(
     parser = argparse.ArgumentParser()
     webhooks.build(parser.add_subparsers())
     args = parser.parse_args(["webhooks", "list", "--output", "json"])
-    until(lambda: Queue(webhooks.queue_file(settings)).listed()[0]["problem"])
+    until(lambda: Queue(queue_file(settings)).listed()[0]["problem"])
     assert args.run(args, settings) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["alert_id"], row["state"]) == ("high-2", "waiting")
@@ -366,7 +374,7 @@ def send(settings: Settings, alert_id: str, level: str) -> None:
 def begun(settings: Settings) -> bool:
     """Whether the listener has noted its place."""
     try:
-        rows = sqlite3.connect(webhooks.queue_file(settings)).execute("SELECT 1 FROM alert_place")
+        rows = sqlite3.connect(queue_file(settings)).execute("SELECT 1 FROM alert_place")
         return len(rows.fetchall()) == settings.kafka.alerts_partitions
     except sqlite3.OperationalError:
         return False

@@ -21,7 +21,7 @@ from alerts.cli import webhooks
 from alerts.delivery.consumer import AlertRevision
 from alerts.delivery.webhook import Undelivered, check, post, target_of
 from alerts.delivery.webhook_forms import plain, rendered, wants
-from alerts.delivery.webhook_queue import Queue
+from alerts.delivery.webhook_queue import Queue, queue_file
 from alerts.rulebook.rule_switch import compiled_rules
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore
@@ -305,7 +305,7 @@ def test_issues_are_made_once_an_alert_and_other_hooks_hear_of_each_revision(
 ) -> None:
     hooks = [hook("jira"), hook("thehive", entities=("user",)), hook("teams")]
     settings = load(home=tmp_path, webhooks=hooks)
-    file = webhooks.queue_file(settings)
+    file = queue_file(settings)
     queue = Queue(file)
     put = webhooks._putter(settings)
     user = {"type": "user", "value": "kim"}

@@ -85,3 +85,38 @@ def test_a_part_of_a_resource_is_asked_by_its_own_name() -> None:
     detection: dict[str, Any] = {"objectRef.resource": "pods", "objectRef.subresource": "exec"}
     result = compiled({"product": "kubernetes", "service": "audit"}, detection)
     assert not result.refused
+
+
+@pytest.mark.parametrize(
+    ("logsource", "detection"),
+    [
+        (SECURITY, {"EventID": 4688, "Image": "a.exe"}),
+        (SECURITY, {"EventID": 4688, "parentimage": "a.exe"}),
+        ({"product": "windows", "service": "taskscheduler"}, {"TargetFilename": "x"}),
+        ({"product": "aws", "service": "cloudtrail"}, {"eventNme": "x"}),
+        ({"product": "aws", "service": "cloudtrail"}, {"requestParameter.x": "y"}),
+        ({"product": "bitbucket", "service": "audit"}, {"audit.action": "x"}),
+    ],
+)
+def test_a_field_that_no_event_of_the_log_can_have_is_refused(
+    logsource: dict[str, str], detection: dict[str, Any]
+) -> None:
+    (refused,) = compiled(logsource, detection).refused
+    assert "field" in refused.reason
+
+
+@pytest.mark.parametrize(
+    ("logsource", "detection"),
+    [
+        ({"product": "windows"}, {"EventID": 1, "Image": "a.exe"}),
+        ({"product": "windows", "service": "sysmon"}, {"EventID": 1, "ParentUser": "x"}),
+        (SECURITY, {"EventID": 4688, "unmapped:Image": "a.exe"}),
+        (SECURITY, {"EventID": 4688, "CommandLine": "a"}),
+        ({"product": "aws", "service": "cloudtrail"}, {"requestParameters.x.y": "z"}),
+        ({"product": "aws", "service": "cloudtrail"}, {"eventname": "x"}),
+    ],
+)
+def test_fields_that_a_log_may_have_are_asked(
+    logsource: dict[str, str], detection: dict[str, Any]
+) -> None:
+    assert not compiled(logsource, detection).refused

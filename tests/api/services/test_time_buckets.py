@@ -8,7 +8,7 @@ import duckdb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.services.console.time_buckets import bucket_of, bucket_start, step_of
+from api.services.console.time_buckets import bucket_sql, bucket_start, step_of
 
 INSTANTS = st.datetimes(datetime(1960, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))
 STEPS = st.sampled_from((1, 5, 30, 60, 900, 3600, 21_600, 86_400, 604_800, 1_209_600, 7_777))
@@ -22,7 +22,7 @@ def test_both_say_where_a_span_begins(instant: datetime, seconds: int) -> None:
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         rows = connection.execute(
-            f"SELECT {bucket_of('t')} FROM (SELECT $time::TIMESTAMPTZ AS t)",
+            f"SELECT {bucket_sql('t')} FROM (SELECT $time::TIMESTAMPTZ AS t)",
             {"time": instant, "step": step_of(step)},
         ).fetchall()
         if seconds <= 604_800 and 604_800 % seconds == 0:

@@ -17,9 +17,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from alerts.anomaly.store import BASELINES, baselines_schema
-from alerts.cli.webhooks import queue_file
 from alerts.delivery.publisher import Publisher
-from alerts.delivery.webhook_queue import Queue
+from alerts.delivery.webhook_queue import Queue, queue_file
 from alerts.rulepack.locations import store_folder
 from api.sql.runner import Refused, Statements
 from infra.config.settings import Settings, load

@@ -23,10 +23,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
-from alerts.cli.webhooks import queue_file
 from alerts.delivery.consumer import AlertConsumer, AlertRevision
 from alerts.delivery.publisher import Publisher, read_all
-from alerts.delivery.webhook_queue import Queue, enqueue
+from alerts.delivery.webhook_queue import Queue, enqueue, queue_file
 from enrich.rollup.topic import Topic
 from enrich.tables_rollup import ROLLUP
 from headgate.cli import main

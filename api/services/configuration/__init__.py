@@ -1,0 +1,1 @@
+"""What the platform is set up with over REST: indicator lists, inventories, webhooks."""

@@ -1,0 +1,1 @@
+"""Commands that the API runs for a caller, and what they make."""

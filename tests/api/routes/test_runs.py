@@ -1,0 +1,106 @@
+"""Reports and inventories over REST: commands that run apart, and what they came to."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from api.app import create_app
+from infra.config.settings import Settings, load
+from tests.api.desk import audited
+
+TOKEN = "t" * 32
+MINUTE = 60.0
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Settings:
+    return load(home=tmp_path, api={"token": TOKEN, "console": False})
+
+
+@pytest.fixture
+def client(home: Settings) -> Iterator[TestClient]:
+    with TestClient(create_app(home), raise_server_exceptions=False) as client:
+        client.headers["Authorization"] = f"Bearer {TOKEN}"
+        yield client
+
+
+def ended(client: TestClient, address: str) -> dict[str, Any]:
+    end = time.monotonic() + MINUTE
+    while (run := client.get(address).json())["state"] in ("queued", "running"):
+        assert time.monotonic() < end, run
+        time.sleep(0.1)
+    return dict(run)
+
+
+def test_a_run_that_fails_says_what_the_command_said(client: TestClient, home: Settings) -> None:
+    wrong = client.post("/api/v1/reports", json={"report": "none", "interval": "yesterday"})
+    assert wrong.status_code == 422
+    assert "daily" in wrong.json()["detail"]
+    asked = client.post("/api/v1/reports", json={"report": "daily", "interval": "2026-11-20"})
+    assert asked.status_code == 202
+    run = ended(client, asked.headers["location"])
+    assert (run["state"], run["files"]) == ("failed", [])
+    assert "there is no lake here" in run["problem"]
+    listed = client.get("/api/v1/reports/runs").json()["items"]
+    assert [item["id"] for item in listed] == [run["id"]]
+    acts = [(row["act"], row["target"], row["outcome"]) for row in audited(home)]
+    assert acts == [("report.run", run["id"], outcome) for outcome in ("ok", "failed")]
+
+
+def test_a_load_of_which_nothing_can_be_read_changes_nothing(
+    client: TestClient, home: Settings
+) -> None:
+    given = {"entries": [{"mac": "no address"}]}
+    asked = client.post("/api/v1/inventories/assets/loads", json=given)
+    run = ended(client, asked.headers["location"])
+    assert run["state"] == "failed"
+    assert "none of 1 lines can be read" in run["problem"]
+    assert not list((home.home / "api" / "loads").glob("*"))
+    assert client.get("/api/v1/inventories/assets").json()["items"] == []
+    assert client.get("/api/v1/inventories/loads/none").status_code == 404
+
+
+@pytest.mark.full
+def test_a_report_is_made_apart_and_its_files_are_fetched(
+    empty_tables: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(empty_tables, tmp_path / "lake")
+    home = load(home=tmp_path, api={"token": TOKEN, "console": False})
+    wanted = {"report": "daily", "interval": "2026-11-20", "formats": ["csv"]}
+    with TestClient(create_app(home), raise_server_exceptions=False) as client:
+        client.headers["Authorization"] = f"Bearer {TOKEN}"
+        run = ended(client, client.post("/api/v1/reports", json=wanted).headers["location"])
+        assert run["state"] == "done", run["problem"]
+        assert run["files"] == [
+            "daily-2026-11-20_2026-11-21.csv.zip",
+            "daily-2026-11-20_2026-11-21.json",
+        ]
+        for name in run["files"]:
+            assert client.get(f"/api/v1/reports/{name}").status_code == 200
+
+
+@pytest.mark.full
+def test_an_inventory_is_loaded_and_one_entry_of_it_changed(client: TestClient) -> None:
+    def loaded(**given: Any) -> dict[str, Any]:
+        asked = client.post("/api/v1/inventories/assets/loads", json=given)
+        return ended(client, asked.headers["location"])
+
+    both = [
+        {"asset_id": "a", "mac": "02:42:ac:77:0b:19", "owner": "anna"},
+        {"asset_id": "b", "hostname": "b.example"},
+        {"asset_id": "c", "ip": "300.1.1.1"},
+    ]
+    run = loaded(entries=both)
+    assert run["state"] == "done", run["problem"]
+    assert (run["counts"]["new"], [each["entry"] for each in run["refused"]]) == (2, [3])
+    run = loaded(entries=[both[0] | {"owner": "bea"}], partial=True)
+    assert (run["counts"]["changed"], run["counts"]["gone"]) == (1, 0)
+    items = client.get("/api/v1/inventories/assets").json()["items"]
+    assert [(item["id"], item["values"]["owner"]) for item in items] == [("a", "bea"), ("b", None)]
