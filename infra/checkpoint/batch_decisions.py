@@ -26,6 +26,7 @@ def decisions_file(folder: Path, number: int) -> Path:
 
 def write_decision(folder: Path, number: int, decisions: Mapping[str, Any]) -> None:
     """Write what a batch decided; values that JSON can hold."""
+    # The checksum is written last: a key behind it shows that a version wrote that knows none.
     text = json.dumps({**decisions, SEAL: _sum(decisions)})
     write_whole(decisions_file(folder, number), text)
 
@@ -46,6 +47,7 @@ def opened(text: str) -> dict[str, Any]:
     parsed_tree = parsed(text)
     last = next(reversed(parsed_tree), None)
     value = parsed_tree.pop(SEAL, None)
+    # Where it is not last, a version that knows no checksum wrote after it: it proves nothing.
     if last == SEAL and value != _sum(parsed_tree):
         raise Damaged("its checksum says otherwise")
     return parsed_tree

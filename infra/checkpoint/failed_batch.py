@@ -87,6 +87,7 @@ def failed(
     folder: Path, batch: int, failures: int, why: str, stopped: str | None, starved: int = 0
 ) -> None:
     """Note that a batch failed so often in a row, and whether its job stopped for that."""
+    # Ends of the driver in the same batch stay counted: only what is given here is replaced.
     result = _of(folder, batch)
     _write(folder, replace(result, failures=failures, starved=starved, why=why, stopped=stopped))
 
@@ -101,6 +102,7 @@ def spared(folder: Path) -> None:
 
 def ended(job: str, folder: Path, batch: int, attempts: int) -> None:
     """Note that a driver ended in the middle of a batch, and give the job up if too often."""
+    # Another batch than the one noted starts from zero: only ends in a row count.
     changed = _of(folder, batch)
     changed = replace(changed, ends=changed.ends + 1)
     message = f"the driver ended {changed.ends} times in a row in the middle of batch {batch}"
@@ -123,6 +125,7 @@ def forget_failures(folder: Path) -> None:
 
 def _of(folder: Path, batch: int) -> Trouble:
     record = read_failures(folder)
+    # With the checkpoint's identity, as one begun anew counts its batches from 0 again.
     fresh = Trouble(_identity(folder), batch)
     return record if record is not None and record.batch == batch else fresh
 

@@ -40,12 +40,14 @@ def put_aside(job: str, folder: Path) -> Path | None:
     # Any later number shows that the first batch was once in.
     if any(number > 0 for number in (*begun, *logs["offsets"], *logs["commits"])):
         return None
+    # The first batch is committed, so the checkpoint has done its work and is not begun anew.
     if _readable(spark, "commits"):
         return None
     if _readable(spark, "offsets") and _is_metadata(spark / "metadata"):
         in_the_way = _of_a_planned_batch(spark)
     elif not begun:
         in_the_way = _of_no_batch(spark)
+        # Before anything is moved: a state of later batches must stay where a person can see it.
         _require_no_state(job, folder)
     else:
         return None
@@ -58,7 +60,9 @@ def _move(job: str, folder: Path, files: Sequence[Path]) -> Path:
     for file in files:
         target = aside / "spark" / file.relative_to(spark)
         target.parent.mkdir(parents=True, exist_ok=True)
+        # Renamed, not copied: a disk that was full is a reason for leftovers, and may still be so.
         file.replace(target)
+    # A state can have many files; three are enough to know what was moved.
     names = ", ".join(str(file.relative_to(spark)) for file in files[:3])
     more = f" and {len(files) - 3} more" if len(files) > 3 else ""
     say(
@@ -87,10 +91,12 @@ def _is_metadata(file: Path) -> bool:
 def _of_no_batch(spark: Path) -> list[Path]:
     """All that lies where Spark wants nothing, and what cannot be read beside it."""
     places = [spark / name for name in (*_LOGS, "state")]
+    # A file that has the name of a folder is in Spark's way as a whole.
     blocked = [place for place in places if place.is_file()]
     inside = [file for place in places if place.is_dir() for file in sorted(place.iterdir())]
     metadata = spark / "metadata"
     if metadata.exists() and not _is_metadata(metadata):
+        # Hadoop reads no file that the checksum beside it does not fit, so both go together.
         sums = metadata.with_name(".metadata.crc")
         inside += [metadata, *([sums] if sums.exists() else [])]
     return [*blocked, *inside, *_unfinished(spark, inside)]

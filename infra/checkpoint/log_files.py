@@ -21,6 +21,7 @@ _FIRST = 'v1\n{"nextBatchWatermarkMs":0}'
 
 def write_entry(file: Path, text: str) -> None:
     """Write an entry, in the place of one that is there."""
+    # First, as Hadoop would refuse the new entry by the checksum of the old one.
     forget_checksum(file)
     write_whole(file, text)
 
@@ -46,6 +47,7 @@ def pass_over(folder: Path, done: int, places: Sequence[str], decisions: Mapping
     spark = folder / "spark"
     # The line of metadata has the watermark, which must not go back.
     head = (spark / "offsets" / str(done)).read_text("utf-8").splitlines()[:2]
+    # In Spark's own order, planned before done: a kill between the two leaves a planned batch.
     write_entry(spark / "offsets" / str(done + 1), "\n".join([*head, *places]))
     write_decision(folder, done + 1, {**decisions, "in_ledger": True})
     note_done(spark, done, done + 1)

@@ -19,6 +19,7 @@ def numbers(folder: Path, suffix: str = "") -> list[int]:
     """The numbers that a checkpoint's folder has files of."""
     if not folder.is_dir():
         return []
+    # Checksums and unfinished files of Hadoop lie here too; their names are no numbers.
     names = [p.name.removesuffix(suffix) for p in folder.iterdir() if p.name.endswith(suffix)]
     return [int(name) for name in names if name.isdigit()]
 
@@ -37,6 +38,7 @@ def places(file: Path) -> list[str]:
     Raises `Damaged`, with its name: to read nothing and to be damaged are not the same.
     """
     try:
+        # The first two lines are the form's version and the metadata with the watermark.
         return logged(file, 3)[2:]
     except Damaged as error:
         raise Damaged(f"{file} is damaged ({error})") from None

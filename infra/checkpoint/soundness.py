@@ -29,10 +29,12 @@ def check(name: str, folder: Path) -> None:
     # Spark reads only the newest entry and the one before it when a query starts.
     for number in sorted(offsets)[-2:]:
         _require_sound(name, spark / "offsets" / str(number), 3, remedy)
+    # A lost commit entry costs a repeated batch only where no later offsets build on it.
     if commits:
         again = f"remove it, and batch {max(commits)} is worked on again"
         whole = remedy if max(offsets, default=0) > max(commits) else again
         _require_sound(name, spark / "commits" / str(max(commits)), 2, whole)
+    # Spark writes no file without a byte: an empty one was cut off, by a power cut for example.
     if (hollow := emptied(spark / "state")) is not None:
         raise Fatal(f"checkpoint of job {name}: {hollow} is damaged (it is empty); {remedy}")
     # Spark plans a batch only when the one before it is committed: a wider gap is lost files.
@@ -78,6 +80,7 @@ def unfinished(folder: Path) -> int | None:
 def newest_written(folder: Path) -> dict[str, tuple[int, int]]:
     """By table, the newest batch of a checkpoint that is known to be in it, and its version."""
     results: dict[str, tuple[int, int]] = {}
+    # Oldest first, so that of each table the newest batch is the one that stays.
     for number in sorted(numbers(folder / "batches", ".json")):
         versions = decided(folder, number).get("versions", {})
         results |= {name: (number, version) for name, version in versions.items()}

@@ -115,6 +115,7 @@ def commit_pieces(folder: Location, identity: str, since: TableOffset) -> Iterat
         taken = since.index + 1 if version == since.version else 0
         left = max(0, whole.files - taken)
         if taken and whole.files:
+            # The rest of a commit is taken in proportion to its files: only a guess at its size.
             rows, size = whole.rows * left // whole.files, whole.bytes * left // whole.files
             whole = replace(whole, files=left, rows=rows, bytes=size)
         yield whole
