@@ -51,6 +51,7 @@ def require_home(settings: Settings) -> None:
         ours = _Home(uuid.uuid4().hex, gethostname(), str(settings.home.absolute()))
         own.write(ours)
     mark = settings.lake_root / HOME
+    # The first to claim it stands; then it is read, as another home may have been first.
     claim_file(mark, json.dumps(asdict(ours)))
     theirs = _home(settings.lake_root).read()
     if theirs is not None and theirs.id != ours.id:
@@ -67,6 +68,7 @@ def at_home(settings: Settings, name: str) -> bool:
     For who only reads: it claims nothing, and makes nothing.
     """
     ours, theirs = _home(settings.lake_side).read(), _home(settings.lake_root).read()
+    # By id, as two machines can have the same host name and the same path of a home.
     same = ours is not None and theirs is not None and ours.id == theirs.id
     return same and _lock(settings.lake_side, name).exists()
 

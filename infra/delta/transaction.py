@@ -104,6 +104,7 @@ def as_old(file: DataFile, others: Sequence[ActiveFile]) -> DataFile:
 
 def active_files(spark: SparkSession, path: str, version: int | None = None) -> list[ActiveFile]:
     """The files of the table's newest version, or of an older one."""
+    # The newest comes from Delta's transaction, so that a commit can follow on what was read.
     if version is None:
         return _active(DeltaTransaction(spark, path).active_files())
     return _active(files_at(spark, path, version))
@@ -129,9 +130,11 @@ def replace(
     transaction = DeltaTransaction(spark, path)
     # These alone: all files of a large table would come as JSON out of the JVM.
     there = transaction.active_files(_among(file.entry["path"] for file in removed))
+    # By identity, not by path: a file that lost rows since then keeps its path.
     now = {file.identity for file in _active(there)}
     gone = [file.name for file in removed if file.identity not in now]
     if gone:
+        # To go on would bring back rows that were deleted after they were read.
         raise Moved(gone[0])
     actions = [file.removal(data_change=data_change) for file in removed]
     actions += [file.action(data_change=data_change) for file in added]
@@ -165,9 +168,11 @@ def commit_files(
     actions = [file.action() for file in files]
     if txn is not None:
         name, version = txn
+        # Greater too: an application's versions only rise, so a newer one stands behind this.
         if transaction.txn_version(name) >= version:
             raise AlreadyCommitted(name)
         actions.insert(0, json.dumps({"txn": {"appId": name, "version": version}}))
     version = transaction.commit(actions, user_metadata, overwrite=False)
+    # After the commit only: whoever is woken looks at once for what is new.
     COMMITTED.ring()
     return version

@@ -54,6 +54,7 @@ def retire(settings: Settings, table: Location) -> int:
     """
     identity, before = table_id(table), time.time() - settings.maintenance.log_minutes * 60
     asked = [asked_by(folder) for folder in settings.checkpoint_root.glob("*")]
+    # By the table's id, not its folder: a table made anew there has other versions.
     floors = [versions[identity] for versions in asked if identity in versions]
     return archive_commits(table, min(floors, default=newest_version(table)), before)
 
@@ -72,6 +73,7 @@ def archive_commits(table: Location, asked: int, before: float) -> int:
         and single(log, checkpoint).exists()
         and _written(single(log, checkpoint)) <= before
     ]
+    # -1 where no checkpoint can be begun from: then nothing is below, and the log stays whole.
     cut = max(usable, default=-1)
     # A log must begin with a checkpoint, or no reader can tell what made the table before.
     below = [version for version in singles(log) if version < cut]
@@ -116,6 +118,7 @@ def _move_checkpoints(log: Location, archive: Location, cut: int, before: float)
         file = checkpoint_file(log, version)
         if _written(file) > before:
             continue  # lent to a reader: one of ours would be older than that at the cut
+        # The archive keeps one in a thousand; the other checkpoints only repeat what commits say.
         if version - newest >= PACK:
             move_files([(file, checkpoint_file(archive, version))])
             newest = version

@@ -105,5 +105,6 @@ def _carrying(spark: SparkSession, lake: Lake, table: Table, run: Batch) -> Iter
     try:
         yield
     finally:
+        # Also after a failure: a later commit of this session would carry this batch's marker.
         for key in conf:
             spark.conf.unset(key)

@@ -105,6 +105,7 @@ class Pass:
         # ones for the messages that have no headers, which are most, that is four fifths of the
         # JVM's work.
         named = records.withColumn("headers", F.coalesce("headers", F.array()))
+        # Bounded in bytes, as a bound in rows says nothing of a worker's memory.
         with at_once(records.sparkSession, SLICE_BYTES):
             return collected(named, self)
 
