@@ -72,9 +72,11 @@ def kafka_checkpoint(folder: Path) -> Checkpoint:
     """Read a job's checkpoint folder; one that is not there yet is empty."""
     spark = folder / "spark"
     done = max(numbers(spark / "commits"), default=None)
+    # Spark notes offsets before a batch and commits after it: the difference is under way.
     planned = max(numbers(spark / "offsets"), default=None)
     if done is None:
         return Checkpoint(folder, None, planned)
+    # Of the batch that is done: what a later one planned may not be in the tables yet.
     file = spark / "offsets" / str(done)
     batchtimestampms = parsed(_entry(file)[1]).get("batchTimestampMs")
     return Checkpoint(folder, done, planned, offsets_of(file), _ids(folder, done), batchtimestampms)

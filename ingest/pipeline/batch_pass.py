@@ -121,7 +121,7 @@ class Pass:
             # One for the whole task: compiled formats and registries are read once.
             parser = Parser(self._parsing)
             for records in slices(map(self._arrived, batches)):
-                # as well.
+                # A retry may have the records in already: then only the other tables are written.
                 if RECORD.name in writers:
                     writers[RECORD.name].write(records)
                 for events in parser(records):

@@ -103,6 +103,7 @@ class Redelivery:
             return {}
         rows = self._rows(self._names)
         with self._open() as memory:
+            # Remembered only in `keep`: a batch that fails would else find its own events repeated.
             self._fresh, repeated = _sorted_out(rows, _known(memory, rows))
             memory.executemany(
                 "INSERT INTO pending VALUES (?, ?, ?, ?)",
@@ -120,6 +121,7 @@ class Redelivery:
             with self._open() as memory:
                 _remember(memory, self._fresh)
                 self._forget(memory)
+            # Behind the memory's commit: until then a crash can only be made good from these files.
             self._clear(self._folder / name for name in self._names)
 
     def _settle(self, up_to: int) -> None:
@@ -127,6 +129,7 @@ class Redelivery:
         with self._open() as memory:
             which = "SELECT file FROM pending WHERE job = ? AND query = ? AND batch <= ?"
             names = [name for (name,) in memory.execute(which, (*self._owner, up_to))]
+            # A crash may also fall after files were deleted: their keys are in the memory already.
             rows = self._rows(name for name in names if (self._folder / name).exists())
             _remember(memory, _sorted_out(rows, _known(memory, rows))[0])
             self._forget(memory)
