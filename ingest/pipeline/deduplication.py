@@ -129,7 +129,7 @@ class Redelivery:
         with self._open() as memory:
             which = "SELECT file FROM pending WHERE job = ? AND query = ? AND batch <= ?"
             names = [name for (name,) in memory.execute(which, (*self._owner, up_to))]
-            # A crash may also fall after files were deleted: their keys are in the memory already.
+            # Power loss can bring back a note whose files are gone: that costs marks, no events.
             rows = self._rows(name for name in names if (self._folder / name).exists())
             _remember(memory, _sorted_out(rows, _known(memory, rows))[0])
             self._forget(memory)
