@@ -104,7 +104,6 @@ def as_old(file: DataFile, others: Sequence[ActiveFile]) -> DataFile:
 
 def active_files(spark: SparkSession, path: str, version: int | None = None) -> list[ActiveFile]:
     """The files of the table's newest version, or of an older one."""
-    # The newest comes from Delta's transaction, so that a commit can follow on what was read.
     if version is None:
         return _active(DeltaTransaction(spark, path).active_files())
     return _active(files_at(spark, path, version))
