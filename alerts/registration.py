@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from infra.config.settings import Settings
 from infra.delta.catalog import Declared, register_tables
 from infra.runtime.alarm import Tell, register_alarm
+from infra.runtime.check_registry import register_check
 from infra.runtime.command_registry import Build, Command, register_commands
 from infra.runtime.job_registry import JobSpec, Later, Starter, register_jobs
 from infra.runtime.outbox_registry import register_outboxes
 from infra.runtime.scheduled_tasks import ScheduledCommand, register_schedule
+
+if TYPE_CHECKING:  # the doctor looks; the other commands need nothing of it
+    from infra.runtime.machine_checks import Finding
 
 
 def register() -> None:
@@ -65,6 +72,7 @@ def register() -> None:
         alert_action="gold.alert_action", case_act="ops.case_act", rule_cost="ops.rule_cost"
     )
     register_alarm(_platform_alerts)
+    register_check(_feed_findings)
     register_schedule(
         ScheduledCommand(
             "blind", ("rules", "coverage", "--tell"), lambda settings: settings.jobs.quality_minutes
@@ -73,6 +81,7 @@ def register() -> None:
         ScheduledCommand(
             "webhooks", ("webhooks", "deliver"), lambda settings: 0.1 if settings.webhooks else 0
         ),
+        ScheduledCommand("feeds", ("indicators", "fetch", "--due"), _feed_minutes),
     )
 
 
@@ -80,6 +89,20 @@ def _platform_alerts(settings: Settings) -> Tell:
     from alerts.delivery.platform_alert import PlatformAlerts
 
     return PlatformAlerts(settings)
+
+
+def _feed_findings(settings: Settings) -> Iterable[Finding]:
+    if not settings.intelligence.feeds:
+        return ()
+    from alerts.feeds.feed_state import feed_findings
+
+    return feed_findings(settings)
+
+
+def _feed_minutes(settings: Settings) -> float:
+    """How often it is looked which feed is due: not only after the longest of their pauses."""
+    pauses = [feed.every_minutes for feed in settings.intelligence.feeds]
+    return min([5.0, *pauses]) if pauses else 0
 
 
 def _no_folders(settings: Settings) -> str | None:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from alerts.compiler.compiler import compile_rules
 from alerts.compiler.indicator_lists import Listing, ListStore, rules_asking
+from alerts.feeds.feed_state import FeedState, require_no_feed, state_file
 from alerts.indicators.import_formats import FORMATS as FILE_FORMATS
 from alerts.rulebook.rule_store import recompile, rule_folders
 from alerts.rulepack.indicator_normalisation import INDICATOR_KINDS
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore, RulePack
+from infra.config.intelligence_section import FeedSettings, TaxiiFeedSettings
 from infra.config.settings import Settings
+from infra.errors import Usage
 from infra.process.table_output import add_output_option, print_rows
 from infra.process.text_output import printable
 
@@ -45,9 +50,23 @@ def build(subparsers: Any) -> None:
     removed.add_argument("name", metavar="NAME", help="the list")
     removed.set_defaults(run=remove_list)
 
+    fetched = verbs.add_parser("fetch", help="fetch feeds of the settings and renew their lists")
+    fetched.add_argument("feeds", nargs="*", metavar="NAME", help="the feeds (default: all)")
+    fetched.add_argument("--due", action="store_true", help="only those whose time has come")
+    fetched.add_argument(
+        "--anew", action="store_true", help="forget what was read of them before, and read all"
+    )
+    add_output_option(fetched)
+    fetched.set_defaults(run=fetch_feeds)
+
+    listed = verbs.add_parser("feeds", help="how each feed stands; exit 1 when one fails")
+    add_output_option(listed)
+    listed.set_defaults(run=show_feeds)
+
 
 def load_list(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate indicators load NAME FILE`: live with the next micro-batch."""
+    require_no_feed(settings, args.name)
     store = ListStore(store_folder(settings))
     done = store.load(args.name, args.file, args.format, args.kind)
     for bad in done.bad[:MOST_BAD]:
@@ -79,9 +98,62 @@ def show_lists(args: argparse.Namespace, settings: Settings) -> int:
 
 def remove_list(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate indicators remove NAME`."""
+    require_no_feed(settings, args.name)
     ListStore(store_folder(settings)).remove(args.name)
     recompile(settings)
     return 0
+
+
+def fetch_feeds(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate indicators fetch`: 1 when a feed failed, whose list then stays as it is."""
+    # Imported here: the client libraries of feeds are of no use to the other verbs.
+    from alerts.feeds.fetch import feed_named, fetch_feed
+
+    feeds: Sequence[TaxiiFeedSettings] = settings.intelligence.feeds
+    if args.feeds:
+        feeds = [feed_named(settings, name) for name in dict.fromkeys(args.feeds)]
+    elif not feeds:
+        raise Usage("no feed in the settings ([[intelligence.taxii]], docs/reference/settings.md)")
+    rows, problems = [], []
+    for feed in feeds:
+        file = state_file(settings, feed)
+        known = file.read_or(FeedState(), lambda _: None)
+        if args.due and not known.is_due(feed, time.time()):
+            continue
+        state = fetch_feed(settings, feed, anew=args.anew)
+        rows.append(_feed_row(feed, state))
+        if state.problem is not None:
+            problems.append(f"feed {feed.name}: {state.problem}; list '{feed.list_name}' stays")
+    print_rows(rows, args.output)
+    # With the words that the driver takes up, so that its log names the feed.
+    for problem in problems:
+        print(f"headgate: {printable(problem)}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+def show_feeds(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate indicators feeds`."""
+    states = {
+        feed.name: state_file(settings, feed).read() or FeedState()
+        for feed in settings.intelligence.feeds
+    }
+    rows = [_feed_row(feed, states[feed.name]) for feed in settings.intelligence.feeds]
+    print_rows(rows, args.output)
+    return 1 if any(row["problem"] for row in rows) else 0
+
+
+def _feed_row(feed: FeedSettings, state: FeedState) -> dict[str, Any]:
+    age = None if state.succeeded_at is None else round(time.time() - state.succeeded_at)
+    return {
+        "feed": feed.name,
+        "list": feed.list_name,
+        "indicators": state.indicators,
+        "entries": state.entries,
+        "refused": sum(state.refused.values()),
+        "reasons": "; ".join(f"{reason}: {count}" for reason, count in state.refused.items()),
+        "age_seconds": age,
+        "problem": state.trouble(feed, time.time()),
+    }
 
 
 def _row(name: str, listing: Listing, pack: RulePack) -> dict[str, Any]:

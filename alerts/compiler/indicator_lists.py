@@ -35,6 +35,9 @@ INDICATOR = "indicator"
 KEPT_DAYS = 30
 """How long a file stays that no list stands for any more: packs of that age can still be run."""
 
+FEED = "feed "
+"""Stands before the name of a feed where a list says which file it came from."""
+
 _NAME_CHARS = 64
 
 
@@ -100,10 +103,19 @@ class ListStore:
                 f"{path}: {len(bad)} of {len(given) + len(bad)} entries cannot be used{first}; "
                 f"list '{name}' stays as it is (--format, --kind)"
             )
-        return self._put(name, path, given, bad)
+        return self._put(name, path.name, given, len(bad), bad)
 
-    def _put(self, name: str, path: Path, given: list[IndicatorEntry], bad: list[Bad]) -> _Loaded:
-        listing = self._written(path.name, given, len(bad))
+    def put_feed(
+        self, name: str, feed: str, entries: list[IndicatorEntry], refused: int
+    ) -> _Loaded:
+        """Put what a feed says now in the place of the list of that name; it may be empty."""
+        _require_name(name)
+        return self._put(name, f"{FEED}{feed}", entries, refused, [])
+
+    def _put(
+        self, name: str, origin: str, given: list[IndicatorEntry], refused: int, bad: list[Bad]
+    ) -> _Loaded:
+        listing = self._written(origin, given, refused)
         with self._alone():
             lists = self.lists()
             # Read under the lock, or a load beside this one would be undone.
@@ -172,7 +184,8 @@ class ListStore:
 
 
 def _require_name(name: str) -> None:
-    if not name or len(name) > _NAME_CHARS or not name.replace("-", "").replace("_", "").isalnum():
+    plain = name.replace("-", "").replace("_", "")
+    if not name or len(name) > _NAME_CHARS or not plain.isalnum():
         raise Usage(f"list '{name}': letters, digits, - and _, at most {_NAME_CHARS}")
 
 

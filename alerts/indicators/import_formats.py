@@ -188,12 +188,19 @@ def _stix(path: Path) -> Iterator[Given]:
             and stix_object.get("type") == "indicator"
             and not stix_object.get("revoked")
         ):
-            yield from _of_pattern(number, stix_object)
+            yield from of_pattern(number, stix_object)
 
 
-def _of_pattern(number: int, indicator: Mapping[str, Any]) -> Iterator[Given]:
-    """The values of a pattern that asks for any of some; others are refused."""
+def of_pattern(number: int, indicator: Mapping[str, Any]) -> Iterator[Given]:
+    """The values that the pattern of a STIX indicator asks for, if it asks for any of some.
+
+    Of any other pattern one `Given` says what is `wrong`.
+    """
+    language = str(indicator.get("pattern_type", "stix"))[:20]
     pattern = str(indicator.get("pattern", ""))
+    if language != "stix":
+        yield Given(number, pattern[:100], wrong=f"a pattern of type {language}")
+        return
     if len(pattern) > _PATTERN_CHARS:
         # Searching one takes the square of its length in the worst case.
         yield Given(number, pattern[:100], wrong=f"a pattern of {len(pattern)} characters")

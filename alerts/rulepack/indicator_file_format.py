@@ -11,7 +11,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,9 +31,6 @@ from alerts.rulepack.indicator_keys import (
 from alerts.rulepack.indicator_normalisation import network_around, packed, prefix_of, sought
 from infra.errors import Fatal
 
-_FORMAT = b"1"
-"""Version of the file and of how keys are reckoned; a reader refuses any other."""
-
 _SCHEMA = pa.schema(
     [
         pa.field("hash", pa.uint64(), nullable=False),
@@ -43,18 +40,29 @@ _SCHEMA = pa.schema(
         pa.field("valid_until", pa.timestamp("us", "UTC")),
     ]
 )
+_FEED_SCHEMA = pa.schema([*_SCHEMA, pa.field("score", pa.uint8()), pa.field("source", pa.string())])
+_FORMATS = {b"1": _SCHEMA, b"2": _FEED_SCHEMA}
+"""Versions of the file and of how keys are reckoned, with their columns; a reader refuses any
+other. A list without scores and sources stays what it was, and so keeps its hash."""
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 FILTER_BITS = 32
 """Bits of the filter for each entry: of what is not listed, one in 32 is sought further."""
 
 
 class IndicatorEntry(NamedTuple):
-    """One indicator; it no longer counts at and after `valid_until` (UTC)."""
+    """One indicator; it no longer counts at and after `valid_until` (UTC).
+
+    `score`: 0 to 100, how sure its feed is; `source`: the feed, and its id there.
+    """
 
     kind: str
     value: str
     label: str | None = None
     valid_until: datetime | None = None
+    score: int | None = None
+    source: str | None = None
 
     def counts(self, at: datetime | None) -> bool:
         """Whether it is still meant at an instant; without one it is."""
@@ -63,11 +71,11 @@ class IndicatorEntry(NamedTuple):
 
 def write_indicators(folder: Path, entries: Iterable[IndicatorEntry]) -> str:
     """Write a list and return its hash. Of entries that say the same the one that counts longest
-    is kept."""
+    is kept, of those the one with the highest score."""
     best: dict[tuple[str, str], IndicatorEntry] = {}
     for entry in entries:
         other = best.setdefault((entry.kind, entry.value), entry)
-        if other is not entry and _longer(entry, other):
+        if other is not entry and _rank(entry) > _rank(other):
             best[entry.kind, entry.value] = entry
     # In a fixed order, so that the same entries give the same file and the same hash.
     kept = sorted(best.values(), key=lambda entry: (entry.kind, entry.value))
@@ -75,20 +83,22 @@ def write_indicators(folder: Path, entries: Iterable[IndicatorEntry]) -> str:
     # Sorted by key for binary search; stable, since keys of different texts may be equal.
     order = np.argsort(keys, kind="stable")
     rows = [kept[n] for n in order]
+    scored = any(entry.score is not None or entry.source is not None for entry in kept)
+    form = b"2" if scored else b"1"
+    schema = _FORMATS[form]
     columns = [pa.array(keys[order], pa.uint64())]
     columns += [
-        pa.array(values, _SCHEMA.field(index).type)
-        for index, values in enumerate(zip(*rows, strict=True) if rows else ([], [], [], []), 1)
+        pa.array([getattr(row, column.name) for row in rows], column.type)
+        for column in list(schema)[1:]
     ]
     prefixes = {prefix_of(entry.value)[1] for entry in kept if entry.kind in ("ip", "network")}
-    lines = {b"format": _FORMAT, b"prefixes": ",".join(map(str, sorted(prefixes))).encode()}
-    return _keep(folder, pa.RecordBatch.from_arrays(columns, schema=_SCHEMA.with_metadata(lines)))
+    lines = {b"format": form, b"prefixes": ",".join(map(str, sorted(prefixes))).encode()}
+    return _keep(folder, pa.RecordBatch.from_arrays(columns, schema=schema.with_metadata(lines)))
 
 
-def _longer(one: IndicatorEntry, other: IndicatorEntry) -> bool:
-    if other.valid_until is None:
-        return False
-    return one.valid_until is None or one.valid_until > other.valid_until
+def _rank(entry: IndicatorEntry) -> tuple[bool, datetime, int]:
+    end = entry.valid_until
+    return end is None, end or _NEVER, -1 if entry.score is None else entry.score
 
 
 def _entry_keys(entries: list[IndicatorEntry]) -> Keys:
@@ -145,7 +155,8 @@ class IndicatorList:
         except (pa.ArrowInvalid, OSError) as error:
             raise Fatal(f"{path}: not an indicator list ({error}); load it again") from error
         metadata = table.schema.metadata or {}
-        if metadata.get(b"format") != _FORMAT or not table.schema.equals(_SCHEMA):
+        columns = _FORMATS.get(metadata.get(b"format", b""))
+        if columns is None or not table.schema.equals(columns):
             raise Fatal(f"{path}: an indicator list of another format; load it again")
         prefixes = metadata[b"prefixes"].decode().split(",")
         return cls(

@@ -202,4 +202,9 @@ def shown(hit: Hit, list_name: str) -> dict[str, str]:
         "indicator.value": hit.entry.value,
         "indicator.list": list_name,
     }
-    return lines | ({"indicator.label": hit.entry.label} if hit.entry.label else {})
+    more = {
+        "indicator.label": hit.entry.label,
+        "indicator.score": None if hit.entry.score is None else str(hit.entry.score),
+        "indicator.source": hit.entry.source,
+    }
+    return lines | {name: text for name, text in more.items() if text}

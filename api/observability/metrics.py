@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from api.observability.feed_gauges import FeedGauges
 from api.observability.ledger_gauges import LedgerCheck
 from api.services.reader import Reader, ReaderRow
 from infra.config.settings import Settings
@@ -297,6 +298,7 @@ class Meters:
         self._status = Jobs(self.registry, settings)
         self._maintenance = Maintenance(self.registry, settings)
         LedgerCheck(self.registry, settings)
+        FeedGauges(self.registry, settings)
         self._lock = threading.Lock()
         self._due = 0.0
 

@@ -55,6 +55,8 @@ class IndicatorItem(WireModel):
     valid_until: datetime | None = Field(
         description="events from then on no longer meet it, UTC; null: for good"
     )
+    score: int | None = Field(description="0 to 100, how sure its feed is; null where none says so")
+    source: str | None = Field(description="the feed that brought it, and its id there")
 
 
 class IndicatorPage(WireModel):

@@ -17,6 +17,7 @@ from infra.kafka.embedded_broker import EmbeddedBroker
 from infra.process import java_jars, jdk
 from infra.process.log import say
 from infra.process.table_output import add_output_option, print_document, print_rows
+from infra.runtime.check_registry import registered_findings
 from infra.runtime.driver import Driver
 from infra.runtime.job_registry import JOBS, wanted_jobs
 from infra.runtime.machine_checks import Finding, check_disk, check_memory, check_pdf
@@ -118,6 +119,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     except HeadgateError as error:
         yield Finding("kafka", "does not answer (the demo starts its own)", str(error))
     yield open_paths(settings)
+    yield from registered_findings(settings)
     try:
         require_free(settings.api.port, "the API", "api.port")
         yield Finding("api port", f"{settings.api.port} is free")

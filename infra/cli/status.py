@@ -12,7 +12,9 @@ from rich.live import Live
 
 from infra.config.settings import Settings
 from infra.process.table_output import add_output_option, print_rows, terminal_table
+from infra.process.text_output import printable
 from infra.runtime import job_status
+from infra.runtime.check_registry import registered_findings
 from infra.runtime.job_registry import wanted_jobs
 from infra.runtime.job_status import JobVerdict
 from infra.runtime.nearby_homes import require_home
@@ -122,6 +124,9 @@ def print_status(settings: Settings, form: str) -> int:
     status_rows, missed = _look(settings)
     former = () if form == "table" else (*_FORMER_COLUMNS, "standing")
     print_rows(status_rows, form, [*_COLUMNS, *former], shown=_SHOWN, style=_style)
+    for finding in registered_findings(settings):
+        if finding.remedy is not None:
+            print(printable(f"{finding.what} {finding.found}"), file=sys.stderr)
     return 1 if missed else 0
 
 

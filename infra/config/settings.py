@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from infra.config.bounded_files import toml_file
+from infra.config.intelligence_section import IntelligenceSettings
 from infra.config.job_sections import (
     JobSettings,
     MaintenanceSettings,
@@ -45,6 +46,7 @@ __all__ = [
     "ApiKeySettings",
     "ApiSettings",
     "FolderSettings",
+    "IntelligenceSettings",
     "InventorySettings",
     "JobSettings",
     "KafkaSettings",
@@ -117,6 +119,7 @@ class Settings(BaseSettings):
     api: ApiSettings = ApiSettings()
     reports: ReportSettings = ReportSettings()
     listen: ListenSettings = ListenSettings()
+    intelligence: IntelligenceSettings = IntelligenceSettings()
     sources: dict[str, SourceSettings] = Field(
         default_factory=dict, description="by source name, or by family: 'zeek' serves zeek:conn"
     )

@@ -16,6 +16,7 @@ from pydantic_core import PydanticUndefined
 from api.observability.metrics import Meters
 from api.problems import _KINDS
 from headgate.cli import COMMANDS, main
+from infra.config.intelligence_section import TaxiiFeedSettings
 from infra.config.listen_section import (
     ListenRouteSettings,
     OtlpListenerSettings,
@@ -176,6 +177,8 @@ def sections() -> Iterator[str]:
     yield from section("[[api.keys]]", doc(ApiKeySettings), ApiKeySettings.model_fields)
     for title, model in LISTENING.items():
         yield from section(title, doc(model), model.model_fields)
+    title = "[[intelligence.taxii]]"
+    yield from section(title, doc(TaxiiFeedSettings), TaxiiFeedSettings.model_fields)
     yield from section("[[webhooks]]", doc(WebhookSettings), WebhookSettings.model_fields)
 
 

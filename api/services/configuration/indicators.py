@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from alerts.compiler.indicator_lists import Edit, Listing, ListStore, rules_asking
+from alerts.feeds.feed_state import require_no_feed
 from alerts.rulebook.rule_store import recompile
 from alerts.rulepack.indicator_file_format import IndicatorEntry
 from alerts.rulepack.indicator_normalisation import entry
@@ -106,6 +107,7 @@ class IndicatorDesk:
 
     def remove(self, who: str, name: str) -> wire.IndicatorListRemoved:
         """Take a list away; rules that ask it are refused from then on."""
+        require_no_feed(self._settings, name)
         self._listing(name)
         self._store().remove(name)
         audit_request(self._settings, "indicators.remove", "ok", who=who, target=name)
@@ -113,6 +115,7 @@ class IndicatorDesk:
         return wire.IndicatorListRemoved(name=name, refused_rules=refused, visible=VISIBLE)
 
     def _edit(self, who: str, act: str, name: str, edit: Edit) -> wire.IndicatorListChanged:
+        require_no_feed(self._settings, name)
         before: dict[Key, IndicatorEntry] = {}
 
         def noting(known: list[IndicatorEntry]) -> Iterable[IndicatorEntry]:

@@ -30,10 +30,17 @@ def lists_as_planned(reading: FolderReading) -> Path:
 
 
 def _in_force(settings: Settings) -> Objects:
+    # What feeds keep changes by the hour, and is nobody's to review.
+    kept = _kept_by_feeds(settings)
     return {
         name: _values(listing)
         for name, listing in ListStore(store_folder(settings)).lists().items()
+        if name not in kept
     }
+
+
+def _kept_by_feeds(settings: Settings) -> set[str]:
+    return {feed.list_name for feed in settings.intelligence.feeds}
 
 
 def _values(listing: Listing) -> ObjectValues:
@@ -73,8 +80,12 @@ def _from_texts(reading: FolderReading) -> Objects:
     if names.exists():
         shutil.copyfile(names, store.folder / names.name)
     paths = {PurePosixPath(path).stem: path for path in filter(_owns, reading.texts)}
+    kept = _kept_by_feeds(reading.settings)
     objects: Objects = {}
     for name, path in sorted(paths.items()):
+        if name in kept:
+            reading.refuse(_KIND, name, f"{path}: a feed of the settings keeps this list")
+            continue
         file = reading.scratch / f"{name}.csv"
         file.write_bytes(reading.texts[path].encode("utf-8"))
         try:
@@ -87,7 +98,7 @@ def _from_texts(reading: FolderReading) -> Objects:
             reading.refuse(_KIND, name, f"{path}:{bad.number}: {bad.text}: {bad.reason}")
         objects[name] = _values(done.listing)
     if reading.prune:
-        for name in store.lists().keys() - paths.keys():
+        for name in store.lists().keys() - paths.keys() - kept:
             store.remove(name)
     return objects
 

@@ -76,6 +76,8 @@ def test_a_list_is_made_added_to_expired_and_removed_and_rules_follow(
                 "value": "evil.example",
                 "label": "seen in May",
                 "valid_until": "2026-11-20T00:00:00Z",
+                "score": None,
+                "source": None,
             }
         ],
         "total": 1,

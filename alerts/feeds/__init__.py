@@ -1,0 +1,1 @@
+"""Feeds of threat intelligence: fetched on schedule, kept, and made into indicator lists."""
