@@ -15,11 +15,12 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from api.sql.runner import Statements
+from api.sql.runner import Busy, Statements
 from bench.event_slice import append_rows
 from bench.event_to_alert import cut
 from bench.measure import Report
 from infra.config.settings import Settings, load
+from infra.delta.duckdb_views import connect
 from infra.spark.session import session
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
@@ -176,8 +177,7 @@ def _message(number: int) -> str:
 
 def _ask(report: Report, settings: Settings) -> None:
     statements = Statements(settings, workers=2)
-    bare = duckdb.connect()
-    bare.execute("SET TimeZone = 'UTC'; SET threads = 2; LOAD delta")
+    bare = connect(settings.lake_root)
     table = settings.lake_root / "silver" / "event"
     bare.execute(f"CREATE VIEW event AS SELECT * FROM delta_scan('{table}')")
     try:
@@ -225,8 +225,13 @@ def _at_once(report: Report, statements: Statements) -> None:
     def ask(number: int) -> float:
         sql, _, _ = list(QUESTIONS.values())[number % len(QUESTIONS)]
         began = time.monotonic()
-        statements.run(sql)
-        return time.monotonic() - began
+        # Two run at once, who comes then is told to come again: the wait is theirs, so it counts.
+        while True:
+            try:
+                statements.run(sql)
+                return time.monotonic() - began
+            except Busy:
+                time.sleep(0.1)
 
     with ThreadPoolExecutor(AT_ONCE) as people:
         seconds = sorted(people.map(ask, range(AT_ONCE * 5)))
