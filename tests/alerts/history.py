@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from alerts.domain.entity import micros
+from alerts.lifecycle.alert_json import with_text
 from alerts.lifecycle.bucket_state import BucketState
 from alerts.matching.event_rows import event_batch
 from alerts.matching.matcher import Matcher
@@ -164,7 +165,7 @@ def streamed(
     alerts += [out["row"] for out in _step(state, [state_end], store, settings)]
     attributions = [attribution(row, 1, A) for row in rows]
     attributions += [attribution(row, 2, B, "correction") for row in rows if _is(row, "b0")]
-    return [*rows, *findings], attributions, alerts
+    return [*rows, *findings], attributions, [with_text(row) for row in alerts]
 
 
 def attribution(finding: Row, rev: int, mac: str, via: str = "join") -> Row:
