@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from infra.config.settings import Settings
 from infra.delta.catalog import Declared, register_tables
 from infra.delta.retention import register_source_lookup
+from infra.runtime.check_registry import register_check
 from infra.runtime.command_registry import Build, Command, register_commands
 from infra.runtime.outbox_registry import register_outboxes
 from infra.runtime.scheduled_tasks import (
@@ -12,6 +17,9 @@ from infra.runtime.scheduled_tasks import (
     register_schedule,
     register_steady,
 )
+
+if TYPE_CHECKING:  # only `doctor` and `status` look at the machine
+    from infra.runtime.machine_checks import Finding
 
 
 def register() -> None:
@@ -50,6 +58,7 @@ def register() -> None:
         ),
     )
     register_outboxes(quality="ops.quality", drift="ops.drift")
+    register_check(_listener_findings)
     register_steady(
         SteadyCommand(
             "listen",
@@ -62,6 +71,14 @@ def register() -> None:
             "quality", ("quality", "run"), lambda settings: settings.jobs.quality_minutes
         )
     )
+
+
+def _listener_findings(settings: Settings) -> Iterable[Finding]:
+    if not settings.listen.wanted:
+        return ()
+    from ingest.listen.listener_status import listener_findings
+
+    return listener_findings(settings)
 
 
 def _tables() -> Declared:

@@ -76,6 +76,8 @@ def _ingest(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
     yield Grant("topic", topic_of(_QUALITY, kafka), "Write")
     if settings.webhooks:  # its driver runs `headgate webhooks deliver`
         yield from _consumer(settings, sources)
+    if settings.listen.with_jobs:  # its driver runs `headgate listen`
+        yield from _listener(settings, sources)
 
 
 def _alert(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
@@ -105,6 +107,13 @@ def _rollup(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
         yield Grant("group", READER, "Read")
 
 
+def _listener(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
+    """What it writes is what the settings name; `sources` do not matter."""
+    for source in settings.listen.sources:
+        topic = topic_of(source, settings.kafka)
+        yield from (Grant("topic", topic, right) for right in ("Write", "DescribeConfigs"))
+
+
 def _driver(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
     parts = (_ingest, _alert, _rollup)
     yield from dict.fromkeys(grant for part in parts for grant in part(settings, sources))
@@ -112,6 +121,7 @@ def _driver(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
 
 SERVICES: Mapping[str, tuple[str, Callable[[Settings, Sequence[str]], Iterator[Grant]]]] = {
     "forwarder": ("what ships logs: writes the topics of sources", _forwarder),
+    "listener": ("`headgate listen`: writes the topics of [listen]", _listener),
     "driver": ("`headgate up`: all jobs in one process", _driver),
     "ingest": ("`headgate run ingest` alone", _ingest),
     "alert": ("`headgate run alert` alone", _alert),

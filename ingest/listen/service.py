@@ -13,15 +13,15 @@ from dataclasses import replace
 from infra.config.settings import Settings
 from infra.errors import Retryable, Usage
 from infra.process.log import News, say
-from infra.runtime.listener_status import (
+from infra.storage.file_lock import ExclusiveLock
+from ingest.listen.intake import SyslogIntake, bound
+from ingest.listen.listener_status import (
     STATUS_SECONDS,
     ListenerStatus,
     first_status,
     listener_folder,
     write_listener_status,
 )
-from infra.storage.file_lock import ExclusiveLock
-from ingest.listen.intake import SyslogIntake, bound
 from ingest.listen.otlp_door import OtlpDoor
 from ingest.listen.otlp_grpc import OtlpGrpc
 from ingest.listen.otlp_http import HttpServer, OtlpHttp, http_server

@@ -63,6 +63,7 @@ NOT_RUN = {
     "kafka acls": NEEDS_BROKER,
     "kafka topics": NEEDS_BROKER,
     "ledger": NEEDS_BROKER,
+    "listen": RUNS_ON,
     "models backtest": STARTS_SPARK,
     "models show": CHANGES,
     "models train": STARTS_SPARK,

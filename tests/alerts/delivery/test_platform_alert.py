@@ -16,8 +16,9 @@ from alerts.delivery.publisher import read_all
 from infra.config.settings import Settings, load
 from infra.kafka.client import Broker, ensure_topics
 from infra.runtime.alarm import Alarm, Stuck
-from infra.runtime.driver import Driver, Round, Watched
+from infra.runtime.driver import Driver
 from infra.runtime.ingest_rate import Governor
+from infra.runtime.job_supervisor import JobSupervisor, WatchedJob
 from infra.runtime.lag import LagReader
 from infra.runtime.monitor import Watch
 from infra.streaming.lake import Lake
@@ -89,8 +90,8 @@ def test_a_checkpoint_that_is_broken_keeps_job_alert_from_starting_and_is_told(
         (spark_folder / folder / "0").write_text(text)
     driver = Driver(settings, ("alert",), tell=lambda _: None)
     watch = Watch(settings, spark, LagReader(settings))
-    one = Watched("alert")
-    assert Round(driver, lake, [one], watch, Governor(settings)).run() == 1
+    one = WatchedJob("alert")
+    assert JobSupervisor(driver, lake, [one], watch, Governor(settings)).run() == 1
     Alarm(settings, lambda: ("alert",), lambda _: None).look()
     (body,) = heard(settings)
     assert body["fields"]["job"] == "alert"

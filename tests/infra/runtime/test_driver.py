@@ -26,12 +26,13 @@ from infra.kafka.client import Broker, admin, producer, topic_of
 from infra.maintenance import maintenance
 from infra.process.clock import ForwardClock
 from infra.process.log import log_line_json
-from infra.runtime import driver, job_registry, lag
-from infra.runtime.driver import Driver, Round, Watched
+from infra.runtime import job_registry, job_supervisor, lag
+from infra.runtime.driver import Driver
 from infra.runtime.ingest_rate import Governor
 from infra.runtime.job_registry import JobSpec, Later, Starter, resume
 from infra.runtime.job_status import JobStatus, read_status
 from infra.runtime.job_status import write_status as written
+from infra.runtime.job_supervisor import JobSupervisor, WatchedJob
 from infra.runtime.lag import LagReader
 from infra.runtime.monitor import Watch
 from infra.runtime.restart_policy import PAUSES
@@ -61,11 +62,11 @@ def squares(lake: Lake, *, once: bool) -> Job:
     return lake.each_batch("squares", lake.stream(NUMBER), batch, trigger_seconds=0.1)
 
 
-def over(lake: Lake, ours: Driver, *watched: Watched) -> Round:
+def over(lake: Lake, ours: Driver, *watched: WatchedJob) -> JobSupervisor:
     """The round of a driver over some jobs."""
     settings = lake.settings
     watch = Watch(settings, lake.spark, LagReader(settings))
-    return Round(ours, lake, list(watched), watch, Governor(settings))
+    return JobSupervisor(ours, lake, list(watched), watch, Governor(settings))
 
 
 @contextmanager
@@ -73,7 +74,7 @@ def running(lake: Lake, *jobs: str, form: Callable[[str], str] = str) -> Iterato
     """The round of a driver over some jobs, in a thread; what it says, in a form."""
     said: list[str] = []
     ours = Driver(lake.settings, jobs, tell=lambda line: said.append(form(line)))
-    watched = [Watched(name) for name in jobs]
+    watched = [WatchedJob(name) for name in jobs]
     round_ = over(lake, ours, *watched)
     looking = round_.watch.waiting.start()
     thread = threading.Thread(target=round_.run)
@@ -244,7 +245,9 @@ def test_a_clock_set_back_starts_the_jobs_anew_and_holds_up_maintenance(
 ) -> None:
     register(monkeypatch, "squares", squares)
     moved = [0.0]
-    monkeypatch.setattr(driver, "clock", clock := ForwardClock(lambda: time.time() + moved[0]))
+    monkeypatch.setattr(
+        job_supervisor, "clock", clock := ForwardClock(lambda: time.time() + moved[0])
+    )
     monkeypatch.setattr(maintenance, "clock", clock)
     lake.ensure(NUMBER, SQUARE)
     lake.add(NUMBER, [{"n": 2}], "test")
@@ -340,11 +343,11 @@ def test_a_run_of_one_job_ends_with_our_sentence_and_a_bug_with_all_there_is(
     ours = Driver(lake.settings, ("refused",), once=True)
     if number == 6:
         with pytest.raises(Fatal) as told:
-            ours._through(lake, [Watched("refused")])
+            ours._through(lake, [WatchedJob("refused")])
         assert str(told.value) == "job refused: a 6 is there; take it away"
     else:
         with pytest.raises(StreamingQueryException, match="ValueError: a bug"):
-            ours._through(lake, [Watched("refused")])
+            ours._through(lake, [WatchedJob("refused")])
 
 
 def away(lake: Lake, *, once: bool) -> Job:
@@ -357,7 +360,7 @@ def test_a_job_that_cannot_begin_is_tried_less_and_less_often(
 ) -> None:
     register(monkeypatch, "away", away)
     settings, said = lake.settings, list[str]()
-    one = Watched("away", started=-1e6)
+    one = WatchedJob("away", started=-1e6)
     round_ = over(lake, Driver(settings, ("away",), tell=said.append), one)
     for _ in range(3):
         one.again_at = 0.0
@@ -380,7 +383,7 @@ def test_a_lock_that_is_taken_meanwhile_is_waited_for(
     """A command may look whether the job runs; at a driver's start it is another driver."""
     register(monkeypatch, "locked", locked)
     settings, said = lake.settings, list[str]()
-    one = Watched("locked", started=-1e6, again_at=0.0, ran=ran)
+    one = WatchedJob("locked", started=-1e6, again_at=0.0, ran=ran)
     ours = Driver(settings, ("locked",), tell=said.append)
     over(lake, ours, one)._look(one)
     assert (one.stopped_for is None) is ran
@@ -399,7 +402,7 @@ def test_a_job_that_would_begin_beside_a_backup_is_tried_until_that_is_done(
 ) -> None:
     register(monkeypatch, "fresh", fresh)
     settings, said = lake.settings, list[str]()
-    one = Watched("fresh", started=-1e6, again_at=0.0)
+    one = WatchedJob("fresh", started=-1e6, again_at=0.0)
     ours = Driver(settings, ("fresh",), tell=said.append)
     round_ = over(lake, ours, one)
     backup = ExclusiveLock(settings.checkpoint_root / "lock", str)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
 
 from infra.config.settings import Settings
+from infra.errors import Fatal
+from infra.runtime.machine_checks import Finding
 from infra.storage.state_file import StateFile
 
 STATUS_SECONDS = 2.0
@@ -81,3 +85,45 @@ def first_status(addresses: tuple[str, ...]) -> ListenerStatus:
     """The status of this process, before anything came."""
     now = time.time()
     return ListenerStatus(os.getpid(), now, now, addresses)
+
+
+def listener_findings(settings: Settings) -> Iterator[Finding]:
+    """How the listener of the settings does, for `headgate doctor` and `headgate status`."""
+    try:
+        status = read_listener_status(settings)
+    except Fatal as error:
+        yield Finding("listener", "its status cannot be read", str(error))
+        return
+    if status is None:
+        yield Finding("listener", "it never ran", "headgate listen, or headgate up, runs it")
+        return
+    trouble = status.ill(time.time())
+    if trouble is not None:
+        yield Finding("listener", f"{trouble}{_waiting(status)}", _remedy(status))
+        return
+    taken = f"{sum(status.messages.values())} messages to Kafka since {_utc(status.started_at)}"
+    yield Finding("listener", f"{taken}{_waiting(status)}{_losses(status)}")
+
+
+def _remedy(status: ListenerStatus) -> str:
+    if status.waits_seconds > _LATE_SECONDS:
+        return "headgate doctor looks at the broker; what is read waits meanwhile"
+    return "headgate listen, or headgate up, starts it; its log says why it ended"
+
+
+def _waiting(status: ListenerStatus) -> str:
+    return f"; {status.waiting_messages} wait" if status.waiting_messages else ""
+
+
+def _losses(status: ListenerStatus) -> str:
+    dropped = sum(status.udp_dropped.values())
+    counts = {
+        "datagrams dropped by the kernel": dropped,
+        "connections or requests turned away": sum(status.turned_away.values()),
+        "messages refused by Kafka for good": status.never,
+    }
+    return "".join(f"; {count} {what}" for what, count in counts.items() if count)
+
+
+def _utc(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%MZ")
