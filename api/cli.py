@@ -21,10 +21,8 @@ from infra.process.table_output import add_output_option, print_document, print_
 if TYPE_CHECKING:
     import uvicorn
 
-_LAST_ANSWERS = 3
-"""Seconds that requests under way have when the API is told to end."""
 _LAST_WORDS = 3.0
-"""Seconds for what is to be left in order after that."""
+"""Seconds for what is to be left in order once the last requests had theirs."""
 
 
 def build(subparsers: Any) -> None:
@@ -59,34 +57,23 @@ def build(subparsers: Any) -> None:
 
 def run_api(args: argparse.Namespace, settings: Settings) -> int:
     """Serve until interrupted. Prints the address and where the token is."""
-    import uvicorn
-
-    from api.app import create_app
     from api.auth import token_file, token_of
-    from infra.process.bounded_http import MAX_CONNECTIONS, BoundedHttp
+    from api.serving import base_url, in_clear, make_server
 
     host = args.host or settings.api.host
     port = settings.api.port if args.port is None else args.port
     # Bound before anything is made: a port that is taken is then said at once, in one sentence.
     listening = listen_on(host, port)
     token_of(settings)
+    server = make_server(settings)
     where = "api.token of the settings" if settings.api.token else str(token_file(settings))
     bound = listening.getsockname()[1]
-    # An IPv6 address stands in brackets in a URL (RFC 3986).
-    shown = f"[{host}]" if ":" in host else host
-    print(f"API on http://{shown}:{bound}  token: {where}", flush=True)
+    print(f"API on {base_url(settings, host, bound)}  token: {where}", flush=True)
+    if (clear := in_clear(settings, host)) is not None:
+        print(clear, file=sys.stderr, flush=True)
     # uvicorn raises the signal that ended it once more; by default that ends us where we stand,
     # and nothing that goes with this process is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    config = uvicorn.Config(
-        create_app(settings),
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=_LAST_ANSWERS,
-        http=BoundedHttp,
-        limit_concurrency=MAX_CONNECTIONS,
-    )
-    server = uvicorn.Server(config)
     # A statement in a thread cannot be interrupted and would hold the process up.
     threading.Thread(target=_end_in_time, args=(server,), daemon=True).start()
     server.run(sockets=[listening])
@@ -96,18 +83,22 @@ def run_api(args: argparse.Namespace, settings: Settings) -> int:
 def run_link(args: argparse.Namespace, settings: Settings) -> int:
     """Print a login link; it serves once, within an hour."""
     from api.console.session import new_link
+    from api.serving import base_url
 
-    port = args.port or settings.api.port
-    host = f"[{settings.api.host}]" if ":" in settings.api.host else settings.api.host
-    print(f"http://{host}:{port}{new_link(settings)}")
+    # With TLS the name of the certificate is wanted, and that is where people reach it.
+    known = settings.api.console_url if args.port is None else None
+    url = known.rstrip("/") if known else base_url(settings, port=args.port)
+    print(f"{url}{new_link(settings)}")
     return 0
 
 
 def _end_in_time(server: uvicorn.Server) -> None:
     """End the process some seconds after it was told to, whatever a thread of it still does."""
+    from api.serving import LAST_ANSWERS
+
     while not server.should_exit:
         time.sleep(0.5)
-    time.sleep(_LAST_ANSWERS + _LAST_WORDS)
+    time.sleep(LAST_ANSWERS + _LAST_WORDS)
     # `sys.exit` in a thread ends that thread only.
     os._exit(0)
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from infra.config.settings import Settings
+from infra.runtime.check_registry import register_check
 from infra.runtime.command_registry import Build, Command, register_commands
+
+if TYPE_CHECKING:  # the doctor looks; the other commands need nothing of it
+    from infra.runtime.machine_checks import Finding
 
 
 def register() -> None:
-    """Register the commands of this package."""
+    """Register the commands and checks of this package."""
+    register_check(_tls_findings)
     register_commands(
         Command("lease", "who held an address at an instant", _cli, "ask the data"),
         Command(
@@ -18,6 +27,12 @@ def register() -> None:
         Command("api", "serve the REST API and the console", _cli, "run the jobs"),
         Command("console-link", "a link to the console for one use", _cli, "run the jobs"),
     )
+
+
+def _tls_findings(settings: Settings) -> Iterable[Finding]:
+    from api.serving import tls_findings
+
+    return tls_findings(settings)
 
 
 def _cli() -> Build:

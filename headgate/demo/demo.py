@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 
 from alerts.delivery.topic_listener import Listener, TopicMessage
 from api.console.session import new_link
+from api.serving import base_url
 from headgate.demo.check import Tally, tally
 from infra.config.settings import Settings, load
 from infra.errors import Fatal
@@ -213,7 +214,7 @@ def _settle(demo: Demo, sent: int) -> Tally:
 
 def _stay(demo: Demo) -> NoReturn:
     """Say where to look next and wait for Ctrl-C."""
-    url = f"http://{demo.settings.api.host}:{demo.settings.api.port}"
+    url = base_url(demo.settings)
     home = f"--home {os.path.relpath(demo.settings.home)}"
     token = demo.settings.home / "api.token"
     moment = datetime.now(UTC)

@@ -6,10 +6,10 @@ import argparse
 import signal
 import sys
 from collections.abc import Sequence
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from api.serving import base_url, is_loopback
 from headgate.mcp.server import ApiClient, McpServer
 from infra.config.secrets import of_file
 from infra.config.settings import Settings
@@ -53,7 +53,7 @@ def build(subparsers: Any) -> None:
 
 def run_mcp(args: argparse.Namespace, settings: Settings) -> int:
     """Answer until the client closes its end, or until interrupted."""
-    url = args.url or f"http://127.0.0.1:{settings.api.port}"
+    url = args.url or _own_url(settings)
     if args.http is None:
         require_stdio(args)
         client = ApiClient(url, of_file(args.token_file, "--token-file"))
@@ -79,7 +79,7 @@ def require_safe(args: argparse.Namespace) -> None:
         raise Usage("--token-file goes without --http: there each client sends a key of its own")
     if (args.certificate is None) != (args.private_key is None):
         raise Usage("--certificate and --private-key go together")
-    if args.certificate is None and not _loopback(args.host):
+    if args.certificate is None and not is_loopback(args.host):
         raise Usage(
             f"--host {args.host}: keys must not cross a network without TLS; give --certificate "
             "and --private-key, or stay on 127.0.0.1 behind a proxy that has them"
@@ -89,15 +89,15 @@ def require_safe(args: argparse.Namespace) -> None:
 def own_origins(host: str, port: int, tls: bool) -> Sequence[str]:
     """Origins of pages that this server's own machine would have served."""
     scheme = "https" if tls else "http"
-    names = ("127.0.0.1", "localhost", "[::1]") if _loopback(host) else (host,)
+    names = ("127.0.0.1", "localhost", "[::1]") if is_loopback(host) else (host,)
     return [f"{scheme}://{name}:{port}" for name in names]
 
 
-def _loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
+def _own_url(settings: Settings) -> str:
+    # By the name that stands in the certificate; without TLS by loopback, wherever it listens.
+    if settings.api.certificate_file is not None and settings.api.console_url is not None:
+        return settings.api.console_url.rstrip("/")
+    return base_url(settings, "127.0.0.1")
 
 
 def _serve(args: argparse.Namespace, url: str) -> int:

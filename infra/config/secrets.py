@@ -40,13 +40,14 @@ def of_file(path: Path, what: str) -> str:
         why = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise Fatal(f"{what} = {path}: cannot be read ({why})") from None
     if stat.S_ISREG(about.st_mode):
-        _require_closed(path, what, about)
+        require_closed(path, what, about)
     if not text or "\n" in text:
         raise Fatal(f"{what} = {path}: holds {'nothing' if not text else 'several lines'}")
     return text
 
 
-def _require_closed(path: Path, what: str, about: os.stat_result) -> None:
+def require_closed(path: Path, what: str, about: os.stat_result) -> None:
+    """Raises `Fatal` where a secret's file belongs to, or is open to, others than us and root."""
     if about.st_uid not in (0, os.geteuid()):
         raise Fatal(f"{what} = {path}: belongs to another user (uid {about.st_uid})")
     if about.st_mode & (0o037 if about.st_uid == 0 else 0o077):

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from infra.config.api_section import ApiKeySettings, ApiSettings
 from infra.config.bounded_files import toml_file
 from infra.config.intelligence_section import IntelligenceSettings
 from infra.config.job_sections import (
@@ -28,8 +29,6 @@ from infra.config.report_sections import ReportSettings
 from infra.config.secrets import is_secret
 from infra.config.sections import (
     AlertSettings,
-    ApiKeySettings,
-    ApiSettings,
     FolderSettings,
     InventorySettings,
     KafkaSettings,

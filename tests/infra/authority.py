@@ -34,12 +34,13 @@ class Authority:
         file.write_bytes(own.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
         return cls(file, key, name)
 
-    def certificate(self, folder: Path, called: str) -> Path:
-        """Key and certificate in one PEM file, as Kafka and librdkafka read it."""
+    def certificate(self, folder: Path, called: str, begins: float = -1, ends: float = 2) -> Path:
+        """Key and certificate in one PEM file, as Kafka and librdkafka read it; it is good from
+        `begins` to `ends`, in days from now."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
         made = (
-            _builder(_named(called), self.name, key.public_key())
+            _builder(_named(called), self.name, key.public_key(), begins, ends)
             .add_extension(names, critical=False)
             .sign(self.key, hashes.SHA256())
         )
@@ -57,7 +58,11 @@ def _named(called: str) -> x509.Name:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    begins: float = -1,
+    ends: float = 2,
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
@@ -66,6 +71,6 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=2))
+        .not_valid_before(now + timedelta(days=begins))
+        .not_valid_after(now + timedelta(days=ends))
     )

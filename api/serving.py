@@ -1,0 +1,111 @@
+"""Where and how the API is served: its address, its certificate, and who could listen in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from infra.config.settings import Settings
+from infra.errors import Fatal
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    # Most commands look at no certificate.
+    from infra.process.live_certificate import CertificateFiles
+    from infra.runtime.machine_checks import Finding
+
+HSTS = ("Strict-Transport-Security", "max-age=31536000")
+"""A browser that was here once asks by https for a year (RFC 6797)."""
+LAST_ANSWERS = 3
+"""Seconds that requests under way have when the API is told to end."""
+_RENEW = timedelta(days=14)
+"""Before its end a certificate is asked for again."""
+
+
+def base_url(settings: Settings, host: str | None = None, port: int | None = None) -> str:
+    """The address of the API, such as `https://127.0.0.1:8765`."""
+    host, port = host or settings.api.host, settings.api.port if port is None else port
+    scheme = "http" if settings.api.certificate_file is None else "https"
+    # An IPv6 address stands in brackets in a URL (RFC 3986).
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def certificate_files(settings: Settings) -> CertificateFiles | None:
+    """The files of the API's certificate; None: it speaks http."""
+    from infra.process.live_certificate import CertificateFiles
+
+    api = settings.api
+    if api.certificate_file is None:
+        return None
+    return CertificateFiles(api.certificate_file, api.key_file, "api")
+
+
+def make_server(settings: Settings) -> uvicorn.Server:
+    """The API, ready to run on a socket. Raises `Fatal` for a certificate that does not serve."""
+    import uvicorn
+
+    from api.app import create_app
+    from infra.process.bounded_http import MAX_CONNECTIONS, BoundedHttp
+    from infra.process.live_certificate import LiveCertificate
+
+    files = certificate_files(settings)
+    certificate = None if files is None else LiveCertificate(files)
+    config = uvicorn.Config(
+        create_app(settings),
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=LAST_ANSWERS,
+        http=BoundedHttp,
+        limit_concurrency=MAX_CONNECTIONS,
+        ssl_context_factory=None if certificate is None else lambda *_: certificate.context(),
+        headers=[] if certificate is None else [HSTS],
+    )
+    return uvicorn.Server(config)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens there."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def in_clear(settings: Settings, host: str) -> str | None:
+    """What is told of an address that others reach without TLS; None when nothing is."""
+    if settings.api.certificate_file is not None or is_loopback(host):
+        return None
+    return (
+        f"{host} without TLS: keys and passwords cross the network in the clear; set "
+        "api.certificate_file, or listen on 127.0.0.1 behind a proxy that speaks TLS"
+    )
+
+
+def tls_findings(settings: Settings) -> Iterator[Finding]:
+    """What `doctor` and `status` say of the API's address and certificate."""
+    from infra.runtime.machine_checks import Finding
+
+    files = certificate_files(settings)
+    if files is None:
+        clear = in_clear(settings, settings.api.host)
+        if clear is not None:
+            yield Finding("api address", f"{settings.api.host}, no TLS", clear)
+        return
+    from infra.process.live_certificate import server_context
+
+    now = datetime.now(UTC)
+    try:
+        server_context(files, now)
+        ends = files.certificates()[0].not_valid_after_utc
+    except Fatal as error:
+        yield Finding("api certificate", "not fit", str(error))
+        return
+    soon = f"renew {files.certificate}; the API reads it anew by itself"
+    yield Finding(
+        "api certificate",
+        f"good until {ends:%Y-%m-%d %H:%M} UTC",
+        soon if ends - now < _RENEW else None,
+    )

@@ -1,0 +1,83 @@
+"""Settings of the REST API and the console: where they listen, who may, how much they answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr, model_validator
+
+from infra.config.sections import Section
+
+
+class ApiKeySettings(Section):
+    """A key of somebody who may do less than who has the API's token."""
+
+    name: str = Field(min_length=1, description="who it is, as ops.audit names them")
+    role: Literal["metrics", "read", "viewer", "query", "analyst", "engineer"] = Field(
+        description="metrics: only /metrics; read: all that is looked up; viewer (before: query): "
+        "statements too; analyst: changes alerts and suppresses; engineer: rules"
+    )
+    token_file: Path = Field(
+        description="file with the bearer token in one line, its owner's alone (0600)"
+    )
+
+
+class ApiSettings(Section):
+    """The REST API."""
+
+    host: str = Field("127.0.0.1", description="address to listen on; loopback unless told")
+    port: int = Field(8765, ge=0, le=65535, description="port; 0 picks a free one")
+    certificate_file: Path | None = Field(
+        None,
+        description="PEM file with the certificate and those between it and an authority: "
+        "https then; read anew when it changes; none: http",
+    )
+    key_file: Path | None = Field(
+        None, description="PEM file with its key, where certificate_file does not hold it"
+    )
+    token: SecretStr | None = Field(
+        None, description="bearer token; none: one is made and kept in <home>/api.token"
+    )
+    token_file: Path | None = Field(
+        None, description="file with the bearer token in one line, instead of token"
+    )
+    keys: tuple[ApiKeySettings, ...] = Field(
+        (), description="further bearer tokens, each with a name and a role"
+    )
+    console: bool = Field(True, description="whether the web console is served at /")
+    console_url: str | None = Field(
+        None,
+        pattern=r"^https?://[!-~]+$",
+        description="where people reach the console; alerts by webhook then link to it",
+    )
+    statement_seconds: float = Field(30.0, gt=0, description="longest statement")
+    statement_rows: int = Field(10_000, gt=0, description="most rows of a statement's answer")
+    statement_bytes: int = Field(
+        16 * 1024 * 1024, gt=0, description="largest answer of a statement"
+    )
+    statement_memory: str = Field("1GB", description="memory of one statement")
+    requests_per_minute: int = Field(
+        1200,
+        gt=0,
+        description="requests a minute of who has no number of his own; admins have no bound",
+    )
+    statements_at_once: int = Field(
+        1, gt=0, description="statements of one key at a time; two of all keys together run"
+    )
+    statement_seconds_per_hour: float = Field(
+        1800.0, gt=0, description="seconds in an hour that the statements of one key may run"
+    )
+    job_seconds: float = Field(600.0, gt=0, description="longest search job")
+    job_rows: int = Field(5_000_000, gt=0, description="most rows of a search job's result")
+
+    @model_validator(mode="after")
+    def _tokens(self) -> ApiSettings:
+        if self.token is not None and self.token_file is not None:
+            raise ValueError("token or token_file, not both")
+        if self.key_file is not None and self.certificate_file is None:
+            raise ValueError("key_file goes with certificate_file, which is not set")
+        names = [key.name for key in self.keys]
+        if len({*names, "api", "cli"}) < len(names) + 2:
+            raise ValueError("keys: each wants a name of its own, which is not 'api' or 'cli'")
+        return self
