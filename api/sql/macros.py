@@ -4,12 +4,11 @@ They look at the type of their argument when the statement is bound: `typeof` is
 and the branches of other types go. These must bind all the same, which a cast does for any type and
 most functions only for the text form. What has no equal calls `error`, so the statement is refused
 instead of answered almost right.
-
-DuckDB's `date_trunc` and `time_bucket` ask a calendar for each row that has a zone. In UTC, which
-is how sessions are set, whole units up to a week are whole microseconds: that is reckoned instead.
 """
 
 from __future__ import annotations
+
+from api.sql.time_spans import DAY_US, FIRST_MONDAY_US, span_start
 
 _WHOLE = "('TINYINT','SMALLINT','INTEGER','BIGINT','HUGEINT','UBIGINT')"
 _REAL = "('DOUBLE','FLOAT')"
@@ -18,15 +17,12 @@ _TEXT_NUMBER = r"'\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*'"
 _TEXT_DATE = r"'\d{4}-\d\d-\d\d'"
 _TEXT_TIME = r"'\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?(Z|[+-]\d\d:\d\d)?'"
 
-_DAY = 86_400_000_000
-_SHIFT = 7 * _DAY * 1_000_000
-"""Microseconds: whole weeks, and more than from any year that a timestamp can be of to 1970."""
 TRUNCATED = {
     "SECOND": (1_000_000, 0),
     "MINUTE": (60_000_000, 0),
     "HOUR": (3_600_000_000, 0),
-    "DAY": (_DAY, 0),
-    "WEEK": (7 * _DAY, 4 * _DAY),
+    "DAY": (DAY_US, 0),
+    "WEEK": (7 * DAY_US, FIRST_MONDAY_US),
 }
 """Units of `date_trunc` that have always the same length: microseconds, and where one of them
 begins after 1970-01-01 (a Thursday; weeks begin on Monday)."""
@@ -88,9 +84,7 @@ MACROS = (
     f"""hg_unix(x) AS CASE WHEN x IS NULL THEN NULL WHEN typeof(x) = {_TIME}
       THEN CAST(floor(epoch(TRY_CAST(x AS TIMESTAMPTZ))) AS BIGINT)
       ELSE {_refuse("unix_timestamp of other than a timestamp")} END""",
-    # Shifted before it is divided, which goes toward zero: times before 1970 are below it.
-    f"hg_trunc(x, us, first) AS make_timestamptz("
-    f"(epoch_us(x) - first + {_SHIFT}) // us * us + (first - {_SHIFT}))",
+    f"hg_trunc(x, us, first) AS {span_start('x', 'us', 'first')}",
     "hg_contains(a, v) AS CASE WHEN a IS NULL OR v IS NULL THEN NULL "
     "WHEN list_contains(a, v) THEN TRUE WHEN len(a) <> list_count(a) THEN NULL ELSE FALSE END",
     f"""hg_json(j, p) AS CASE WHEN j IS NULL OR NOT json_valid(j) THEN NULL
