@@ -84,7 +84,7 @@ def send_sample(args: argparse.Namespace, settings: Settings) -> int:
 
     try:
         hook = try_hook(settings, args.hook)
-    except (Undelivered, Retryable) as error:
+    except Undelivered as error:
         print(f"webhook {args.hook}: {error}", file=sys.stderr)
         return 1
     print(f"webhook {hook.name} took a sample as {hook.form}", file=sys.stderr)

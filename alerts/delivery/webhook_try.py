@@ -6,7 +6,7 @@ import msgspec
 
 from alerts.delivery.mail_route import check_mail, post_mail
 from alerts.delivery.platform_alert import RULE
-from alerts.delivery.webhook import check, post
+from alerts.delivery.webhook import Undelivered, check, post
 from alerts.delivery.webhook_queue import WaitingWebhook, hook_named
 from alerts.delivery.webhook_sample import sample
 from alerts.rulepack.locations import store_folder
@@ -19,8 +19,8 @@ from infra.process.clock import clock
 def try_hook(settings: Settings, name: str) -> WebhookSettings:
     """Send a made-up alert to a webhook, in its form; returns when it took it.
 
-    Raises `Usage` for one that cannot be called as it is set up, `Undelivered` (a mail server:
-    `Retryable`) when it did not take it.
+    Raises `Usage` for one that cannot be called as it is set up, `Undelivered` when it, or a mail
+    server for all it was to go to, did not take it.
     """
     hook = hook_named(settings, name)
     check_hook(settings, hook)
@@ -45,9 +45,13 @@ def check_hook(settings: Settings, hook: WebhookSettings) -> None:
 
 def _mail_sample(settings: Settings, hook: WebhookSettings, alert_id: str, body: bytes) -> None:
     waiting = WaitingWebhook(hook.name, alert_id, 1, "", body, clock.time(), 0)
-    problem = post_mail(hook, settings.reports.mail, [waiting], settings.api.console_url)
+    try:
+        problem = post_mail(hook, settings.reports.mail, [waiting], settings.api.console_url)
+    except Retryable as error:
+        # Nothing tries a sample again: a server that is away is an answer like one that refuses.
+        raise Undelivered(str(error)) from None
     if problem:
-        raise Retryable(problem)
+        raise Undelivered(problem)
 
 
 def rules_problem(settings: Settings, hook: WebhookSettings) -> str:

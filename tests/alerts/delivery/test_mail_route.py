@@ -7,8 +7,6 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
-from email import message_from_bytes, policy
-from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
@@ -20,43 +18,15 @@ from alerts.delivery.mail_route import check_mail, mail_of
 from alerts.delivery.webhook_queue import Queue, WaitingWebhook, enqueue
 from infra.config.settings import Settings, load
 from infra.errors import Usage
-from infra.kafka.client import free_port
 from tests.alerts.delivery.test_webhook_forms import PLAYBOOK, alert, run
 from tests.infra.authority import Authority
-
-smtp = pytest.importorskip("aiosmtpd.controller", reason="comes with the development packages")
-
-
-class Mailbox:
-    """A mail server's handler that keeps what it takes, or refuses it."""
-
-    def __init__(self) -> None:
-        self.mails: list[EmailMessage] = []
-        self.full = False
-        self.unknown = ""
-
-    async def handle_RCPT(self, server: Any, session: Any, envelope: Any, to: str, _: Any) -> str:
-        if to == self.unknown:
-            return "550 no such user"
-        envelope.rcpt_tos.append(to)
-        return "250 fine"
-
-    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
-        if self.full:
-            return "452 mailbox is full"
-        mail = message_from_bytes(envelope.content, policy=policy.default)
-        assert isinstance(mail, EmailMessage)
-        self.mails.append(mail)
-        return "250 taken"
+from tests.mailbox import Mailbox, mail_server
 
 
 @pytest.fixture
 def mailbox() -> Iterator[tuple[Mailbox, int]]:
-    box = Mailbox()
-    controller = smtp.Controller(box, hostname="127.0.0.1", port=free_port())
-    controller.start()
-    yield box, controller.port
-    controller.stop()
+    with mail_server() as opened:
+        yield opened
 
 
 def settings_of(
@@ -190,17 +160,11 @@ def test_over_tls_only_a_server_with_a_trusted_certificate_gets_it(
     authority = Authority.made(tmp_path)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(authority.certificate(tmp_path, "mail"))
-    box = Mailbox()
     way = {"tls_context": context} if security == "starttls" else {"ssl_context": context}
-    port = free_port()
-    server = smtp.Controller(box, hostname="127.0.0.1", port=port, **way)
-    server.start()
-    try:
+    with mail_server(**way) as (box, port):
         named = {"security": security}
         assert run(settings_of(tmp_path, port, named), "test", "duty") == 1
         assert box.mails == []
         trusted = settings_of(tmp_path, port, named | {"ca_file": authority.file})
         assert run(trusted, "test", "duty") == 0
         assert len(box.mails) == 1
-    finally:
-        server.stop()

@@ -1,4 +1,4 @@
-"""Webhooks over REST: no secret is shown, a try tells what the hook answered."""
+"""Webhooks over REST: no secret is shown, a try tells what the hook or mail server answered."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from fastapi.testclient import TestClient
 from alerts.delivery.webhook_queue import DAY, Queue, enqueue, queue_file
 from api.app import create_app
 from infra.config.settings import load
+from tests.api.desk import audited
+from tests.mailbox import mail_server
 
 TOKEN = "t" * 32
 
@@ -74,3 +76,29 @@ def test_webhooks_are_listed_tried_and_given_another_day(tmp_path: Path, receive
     assert client.get("/api/v1/webhooks/pager").json()["dead"] == 1
     assert client.post("/api/v1/webhooks/pager/retry").json()["again"] == 1
     assert client.get("/api/v1/webhooks/deliveries").json()["items"][0]["state"] == "waiting"
+
+
+def test_a_mail_sample_that_is_refused_is_no_success_and_no_fault(tmp_path: Path) -> None:
+    with mail_server() as (box, port):
+        mail = {"host": "127.0.0.1", "port": port, "security": "none", "sender": "soc@example.org"}
+        duty = {"name": "duty", "form": "mail", "to": ["ann@example.org", "gone@example.org"]}
+        home = load(
+            home=tmp_path,
+            api={"token": TOKEN, "console": False},
+            reports={"mail": mail},
+            webhooks=[duty],
+        )
+        client = TestClient(create_app(home), raise_server_exceptions=False)
+        client.headers["Authorization"] = f"Bearer {TOKEN}"
+        box.full = True
+        full = client.post("/api/v1/webhooks/duty/test")
+        box.full, box.unknown = False, "gone@example.org"
+        partly = client.post("/api/v1/webhooks/duty/test")
+    away = client.post("/api/v1/webhooks/duty/test")
+    answers = [answer.json() for answer in (full, partly, away)]
+    assert [answer["taken"] for answer in answers] == [False] * 3
+    assert "452 mailbox is full" in answers[0]["problem"]
+    assert answers[1]["problem"] == "127.0.0.1 refused gone@example.org; the others got it"
+    assert f"mail server 127.0.0.1:{port}" in answers[2]["problem"]
+    outcomes = [row["outcome"] for row in audited(home) if row["act"] == "webhook.test"]
+    assert outcomes == ["failed"] * 3

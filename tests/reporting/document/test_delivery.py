@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from email import message_from_bytes, policy
-from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
@@ -19,36 +17,15 @@ from reporting.cli import due_reports
 from reporting.document.content import Report, Tile
 from reporting.document.mail import message_of, send_report
 from reporting.interval import Interval, parse_interval
+from tests.mailbox import Mailbox, mail_server
 
-smtp = pytest.importorskip("aiosmtpd.controller", reason="comes with the development packages")
 NOW = datetime(2026, 11, 21, 6, tzinfo=UTC)
-
-
-class Mailbox:
-    """A mail server's handler that keeps what it takes, or refuses it."""
-
-    def __init__(self) -> None:
-        self.mails: list[EmailMessage] = []
-        self.full = False
-
-    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
-        if self.full:
-            return "452 mailbox is full"
-        mail = message_from_bytes(envelope.content, policy=policy.default)
-        assert isinstance(mail, EmailMessage)
-        self.mails.append(mail)
-        return "250 taken"
 
 
 @pytest.fixture
 def mailbox() -> Iterator[tuple[Mailbox, int]]:
-    from infra.kafka.client import free_port
-
-    box = Mailbox()
-    controller = smtp.Controller(box, hostname="127.0.0.1", port=free_port())
-    controller.start()
-    yield box, controller.port
-    controller.stop()
+    with mail_server() as opened:
+        yield opened
 
 
 def settings_of(home: Path, port: int, **more: Any) -> Settings:
