@@ -14,6 +14,7 @@ from pathlib import Path
 
 from alerts.compiler.compiler import Compiled, RuleSource
 from alerts.compiler.model_rule_files import ModelSource
+from alerts.rulebook.new_rule_files import RULE_FILE_ENDINGS, folder_for_rules
 from alerts.rulebook.rule_store import model_rules, recompile
 from alerts.rulebook.rule_switch import compiled_rules
 from alerts.rulebook.rule_texts import CheckedText, check_text, require_good
@@ -23,7 +24,6 @@ from infra.config.settings import Settings
 from infra.errors import Fatal, Usage
 from infra.storage.atomic_files import write_whole
 
-_ENDINGS = (".yml", ".yaml")
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
 _PLACEHOLDERS = "placeholders"
 """A file of this name holds values and no rules."""
@@ -43,22 +43,19 @@ def is_own(settings: Settings, path: Path) -> bool:
     """Whether a rule's file is one of the team's, which may be changed here."""
     roots = [folder.absolute() for folder in settings.alerts.rules]
     here = path.absolute()
-    return path.suffix in _ENDINGS and any(here.is_relative_to(root) for root in roots)
+    return path.suffix in RULE_FILE_ENDINGS and any(here.is_relative_to(root) for root in roots)
 
 
 def add_own_rule(settings: Settings, text: str, who: str, reason: str) -> OwnRule:
     """Keep a new rule in the first folder of `alerts.rules`; raises `Usage`, and keeps nothing,
     for one that does not compile, fails its tests, or has the id or name of another."""
-    folders = [folder for folder in settings.alerts.rules if folder.suffix not in _ENDINGS]
-    if not folders:
-        raise Usage("alerts.rules names no folder to keep a rule in; name one in the settings")
     checked = check_text(settings, text)
     require_good(checked)
     # Before the rules in force are read: a folder that is not there would stop that.
-    folders[0].mkdir(parents=True, exist_ok=True)
+    folder = folder_for_rules(settings, "rule")
     before = compiled_rules(settings)
     _require_free(settings, before, checked)
-    path = _new_file(folders[0], checked)
+    path = _new_file(folder, checked)
     pack = _put(settings, path, text.encode("utf-8"), before)
     for rule_id in checked.ids:
         saved = new_version(text.encode("utf-8"), who, "created", reason)
@@ -132,7 +129,7 @@ def _sources(settings: Settings, compiled: Compiled) -> list[RuleSource | ModelS
 def _new_file(folder: Path, checked: CheckedText) -> Path:
     rule = checked.rules[0]
     for name in (rule.name, rule.id):
-        free = not any((folder / f"{name}{ending}").exists() for ending in _ENDINGS)
+        free = not any((folder / f"{name}{ending}").exists() for ending in RULE_FILE_ENDINGS)
         if _FILE_NAME.fullmatch(name) and name != _PLACEHOLDERS and free:
             return folder / f"{name}.yml"
     raise Usage(f"{folder}: a file for {rule.id} is there already; move it, or take it away")

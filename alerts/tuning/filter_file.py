@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -12,6 +11,7 @@ from uuid import NAMESPACE_URL, uuid5
 import yaml
 
 from alerts.compiler.compiler import Compiled
+from alerts.rulebook.new_rule_files import folder_for_rules, new_rule_file
 from alerts.rulebook.rule_draft import escaped
 from alerts.rulebook.rule_store import recompile
 from alerts.rulebook.rule_switch import compiled_rules
@@ -73,23 +73,8 @@ def write_filter(settings: Settings, rule_id: str, name: str, text: str) -> tupl
     Raises `Usage`, and leaves nothing behind, where it does not load or the rule's own tests
     would fail by it.
     """
-    if not settings.alerts.rules:
-        raise Usage("alerts.rules names no folder to keep a filter in; name one in the settings")
-    folder = settings.alerts.rules[0]
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / name
-    try:
-        # Never written over: somebody else's rule may have that name.
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    except FileExistsError:
-        raise Usage(f"{path} is there already; move it, or take it away") from None
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+    with new_rule_file(folder_for_rules(settings, "filter"), name, text) as path:
         _require_good(compiled_rules(settings), path, rule_id)
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
     return path, recompile(settings).pack.hash
 
 

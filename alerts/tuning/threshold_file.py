@@ -6,7 +6,6 @@ has an id of its own, which follows from what it says, and the rule that it repl
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +16,7 @@ from uuid import NAMESPACE_URL, uuid5
 import yaml
 
 from alerts.compiler.compiler import Compiled, RuleSource, compile_rules
+from alerts.rulebook.new_rule_files import folder_for_rules, new_rule_file
 from alerts.rulebook.rule_store import recompile, rule_folders
 from alerts.rulebook.rule_switch import compiled_rules
 from alerts.rulebook.rule_tests import check_rules
@@ -116,19 +116,8 @@ def write_copy(
     replaced = str(document["related"][-1]["id"])
     compiled = compiled_rules(settings)
     _require_uncounted(compiled, replaced)
-    if not settings.alerts.rules:
-        raise Usage("alerts.rules names no folder to keep a rule in; name one in the settings")
-    folder = settings.alerts.rules[0]
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"threshold_{document['id'][:8]}.yml"
-    try:
-        # Never written over: somebody else's rule may have that name.
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    except FileExistsError:
-        raise Usage(f"{path} is there already; move it, or take it away") from None
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(_text(document))
+    folder, name = folder_for_rules(settings, "rule"), f"threshold_{document['id'][:8]}.yml"
+    with new_rule_file(folder, name, _text(document)) as path:
         left_out = _leave_failing_out(settings, path, document)
         compiled = compiled_rules(settings)
         _require_accepted(compiled, path)
@@ -136,9 +125,6 @@ def write_copy(
         if not isinstance(made, Correlation) or not is_same(made, chosen):
             raise Usage(f"{path}: would say something else than was chosen")
         PackStore(store_folder(settings)).disable(replaced, who, f"replaced by {path}: {reason}")
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
     return path, recompile(settings).pack.hash, left_out
 
 
