@@ -31,6 +31,8 @@ FAR_SECONDS = 60.0
 NEAR_SECONDS = 1.0
 """The same of a folder: probes need no token, so many of them must cost no more than one."""
 
+NOT_OURS = "cursor: not one of ours; take 'next' of the page before as it is"
+
 ReaderRow = dict[str, Any]
 
 
@@ -181,11 +183,20 @@ def reader_cursor(cursor: str, question: Mapping[str, Any], parts: int) -> list[
         or len(decoded) != parts + 1
         or not all(isinstance(part, str) for part in decoded)
     ):
-        raise Usage("cursor: not one of ours; take 'next' of the page before as it is")
+        raise Usage(NOT_OURS)
     # With other filters the place would lie among rows that the first question never gave.
     if decoded[0] != _digest(question):
         raise Usage("cursor: belongs to another question; start again without it")
     return [str(part) for part in decoded[1:]]
+
+
+def numbered_place(text: str | None) -> int:
+    """The place in a list that a cursor numbers, from 0; raises `Usage` where it is no number."""
+    # Not `isdigit`: a superscript two would pass, which `int` does not read.
+    # No list has a thousand million rows, and `int` refuses text of some thousand digits.
+    if text is not None and not (text.isdecimal() and len(text) <= 9):
+        raise Usage(NOT_OURS)
+    return int(text or 0)
 
 
 def _digest(question: Mapping[str, Any]) -> str:

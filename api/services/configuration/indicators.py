@@ -13,6 +13,7 @@ from alerts.rulepack.indicator_normalisation import entry
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore, RulePack
 from api.observability.audit_log import audit_request
+from api.services.reader import numbered_place
 from api.wire import indicators as wire
 from infra.config.settings import Settings
 from infra.errors import Fatal, Usage
@@ -55,7 +56,7 @@ class IndicatorDesk:
             if kind in (None, each.kind)
             and (wanted in each.value.casefold() or wanted in (each.label or "").casefold())
         ]
-        first = _place(cursor)
+        first = numbered_place(cursor)
         after = first + limit
         return wire.IndicatorPage(
             items=[wire.IndicatorItem(**each._asdict()) for each in fitting[first:after]],
@@ -201,13 +202,6 @@ def _spelling(value: str) -> str:
 
 def _key(each: IndicatorEntry) -> Key:
     return each.kind, each.value
-
-
-def _place(cursor: str | None) -> int:
-    # `isdecimal` alone takes digits of every script, which `int` reads as well.
-    if cursor is not None and not (cursor.isdecimal() and len(cursor) <= 9):
-        raise Usage("cursor: take 'next' of the page before")
-    return int(cursor or 0)
 
 
 def _item(name: str, listing: Listing, pack: RulePack) -> wire.IndicatorListItem:

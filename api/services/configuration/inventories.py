@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from api.services.act_store import new_id
+from api.services.reader import numbered_place
 from api.services.runs.command_runs import CommandRuns
 from api.wire import runs as wire
 from enrich.assets.loader import entries_in_force
 from enrich.assets.registers import REGISTERS
 from infra.config.settings import Settings
-from infra.errors import Fatal, Retryable, Usage
+from infra.errors import Fatal, Retryable
 from infra.process.subprocesses import CommandResult
 from infra.storage.atomic_files import write_private
 
@@ -40,9 +41,7 @@ class InventoryDesk:
             for entry_id, values in sorted(entries.items())
             if wanted in f"{entry_id} {json.dumps(values, ensure_ascii=False)}".casefold()
         ]
-        if cursor is not None and not (cursor.isdecimal() and len(cursor) <= 9):
-            raise Usage("cursor: take 'next' of the page before")
-        first = int(cursor or 0)
+        first = numbered_place(cursor)
         after = first + limit
         return wire.InventoryPage(
             items=items[first:after],

@@ -12,10 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from api.services.reader import cursor_of, reader_cursor
+from api.services.reader import cursor_of, numbered_place, reader_cursor
 from api.sql.worker import plain
 from api.wire.jobs import SearchJob, SearchPage
-from infra.errors import Usage
 from infra.process.text_output import harmless
 
 _BATCH = 2_000
@@ -40,12 +39,7 @@ def form_of(accept: str) -> str | None:
 def page(job: SearchJob, file: Path, limit: int, cursor: str | None) -> SearchPage:
     """Rows from a place on; raises `Usage` for a cursor of another job."""
     question = {"job": job.id}
-    place = 0
-    if cursor is not None:
-        text = reader_cursor(cursor, question, 1)[0]
-        if not text.isdigit():
-            raise Usage("cursor: not one of ours; take 'next' of the page before as it is")
-        place = int(text)
+    place = 0 if cursor is None else numbered_place(reader_cursor(cursor, question, 1)[0])
     rows: list[list[Any]] = []
     for row in _rows(file, place):
         rows.append(row)
