@@ -15,7 +15,6 @@ import hashlib
 import hmac
 import http.client
 import ipaddress
-import os
 import socket
 import ssl
 import threading
@@ -82,13 +81,8 @@ def target_of(hook: WebhookSettings) -> _Target:
 
 def secret_of(hook: WebhookSettings) -> bytes:
     """The secret that signs; raises `Usage` when the variable that holds it is not set."""
-    given = either(hook.secret, hook.secret_file, f"webhook {hook.name}: secret")
-    if given is not None:
-        return given.encode()
-    value = os.environ.get(hook.secret_env or "", "")
-    if not value:
-        raise Usage(f"webhook {hook.name}: environment variable {hook.secret_env} is not set")
-    return value.encode()
+    what = f"webhook {hook.name}: secret"
+    return (either(hook.secret, hook.secret_file, what, hook.secret_env) or "").encode()
 
 
 def check(hook: WebhookSettings) -> None:

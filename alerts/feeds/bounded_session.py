@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -147,14 +146,10 @@ def open_session(
 
 def _secret_of(server: IntelligenceServer) -> str:
     where = f"intelligence server {server.name}: secret"
-    given = either(server.secret, server.secret_file, where)
-    if given is None and server.secret_env is not None:
-        given = os.environ.get(server.secret_env, "")
-        if not given:
-            raise Usage(f"{where}: environment variable {server.secret_env} is not set")
-    if not (given or "").isascii() or not (given or "").isprintable():
+    secret = either(server.secret, server.secret_file, where, server.secret_env) or ""
+    if not secret.isascii() or not secret.isprintable():
         raise Usage(f"{where}: it has letters that no HTTP header may hold")
-    return given or ""
+    return secret
 
 
 def _retry_after(header: str | None, waits: int) -> float:

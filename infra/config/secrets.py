@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from infra.errors import Fatal
+from infra.errors import Fatal, Usage
 
 _SHOWN = "*****"
 """What stands where a secret was."""
@@ -54,11 +54,25 @@ def require_closed(path: Path, what: str, about: os.stat_result) -> None:
         raise Fatal(f"{what} = {path}: others may read it; run chmod 600 {path}")
 
 
-def either(given: SecretStr | None, file: Path | None, what: str) -> str | None:
-    """A secret from its setting or from the file that the setting `<what>_file` names."""
+def either(
+    given: SecretStr | None, file: Path | None, what: str, variable: str | None = None
+) -> str | None:
+    """A secret from its setting, from the file that the setting `<what>_file` names, or from an
+    environment variable.
+
+    Raises `Usage` where that variable is not set.
+    """
     if given is not None:
         return given.get_secret_value()
-    return None if file is None else of_file(file, f"{what}_file")
+    if file is not None:
+        return of_file(file, f"{what}_file")
+    if variable is None:
+        return None
+    # Empty is as if not set: that is how units of systemd and of containers often leave it.
+    value = os.environ.get(variable, "")
+    if not value:
+        raise Usage(f"{what}: environment variable {variable} is not set")
+    return value
 
 
 def is_secret(name: str) -> bool:

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from api.app import create_app
 from api.auth import token_of
 from infra.cli.doctor import open_paths
-from infra.config.secrets import hidden, is_secret, of_file
+from infra.config.secrets import either, hidden, is_secret, of_file
 from infra.config.settings import KafkaSettings, Settings, load
 from infra.errors import Fatal, Usage
 from infra.kafka.auth import QUOTED_PASSWORD, environment, hand_to_executors, java_security
@@ -43,6 +43,20 @@ def secret(folder: Path, content: str = CANARY, mode: int = 0o600) -> Path:
 def test_a_secret_is_the_one_line_of_its_file(tmp_path: Path) -> None:
     assert of_file(secret(tmp_path, f"{CANARY}\n"), "kafka.password_file") == CANARY
     assert of_file(secret(tmp_path, " with spaces \r\n"), "x") == " with spaces "
+
+
+def test_a_secret_comes_from_one_of_three_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = secret(tmp_path, "of the file\n")
+    monkeypatch.setenv("OURS", "of the environment")
+    monkeypatch.setenv("EMPTY", "")
+    assert either(SecretStr("given"), None, "x.secret") == "given"
+    assert either(None, file, "x.secret") == "of the file"
+    assert either(None, None, "x.secret", "OURS") == "of the environment"
+    assert either(None, None, "x.secret") is None
+    with pytest.raises(Usage, match=r"x\.secret: environment variable EMPTY is not set"):
+        either(None, None, "x.secret", "EMPTY")
 
 
 @pytest.mark.parametrize(
