@@ -11,11 +11,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from typing import IO, Literal
 
 from infra.config.settings import Settings
 
@@ -157,26 +158,68 @@ def run_command(
     """
     # Files and not pipes: what it prints may be larger than a pipe holds, and nobody reads yet.
     with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as words:
-        process = subprocess.Popen(
-            [*_command_line, "--home", str(settings.home.absolute()), *command],
-            stdin=subprocess.DEVNULL,
-            stdout=printed,
-            stderr=words,
-            start_new_session=True,
-            preexec_fn=die_with_parent,
-        )
-        deadline, over = time.monotonic() + seconds, ""
-        while process.poll() is None:
-            if stop.wait(0.1) or time.monotonic() > deadline:
-                over = "cancelled" if stop.is_set() else f"ended after {seconds:g} s"
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait(20)
+        code, over = run_into(command, settings, printed, words, stop, seconds)
         printed.seek(0)
         words.seek(0)
         lines = words.read().decode("utf-8", "replace").splitlines()
-        # A sentence of ours says why; what a JVM says before it does not.
-        ours = [line.removeprefix(REFUSAL).strip() for line in lines if line.startswith(REFUSAL)]
-        last = (ours or [line for line in lines if line.strip()] or [""])[-1]
-        return CommandResult(
-            process.returncode, printed.read().decode("utf-8", "replace"), over or last
-        )
+        last = (refusals_in(lines) or [line for line in lines if line.strip()] or [""])[-1]
+        sentence = {"cancelled": over, "late": f"ended after {seconds:g} s"}.get(over, last)
+        return CommandResult(code, printed.read().decode("utf-8", "replace"), sentence)
+
+
+Over = Literal["", "cancelled", "late"]
+"""Why a command was ended from outside; empty: it ended itself."""
+
+
+def run_into(
+    command: Sequence[str],
+    settings: Settings,
+    printed: IO[bytes],
+    words: IO[bytes],
+    stop: threading.Event,
+    seconds: float,
+    *,
+    nice: int = 0,
+    each_second: Callable[[], None] = lambda: None,
+) -> tuple[int, Over]:
+    """Run `headgate COMMAND` to its end, stdout into `printed`, stderr into `words`: its exit code.
+
+    It is ended when `stop` is set, after `seconds`, and with this thread; whatever it began goes
+    with it. `nice`: how far it stands back for other processes.
+    """
+
+    def prepare() -> None:
+        die_with_parent()
+        os.nice(nice)
+
+    process = subprocess.Popen(
+        command_line(settings, *command),
+        stdin=subprocess.DEVNULL,
+        stdout=printed,
+        stderr=words,
+        start_new_session=True,
+        preexec_fn=prepare,
+    )
+    began = looked = time.monotonic()
+    over: Over = ""
+    try:
+        while not over and process.poll() is None:
+            if stop.wait(0.1):
+                over = "cancelled"
+            elif time.monotonic() - began > seconds:
+                over = "late"
+            elif time.monotonic() - looked >= 1.0:
+                looked = time.monotonic()
+                each_second()
+    finally:
+        # With its JVM and workers, which may outlive the command; the group may be gone already.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(20)
+    return process.returncode, over
+
+
+def refusals_in(lines: Iterable[str]) -> list[str]:
+    """Sentences of ours among what a command said: they say why, what a JVM says before does not.
+    """  # fmt: skip
+    return [line.removeprefix(REFUSAL).strip() for line in lines if line.startswith(REFUSAL)]

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -28,13 +24,12 @@ from api.services.searches.kept_jobs import KeptJobs
 from api.wire.rules import NewRuleJob, RuleJob
 from infra.config.settings import Settings
 from infra.errors import Usage
-from infra.process.subprocesses import REFUSAL, command_line, die_with_parent
+from infra.process.subprocesses import refusals_in, run_into
 
 _MOST_WAITING = 5
 LONGEST_BACKTEST = timedelta(hours=1)
 """A longer one is for the command; the same wish then goes on where this one ended."""
 _LARGEST_RESULT = 16 << 20
-_LOOK_SECONDS = 0.2
 _RESULT, _WORDS = "result.json", "words.log"
 _PACK = re.compile(r"[0-9a-f]{32}")
 _NICE = 10
@@ -172,56 +167,31 @@ class RuleJobs(KeptJobs[RuleJob]):
     ) -> str | None:
         """Run the command to its end, or end it; why it has no result, None where it has one."""
         folder = self._folder / job.id
+        progress = partial(wish.progress, subject)
+        command = ("rules", wish.verb, subject, *wish.options)
         with (folder / _RESULT).open("wb") as result, (folder / _WORDS).open("wb") as words:
-            process = subprocess.Popen(
-                command_line(self._settings, "rules", wish.verb, subject, *wish.options),
-                stdin=subprocess.DEVNULL,
-                stdout=result,
-                stderr=words,
-                start_new_session=True,
-                preexec_fn=_beside_the_stream,
+            code, over = run_into(
+                command,
+                self._settings,
+                result,
+                words,
+                cancelled,
+                wish.seconds,
+                # The stream must have the cores first.
+                nice=_NICE,
+                each_second=lambda: self._keep(job.model_copy(update={"progress": progress()})),
             )
-        try:
-            return self._watched(process, wish, partial(wish.progress, subject), job, cancelled)
-        finally:
-            # With its JVM and workers; the group may be gone already.
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(20)
-
-    def _watched(
-        self,
-        process: subprocess.Popen[bytes],
-        wish: _Wish,
-        progress: Callable[[], float | None],
-        job: RuleJob,
-        cancelled: threading.Event,
-    ) -> str | None:
-        folder = self._folder / job.id
-        until, look = time.monotonic() + wish.seconds, 0.0
-        while process.poll() is None:
-            now = time.monotonic()
-            if cancelled.wait(_LOOK_SECONDS):
-                return "cancelled"
-            if now > until:
-                return f"stopped after {wish.seconds:g} s; take a shorter span, or run the command"
-            if now - look >= 1.0:
-                look = now
-                self._keep(job.model_copy(update={"progress": progress()}))
-        if process.returncode != 0:
-            return _last_words(folder / _WORDS, process.returncode)
+        if over == "cancelled":
+            return over
+        if over == "late":
+            return f"stopped after {wish.seconds:g} s; take a shorter span, or run the command"
+        if code != 0:
+            return _last_words(folder / _WORDS, code)
         if (folder / _RESULT).stat().st_size > _LARGEST_RESULT:
             return f"its result has more than {_LARGEST_RESULT} bytes; run the command"
         return None
 
 
-def _beside_the_stream() -> None:
-    die_with_parent()
-    # The stream must have the cores first.
-    os.nice(_NICE)
-
-
 def _last_words(file: Path, code: int) -> str:
-    lines = file.read_text("utf-8", "replace").splitlines()
-    refusals = [line.removeprefix(REFUSAL).strip() for line in lines if line.startswith(REFUSAL)]
+    refusals = refusals_in(file.read_text("utf-8", "replace").splitlines())
     return refusals[-1][:600] if refusals else f"its process ended with code {code}; see {file}"
