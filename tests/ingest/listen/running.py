@@ -10,7 +10,7 @@ from typing import Any
 
 from infra.config.settings import load
 from ingest.listen.service import LogListener
-from ingest.listen.sink import MemorySink
+from tests.ingest.listen.memory_sink import MemorySink
 
 TCP: dict[str, Any] = {"protocol": "tcp", "port": 0}
 UDP: dict[str, Any] = {"protocol": "udp", "port": 0}

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ingest.listen.sink import MemorySink, SendOutcome, TopicMessage
+from ingest.listen.sink import SendOutcome, TopicMessage
 from tests.infra.authority import Authority
 from tests.ingest.listen.loop import run_apart
+from tests.ingest.listen.memory_sink import MemorySink
 from tests.ingest.listen.running import TCP, UDP, listening, until
 
 LINES = [b"<34>Oct 11 22:14:15 b1 su: %d \xff\x00 any bytes" % i for i in range(50)]
