@@ -252,6 +252,7 @@ class Correlator:
             cut = group.dropped if group.dropped_at >= end - self.state.span else 0
             now = fired(definition, within, what, pack=self.state.pack, late=late, dropped=cut)
             outputs.append(self._told(group, now, what.chosen[-1]))
+            # Behind the rest of what just fired: its span counts with both ends.
             window = self._window(definition, group, end + self.state.span + 1, until)
         return outputs
 
@@ -259,6 +260,8 @@ class Correlator:
         """A window that fires; one that was disproved under its id takes its place again."""
         home = self._homes.get(now.finding["finding_id"])
         while home is not None:
+            # Exactly one, since an id stands in one group: anything else fails the batch, instead
+            # of moving what another group told.
             (earlier,) = (
                 f for f in home.fired if f.finding["finding_id"] == now.finding["finding_id"]
             )

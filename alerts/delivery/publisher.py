@@ -50,6 +50,8 @@ from infra.storage.checksums import parsed
 from infra.storage.paths import to_read
 
 CE_TYPE = "org.headgate.alert"
+# So long a transaction that a crash left open may hold `read_committed` consumers up, before the
+# broker aborts it.
 TRANSACTION_SECONDS = 30
 
 
@@ -404,6 +406,8 @@ def read_all(
             # read.
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
+            # Errors alone, by syslog's numbers: else librdkafka writes of each broker it loses to
+            # stderr.
             "log_level": 3,
         }
     )

@@ -75,6 +75,7 @@ class Queue:
         file.parent.mkdir(parents=True, exist_ok=True)
         # Each hook has a thread of its own: a writer waits for the others and does not fail.
         self._db = sqlite3.connect(file, isolation_level=None, timeout=30)
+        # Those who list what waits then never wait for the threads that deliver.
         self._db.execute("PRAGMA journal_mode = WAL")
         # What was delivered leaves nothing behind that an erasure would have to look for.
         self._db.execute("PRAGMA secure_delete = ON")

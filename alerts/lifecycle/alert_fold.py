@@ -175,6 +175,8 @@ class Fold:
             alert.suppressed_by = silencer
             return
         budget, limit = self.state.budget, limit_of(alert.rule_id, self.settings)
+        # By the stream's clock: by the wall's a batch that is tried again would hold back other
+        # alerts.
         if budget.take(limit, batch.clock):
             return
         # It is recorded like any other alert; only the topic does not get it.

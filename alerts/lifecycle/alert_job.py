@@ -41,6 +41,7 @@ from infra.streaming.lake import Lake
 from infra.streaming.outbox import put_row
 from ingest.tables import EVENT
 
+# Alerts last: whoever follows a new one to its findings must find them committed.
 OUTPUTS = {
     "attribution": ATTRIBUTION,
     ATTRIBUTED: ATTRIBUTED_EVENT,

@@ -34,6 +34,7 @@ from infra.config.settings import Settings
 from infra.delta.schema import struct
 from infra.process.gc_pause import no_collection
 
+# One operator has one schema, and four tables leave it (decision 0002).
 OUTPUT = struct(out=T.StringType(), payload=T.BinaryType())
 STATE = struct(blob=T.BinaryType())
 _FOUND = T.StructType([field for field in FINDING.schema if field.name != "holder"])

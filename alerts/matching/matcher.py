@@ -351,6 +351,7 @@ def _shown(columns: Picked, row: int, paths: Iterable[str]) -> dict[str, str]:
     for path in paths:
         values = present(columns[path][row])
         if values:
+            # The first ten: an event may list thousands, and a finding only shows why it is there.
             shown[path] = single_line(", ".join(text_of(v) for v in values[:10]), FIELD_CHARS)
     return shown
 
@@ -404,6 +405,8 @@ def _leaf(path: str) -> str:
     return path
 
 
+# More than one: a batch that is tried again runs the pack that it began with, while the next ones
+# have a newer pack already.
 @lru_cache(maxsize=4)
 def matcher_of(store_folder: str, pack_hash: str, modes: tuple[str, ...] = LIVE_MODES) -> Matcher:
     """The matcher of a stored pack; workers live on and make it once."""

@@ -170,6 +170,8 @@ class FileWriter:
                 # Delta has statistics of its own; those inside the file cost a tenth of writing it.
                 write_statistics=False,
                 store_schema=False,
+                # A column of texts that hardly repeat gives up its dictionary then, and is written
+                # plainly, instead of filling a megabyte first.
                 dictionary_pagesize_limit=256 * 1024,
             )
         # Twice the mark, or pyarrow would cut what is above it off into a tiny second group.

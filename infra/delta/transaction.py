@@ -86,6 +86,8 @@ class ActiveFile:
         fields = {name: self.entry[name] for name in kept if self.entry.get(name) is not None}
         if self.entry.get("defaultRowCommitVersion") is not None:
             fields["defaultRowCommitVersion"] = self.entry["defaultRowCommitVersion"]
+        # The protocol wants the time of deletion: VACUUM counts from it how long readers of a
+        # former version may still need the file.
         now = int(time.time() * 1000)
         # `extendedFileMetadata`, by the protocol: size and partition values are among the fields.
         lines = {"deletionTimestamp": now, "dataChange": data_change, "extendedFileMetadata": True}

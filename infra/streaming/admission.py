@@ -170,6 +170,8 @@ def together(tables: Sequence[Sequence[CommitPiece]], budget: AdmissionBudget) -
 
     At least the oldest one; and one of each table that has any, so that none is ever held up.
     """
+    # One of each even beyond the budget: a commit is never divided, so one larger than all of it
+    # could else never be taken.
     counts = [min(1, len(table)) for table in tables]
     ordered = [_in_time(number, table) for number, table in enumerate(tables)]
     rows = size = 0
@@ -293,6 +295,7 @@ class Intake:
             before, (most,) = self.pace, self._plan([(identity, known[identity])])
         except (Damaged, Fatal, OSError, ValueError):
             return ALL  # what is damaged is named where the job starts
+        # `_plan` sees one table here, and an empty one would end the catch-up of another.
         if before.regime == "behind":  # by another of its tables
             self.pace = before
         return most
@@ -375,6 +378,8 @@ class Intake:
 
     def _plan(self, taken: _Places) -> list[int]:
         """Files of each input that the next batch takes; the pace is then that of what waits."""
+        # As far as the largest batch that is ever taken: what lies beyond says nothing of the next
+        # one.
         reach = self.budget(self.limits().most)
         looked = [
             commits_ahead(commit_pieces(self._folders[piece_row[0]], *piece_row), reach)

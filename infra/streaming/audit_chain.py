@@ -88,6 +88,8 @@ def chained(
 
 def link_digest(chain: str, seq: int, before: str, row: Mapping[str, Any]) -> str:
     """What a row's `digest` is, from that of the row before it."""
+    # As a list: names glued together could be cut elsewhere and still give the same text. ASCII, as
+    # half a surrogate has no bytes in UTF-8.
     text = json.dumps([chain, seq, before, _canonical(row)], ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -99,6 +99,7 @@ def match(have: Sequence[str], want: Sequence[Input]) -> list[int | None] | None
 
 def _ways(have: tuple[str, ...], want: tuple[Input, ...], at: int) -> list[list[int | None]]:
     """At most a few, since jobs read a handful of inputs."""
+    # An input less is never a way: its place would be lost without a word.
     if len(want) < len(have):
         return []
     if not want:

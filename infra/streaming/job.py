@@ -61,6 +61,8 @@ class Batch:
     versions: dict[str, int] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     replayed: bool = False
+    # Handing on, as to the alerts' topic, is no part of the batch: tables are committed whatever
+    # Kafka does, and what is held back goes out with a later batch.
     held_back: str = ""  # why what is in the tables could not be handed on
     noted: dict[str, Any] = field(default_factory=dict)
     """What its commits carry besides the marker's own fields."""

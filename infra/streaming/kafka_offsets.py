@@ -75,6 +75,7 @@ def kafka_checkpoint(folder: Path) -> Checkpoint:
     # Spark notes offsets before a batch and commits after it: the difference is under way.
     planned = max(numbers(spark / "offsets"), default=None)
     if done is None:
+        # Without offsets: those of a batch that is only planned are not what the tables have.
         return Checkpoint(folder, None, planned)
     # Of the batch that is done: what a later one planned may not be in the tables yet.
     file = spark / "offsets" / str(done)
@@ -142,6 +143,8 @@ class OffsetReader:
     def held(self, wanted: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, BrokerRange]:
         """What is there of each partition; one that is gone is missing in the answer."""
         partitions = [TopicPartition(topic, part) for topic, part in sorted(set(wanted))]
+        # Two requests, between which retention may move the beginning: never the end, so that the
+        # range only looks a little longer than it is.
         first = self._ends(partitions, _SPEC.earliest())
         end = self._ends(partitions, _SPEC.latest())
         return {place: BrokerRange(first[place], end[place]) for place in first if place in end}
@@ -156,6 +159,8 @@ class OffsetReader:
         partitions = [TopicPartition(*place) for place in sorted(set(wanted))]
         previous = self._told(partitions, _SPEC.latest())
         return {
+            # Brokers before KIP-320 tell no epoch. Then it never changes, and only a start of the
+            # job compares what the log holds.
             place: -1 if (n := previou.leader_epoch) is None else n
             for place, previou in previous.items()
         }
@@ -204,6 +209,7 @@ class OffsetReader:
             except _Anew:
                 if time.monotonic() > end:
                     raise
+                # A new client, as the old one would ask the leader that it knew for minutes yet.
                 self._client = None
                 time.sleep(0.1)
 

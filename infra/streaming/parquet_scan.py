@@ -54,7 +54,10 @@ def over_files(
     lake: Lake, files: Sequence[ActiveFile], reading: Reading, work: _Work, schema: T.StructType
 ) -> DataFrame:
     """`work` over the rows of files, on Spark's workers: rows of `schema`. Files must be whole."""
+    # The largest first: a large file that is begun last keeps all cores but one waiting.
     names = [(file.name,) for file in sorted(files, key=lambda file: -int(file.entry["size"]))]
+    # Some tasks a core: files differ in size, and one task a file would cost more to plan than
+    # small files to read.
     tasks = max(1, min(len(names), 4 * lake.spark.sparkContext.defaultParallelism))
     rows = lake.spark.createDataFrame(names, _NAMES).repartition(tasks)
     return rows.mapInArrow(_Through(reading, work), schema)

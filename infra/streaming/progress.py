@@ -184,6 +184,8 @@ def left_in(log: Location, first: int) -> tuple[int, float | None]:
 def newest_from(log: Path, version: int) -> int:
     """The newest version of a log that has `version`, without listing its folder: logs are long."""
     step = 1
+    # Ever longer steps, then back by halves: a log without holes of n commits takes about 2 log2(n)
+    # looks, a listing n entries.
     while single(log, version + step).exists():
         version, step = version + step, step * 2
     while step > 1:
