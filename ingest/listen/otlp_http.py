@@ -100,6 +100,7 @@ def _answer(kind: str, packed: Packed) -> Response:
     response = response_of(packed)
     if kind == _PROTOBUF:
         return Response(response.SerializeToString(), media_type=_PROTOBUF)
+    # Numbers of 64 bits are texts in Protobuf's JSON.
     partial = {"rejectedLogRecords": str(packed.rejected), "errorMessage": packed.why}
     body = {"partialSuccess": partial} if packed.why else {}
     return Response(msgspec.json.encode(body), media_type=_JSON)
@@ -143,11 +144,13 @@ def http_server(app: Any, context: Any, end_seconds: int) -> HttpServer:
         http=BoundedHttp,
         ws="none",
         lifespan="off",
+        # Else anybody could name another peer by X-Forwarded-For.
         proxy_headers=False,
         server_header=False,
         limit_concurrency=_CONNECTIONS,
         timeout_graceful_shutdown=end_seconds,
     )
     config.load()
+    # Behind `load`, which makes a context from files or none at all.
     config.ssl = context
     return HttpServer(config)

@@ -123,6 +123,7 @@ def _groups_of(request: ExportLogsServiceRequest) -> Iterator[Group]:
 
 
 def _plain(message: Any) -> dict[str, Any]:
+    # OTLP departs from Protobuf's JSON in two things: enums are numbers, and ids hexadecimal.
     plain: dict[str, Any] = MessageToDict(message, use_integers_for_enums=True)
     return plain
 

@@ -119,6 +119,8 @@ class LogListener:
             udp.start()
         if self._http is not None:
             assert self._http_socket is not None
+            # Bound since the listener was made, so that a port that is taken is said before
+            # anything starts; open from here on.
             self._http_socket.listen(128)
             serving = self._http.serve(sockets=[self._http_socket])
             self._serving = asyncio.get_running_loop().create_task(serving)
@@ -146,6 +148,8 @@ class LogListener:
         seconds = self._settings.listen.end_seconds
         for udp in self.udp:
             udp.stop()
+        # What was read must find room from here on, or stopping would wait for a broker that may be
+        # away.
         self.outbox.lift_bound()
         for tcp in self.tcp:
             await tcp.stop()

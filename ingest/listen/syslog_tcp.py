@@ -15,6 +15,7 @@ from ingest.listen.frames import Frame, Framer
 from ingest.listen.intake import Origin, SyslogIntake, bound
 
 _CHUNK = 32 * 1024
+# Whoever connects and says nothing holds one of the places for so long.
 _HANDSHAKE_SECONDS = 10.0
 _STOPPED = "the listener ended in the middle of it"
 _BROKE = "the connection broke in the middle of it"
@@ -44,6 +45,7 @@ class _Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """They are there. No more is read until these are taken."""
+        # A copy: the loop writes the next bytes into the same buffer.
         self._chunks.append(bytes(self._buffer[:nbytes]))
         if self.transport is not None:
             self.transport.pause_reading()
@@ -52,6 +54,7 @@ class _Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """The sender has said all."""
         self.end("")
+        # By this asyncio closes the transport: a syslog sender is never answered.
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -54,6 +54,8 @@ from ingest.sources.shared.http_exchange import url
 from ingest.sources.shared.key_values import certain, put
 
 _PRODUCT: Mapping[str, str] = {"name": "VPN-1 & FireWall-1", "vendor_name": "Check Point"}
+# Possessive: a value whose closing quote is missing costs one pass, not one for each length that it
+# might have.
 _PAIR = re.compile(r'\s*(?P<key>[A-Za-z_][\w.-]{0,63}):"(?P<value>(?:[^"\\]|\\.)*+)"(?:;|$)')
 _GENERIC = re.compile(r"(?P<key>[A-Za-z_][\w.-]{0,63})=(?P<value>(?:[^|\\]|\\.)*+)(?:\||$)")
 _START = re.compile(r'\[(?=[A-Za-z_][\w.-]{0,63}:")')
@@ -66,6 +68,7 @@ _THREATS = ("protection_name", "attack", "malware_action", "protection_type")
 def _pairs(text: str) -> Fields:
     """The fields of a log; of a key that stands twice the first counts."""
     fields = Fields()
+    # No header is longer: further in, only a value could look like the beginning of a log.
     start = _START.search(text[:2048])
     if start:
         position = start.end()
@@ -125,6 +128,7 @@ class _Log:
         )
         self.target = endpoint(
             ip=fields.ip("dst"),
+            # Check Point's `service` is the port; the service's name stands in `service_id`.
             port=fields.port("service"),
             hostname=fields.text("dst_machine_name", "dst_domain_name"),
             zone=fields.text("outzone"),
@@ -192,6 +196,7 @@ class _Log:
         fields, common = self.fields, self._common()
         title = fields.text("protection_name", "attack", "attack_info") or self.product or "attack"
         decided = firewall_disposition(verdict(self.action))
+        # In a finding it says how far people are with it, not whether the traffic got through.
         decided.pop("status_id", None)
         return located(
             FINDING,
@@ -219,6 +224,8 @@ class _Log:
         name = fields.text("objectname")
         doing = {"create": 1, "modify": 3, "update": 3, "delete": 4}
         activity = next((n for word, n in doing.items() if word in operation.lower()), OTHER)
+        # OCSF's API Activity requires a source, which management on the machine itself does not
+        # name.
         common["src_endpoint"] = self.source or {"name": "unknown"}
         return located(
             API,

@@ -92,6 +92,8 @@ PEOPLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         True,
     ),
     (
+        # Before the form without an address: that one would take `user IP` for a part of the name,
+        # which may hold anything.
         "113005 113016",
         rf"(?:{AAA} Rejected|AAA credentials rejected) ?: reason = (?P<reason>[^:]*?) ?: "
         r"server = +(?P<server>\S+) ?: user = (?P<user>.*?) ?: user IP = (?P<src>[0-9a-fA-F:.]+)",
@@ -115,6 +117,7 @@ PEOPLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         True,
     ),
     (
+        # The longer form first here as well.
         "113015 113017",
         rf"(?:{AAA} Rejected|AAA credentials rejected) ?: reason = (?P<reason>[^:]*?) ?: "
         r"(?P<server>local database) ?: user = (?P<user>.*?) ?: user IP = (?P<src>[0-9a-fA-F:.]+)",
@@ -204,6 +207,7 @@ PEOPLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
     ("113007", r"User (?P<user>.*) unlocked by (?P<actor>.*)", "account", _UNLOCK, True),
     (
         "502101",
+        # What stands behind Encpass is a password's hash, and goes into no column.
         r"New user added to local dbase: Uname: (?P<user>.*) Priv: (?P<level>\d+) Encpass: .*",
         "account",
         _CREATE,
@@ -229,6 +233,7 @@ PEOPLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         "113019",
         r"Group = (?P<group>[^,]*), Username = (?P<user>.*), IP = (?P<src>[\w.:-]+), "
         r"Session disconnected\. Session Type: (?P<service>.*?), Duration: (?P<age>[\w: ]+), "
+        # As the firewall sees it: sent to the client, received from it.
         r"Bytes xmt: (?P<xmt>\d+), Bytes rcv: (?P<rcv>\d+), Reason: (?P<reason>.*)",
         "tunnel",
         CLOSE,
@@ -271,6 +276,8 @@ PEOPLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         True,
     ),
     (
+        # Failures first, since the next form takes any message; `Unknown` stands there until the
+        # peer has said who it is.
         "750 751",
         r"Local:(?P<dst>\S+):(?P<dstport>\d+) Remote:(?P<src>\S+):(?P<srcport>\d+) "
         r"Username:Unknown (?P<reason>.*(?:abort|fail|error).*)",

@@ -69,6 +69,7 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         None,
     ),
     (
+        # faddr, gaddr, laddr: the foreign address, the global (translated) and the local one.
         "302020",
         r"Built (?P<way>inbound|outbound) (?P<proto>ICMPv?6?) connection for faddr "
         rf"{SRC} gaddr (?P<gaddr>\S+) laddr {DST}(?: ?\((?P<user>[^()]*)\))?"
@@ -101,6 +102,7 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         CLOSE,
         None,
     ),
+    # A local host is what the firewall keeps of each address that it has connections of.
     ("609001", r"Built local-host (?P<srcif>[^\s:]+):(?P<src>\S+)", "net", OPEN, None),
     (
         "609002",
@@ -201,6 +203,7 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         False,
     ),
     (
+        # Common without any attack: a packet that comes after its connection was closed looks so.
         "106015",
         rf"Deny (?P<proto>TCP) \((?P<reason>no connection)\) from {SRC} to {DST}{FLAGS}{ON}",
         "net",
@@ -253,6 +256,7 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         False,
     ),
     (
+        # Comes with the first packet of a flow, then as a count once an interval.
         "106100",
         rf"access-list (?P<acl>\S+) (?P<verdict>permitted|denied|est-allowed) {PROTO} "
         r"(?P<srcif>[^\s/]+)/(?P<src>[^\s()]+)\((?P<srcport>\d+)\)(?:\((?P<srcuser>[^()]*)\))? ->"
@@ -342,6 +346,7 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         False,
     ),
     (
+        # 710: to the firewall itself, not through it.
         "710001 710002",
         rf"{PROTO} access (?P<verdict>requested|permitted) from {SRC} to {TO}",
         "net",
@@ -371,6 +376,7 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
     ),
     # -- what the firewall found ---------------------------------------------------------------
     (
+        # The Botnet Traffic Filter: lists of addresses and names that Cisco keeps.
         "338001 338002 338003 338004 338005 338006 338007 338008 338201 338202 338203 338204",
         r"(?P<title>Dynamic Filter (?P<verdict>permitted|monitored|dropped|action|blocked) "
         rf"(?:\w+ ?)?listed {PROTO} traffic) from {MAPPED_S} to {MAPPED_D}, (?P<rest>.*)",
@@ -379,6 +385,7 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
         None,
     ),
     (
+        # 400000 to 400051, the signatures that every firewall has built in.
         "400",
         r"(?P<title>(?:IDS|IPS):\d+ .*?) from (?P<src>[0-9a-fA-F:.]+) to "
         rf"(?P<dst>[0-9a-fA-F:.]+){ON}",

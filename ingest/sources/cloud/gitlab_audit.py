@@ -70,6 +70,7 @@ def _read(fields: Fields, context: Context) -> Event:
     by = person(name, uid, type=_take(fields, "author_class"))
     about = kept(
         uid=take_name(fields, "id"),
+        # It may be a sentence of somebody's own, which is no code.
         event_code=operation if len(operation) < 200 else None,
         log_name=entity,
         correlation_uid=take_text(fields, "correlation_id"),

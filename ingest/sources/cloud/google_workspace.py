@@ -75,6 +75,8 @@ def _parameters(event: Fields) -> Fields:
     values: Fields = {}
     for element in listed(event, "parameters"):
         name = take_text(element, "name")
+        # `name` is gone, so that what is left is the value, under `value`, `intValue`, `boolValue`
+        # and so on; some parameters have several.
         held = [value for value in element.values() if value is not None]
         if name is not None:
             values[name] = held[0] if len(held) == 1 else dict(element)
@@ -174,6 +176,8 @@ class GoogleWorkspace(EnvelopedSource):
         if not parts:
             raise Unreadable("an activity without events")
         fields.pop("events")
+        # A copy for each: an event takes out of its activity what it uses, and the next one needs
+        # that as well.
         return [_one(_copy(fields), part, context) for part in parts]
 
 

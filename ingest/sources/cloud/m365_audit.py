@@ -65,7 +65,9 @@ _FILES: Mapping[str, int] = {
     "Recycled": 4,
 }
 """What follows `File`, `Folder` or `Page` in an operation, as an activity of File Hosting."""
+# What follows says where, as in `FileDeletedFirstStageRecycleBin`.
 _OF_FILE = re.compile(r"(?:File|Folder|Page|Document)(?P<what>[A-Z][a-z]+(?:In)?)\w{0,60}")
+# 1 is reserved (AuditLogRecord of the schema).
 _USER_TYPES = {
     "0": "Regular",
     "2": "Admin",
@@ -97,6 +99,7 @@ def _read(fields: Fields, context: Context) -> Event:
     operation = take_text(fields, "Operation")
     if operation is None:
         raise Unreadable("no 'Operation' in the record")
+    # In UTC by the schema, though without a zone.
     stamp = take_time(fields, context, ("CreationTime",), ("CreationDate",))
     record = CloudRecord(_PRODUCT, fields, stamp)
     name, key = take_text(fields, "UserId"), take_text(fields, "UserKey")
@@ -200,6 +203,8 @@ class M365Audit(EnvelopedSource):
         packed = look(fields, "AuditData")
         if type(packed) is str and packed.lstrip()[:1] == "{":
             take(fields, "AuditData")
+            # A text of JSON may hold half a surrogate; whether the record inside may is for its own
+            # decoder to say.
             inside = decode_object(packed.encode("utf-8", "surrogatepass").strip())
             # What the search adds repeats the record; what it says besides is kept.
             rest = {key: value for key, value in fields.items() if value not in inside.values()}

@@ -104,6 +104,7 @@ def _http(fields: Fields, context: Context) -> Event:
     server = endpoint(
         ip=take_ip(fields, "OriginIP") or take_ip(fields, "DestinationIP"),
         port=take_number(fields, "DestinationPort", most=65535),
+        # No name is longer (RFC 1035), while a client may send any text as `Host`.
         hostname=host if host and len(host) < 254 else None,
     )
     scheme = take_text(fields, "ClientRequestScheme")
@@ -146,6 +147,7 @@ def _dns(fields: Fields, context: Context) -> Event:
     name = take_text(fields, "QueryName") or ""
     action = take_text(fields, "ResolverDecision")
     decided = _decided(action)
+    # The status says whether the name was resolved, not what the policy made of it.
     decided.pop("status_id", None)
     code = take_number(fields, "RCode", most=65535)
     code = take_number(fields, "ResponseCode", most=65535) if code is None else code
@@ -163,7 +165,9 @@ def _dns(fields: Fields, context: Context) -> Event:
             ip=take_ip(fields, "DstIP"), port=take_number(fields, "DstPort", most=65535)
         ),
         by=user,
+        # The name of the root zone is a dot alone.
         query=kept(hostname=name.rstrip(".") or name, type=kind),
+        # 12 to 15 are assigned to nothing (IANA, DNS RCODEs).
         rcode_id=code if code is None or code <= 11 or 16 <= code <= 25 else 99,
         connection_info=connection(take_text(fields, "Protocol"), None),
         **decided,

@@ -52,6 +52,8 @@ class Sensor:
 
     def event(self, class_uid: int, activity: int, **more: Any) -> Event:
         """The event, with the process that did it where the sensor names one."""
+        # Falcon's own ids of processes, which other events of the sensor name; the system's number
+        # is `RawProcessId` alone.
         acting = take_name(self.fields, "ContextProcessId")
         file = take_text(self.fields, "ContextBaseFileName")
         row = self.record.event(class_uid, activity, **(self.columns | more))
@@ -117,6 +119,7 @@ def _network(sensor: Sensor) -> Event:
         port=take_number(fields, "RemotePort", most=PORTS),
     )
     way = take_number(fields, "ConnectionDirection", most=3)
+    # 0 is outgoing, 1 incoming.
     inward = way == 1 or "Accept" in sensor.name
     source, target = (there, here) if inward else (here, there)
     protocol = take_number(fields, "Protocol", most=255)
@@ -231,6 +234,7 @@ READERS: tuple[tuple[re.Pattern[str], Callable[[Sensor], Event]], ...] = (
     (re.compile(r"(?:Suspicious)?DnsRequest"), _dns),
     (re.compile(r"User(?:Logon|Logoff)"), _logon),
     (re.compile(r"\w{2,40}(?:Written|FileRename\w*)$|FileDelete|NewExecutableRenamed"), _file),
+    # Asep: auto-start extensibility points, places of the registry that start programs.
     (re.compile(r"Asep(?:Value|Key)Update|Reg\w+Update"), _registry),
 )
 """How an event is read, by its name."""

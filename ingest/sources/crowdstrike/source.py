@@ -88,7 +88,10 @@ def _sensed(fields: Fields, context: Context) -> Event:
             "about": kept(event_code=name, uid=take_name(fields, "id")),
             "message": f"{name} on {host}" if host else name,
             "device": _machine(
-                host, take_text(fields, "aid") or "unknown", take_ip(fields, "LocalIP")
+                # `aid` is the id of the sensor, and so of the machine.
+                host,
+                take_text(fields, "aid") or "unknown",
+                take_ip(fields, "LocalIP"),
             ),
             "operation": name,
         },
@@ -222,6 +225,7 @@ class CrowdStrike(EnvelopedSource):
 
         def new(match: re.Match[bytes]) -> bytes:
             before = match[0][: match.start("old") - match.start()]
+            # As many digits as stood there: seconds stay seconds, milliseconds milliseconds.
             return before + digits[: len(match["old"])].encode()
 
         replaced, changed = _WRITTEN.subn(new, raw)

@@ -40,11 +40,13 @@ _ACTIVITIES: Mapping[str, int] = MappingProxyType(
         "timeout": CLOSE,
         "client-rst": RESET,
         "server-rst": RESET,
+        # FortiOS' word for a session whose other end could not be reached.
         "ip-conn": FAIL,
         "deny": REFUSE,
         "blocked": REFUSE,
     }
 )
+# How a session ended that was let through: a reset by one of its ends is no refusal.
 ALLOWED_ACTIONS = frozenset({"start", "close", "timeout", "client-rst", "server-rst", "dns"})
 
 
@@ -73,6 +75,7 @@ class Log:
                 self.stamp,
                 log_name="/".join(part for part in (self.kind, self.subtype) if part) or None,
                 event_code=fields.text("logid", "log_id"),
+                # Looked at and not taken out: the connection has it as its own id.
                 correlation_uid=fields.get("sessionid"),
             ),
             "device": shown | {"type_id": 0} if shown else None,
@@ -87,6 +90,8 @@ class Log:
         fields = self.fields
         return (
             endpoint(
+                # FortiOS 4 wrote `src` and `dst`; logs of VPNs name the two ends from the
+                # firewall's own side, `remip` and `locip`.
                 ip=fields.ip("srcip", "src", "remip", "rem_ip"),
                 port=fields.port("srcport", "src_port", "remport", "rem_port"),
                 mac=fields.mac("srcmac", "mastersrcmac", "src_mac"),

@@ -121,6 +121,7 @@ def guessed(
     name, _ = named.find(_NAME, _domain)
     if name and source:
         named.take(_NAME, _domain)
+        # The name of the root zone is a dot alone.
         query = kept(hostname=name.rstrip(".") or name, type=named.take(_TYPE))
         return ClassGuess(DNS, _QUERY, by | {"query": query})
     if source and target and source.get("ip") and target.get("ip") and target.get("port"):

@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 import msgspec
 
+# linux/audit.h: the machine's number in elf.h, with a bit for 64 bits (0x80000000) and one for
+# little-endian (0x40000000).
 ARCHITECTURES: Mapping[str, str] = MappingProxyType(
     {
         "c000003e": "x86_64",
@@ -33,6 +35,8 @@ _NAMED_ARCH = {name: code for code, name in ARCHITECTURES.items()}
 _GENERIC = frozenset({"c00000b7", "c00000f3"})
 """Architectures that number their system calls alike."""
 
+# linux/audit.h keeps a range for each kind: 1100 programs that the kernel trusts, 1200 the daemon
+# itself, 1300 the kernel's events, 1400 SELinux, 1500 AppArmor, 1700 anomalies, 1800 integrity.
 TYPES: Mapping[str, str] = MappingProxyType(
     {
         "1005": "USER",
@@ -169,12 +173,15 @@ def socket_address(text: str | None) -> Address | None:
         return None
     if len(data) < 2:
         return None
+    # In the machine's own order, which is another one on ppc64 and s390x: a family of theirs stays
+    # a number. The port is in the network's order everywhere.
     number = int.from_bytes(data[:2], "little")
     family = _FAMILIES.get(number, str(number))
     if number == 2 and len(data) >= 8:
         return Address(family, str(IPv4Address(data[4:8])), int.from_bytes(data[2:4], "big"), None)
     if number == 10 and len(data) >= 24:
         inner = IPv6Address(data[8:24])
+        # A socket that serves both families shows IPv4 as ::ffff:10.0.0.5.
         ip = str(inner.ipv4_mapped or inner)
         return Address(family, ip, int.from_bytes(data[2:4], "big"), None)
     if number == 1:

@@ -52,6 +52,7 @@ def _rules(*these: tuple[int, int, int, str]) -> tuple[_Rule, ...]:
 
 
 SU = _rules(
+    # util-linux: `(to root) ann on pts/0`, and `FAILED SU (to root) ann on pts/0`.
     (AUTHENTICATION, _SWITCH, SUCCESS, r"\(to (?P<user>.*)\) (?P<by>.*) on (?P<tty>\S{1,64})"),
     (
         AUTHENTICATION,
@@ -59,6 +60,7 @@ SU = _rules(
         FAILURE,
         r"(?P<detail>FAILED (?:SU|RUNUSER)) \(to (?P<user>.*)\) (?P<by>.*) on (?P<tty>\S{1,64})",
     ),
+    # Debian's shadow: `Successful su for root by ann`.
     (AUTHENTICATION, _SWITCH, SUCCESS, r"[Ss]uccessful su for (?P<user>.*) by (?P<by>\S{1,256})"),
     (
         AUTHENTICATION,
@@ -70,12 +72,14 @@ SU = _rules(
         AUTHENTICATION,
         _SWITCH,
         FAILURE,
+        # The BSDs: `BAD SU ann to root on /dev/ttyp0`.
         r"(?P<detail>BAD SU) (?P<by>\S{1,256}) to (?P<user>.*) on (?P<tty>\S{1,64})",
     ),
     (
         AUTHENTICATION,
         _SWITCH,
         SUCCESS,
+        # shadow tells the outcome by a sign: `+ pts/0 ann:root`, `- pts/0 ann:root`.
         r"\+ (?P<tty>\S{1,64}) (?P<by>[^\s:]{1,256})[:-](?P<user>.*)",
     ),
     (
@@ -103,6 +107,7 @@ _LOGIN = _rules(
         AUTHENTICATION,
         _LOGON,
         SUCCESS,
+        # shadow puts two blanks there, as the place that it adds begins with one.
         rf"(?P<user>ROOT) LOGIN {{1,2}}on {_TTY}(?: from "
         rf"{_Q}?(?P<rhost>[^\s'`]{{1,256}}){_Q}?)?",
     ),
@@ -148,6 +153,8 @@ LOGIND = _rules(
     (AUTHENTICATION, _LOGOFF, SUCCESS, rf"Removed session {_Q}?(?P<session>[\w-]{{1,32}}){_Q}?\."),
 )
 _BY = rf"(?: by {_Q}?(?P<by>[^\s'`]{{1,256}}){_Q}?)?"
+# Activities of OCSF's Account Change (1 create, 3 change password, 6 delete, 9 lock, 12 unlock) and
+# Group Management (3 add a user, 4 remove one, 5 delete, 6 create).
 SHADOW = _rules(
     (
         ACCOUNT,
@@ -259,6 +266,7 @@ PKEXEC = re.compile(
     r"\[TTY=(?P<tty>[^\]\s]{1,64})\] \[CWD=(?P<cwd>.{0,4096}?)\] \[COMMAND=(?P<cmd>.*)\]",
     re.ASCII,
 )
+# Vixie cron and what came of it: `(root) CMD (run-parts /etc/cron.hourly)`.
 CRON = re.compile(
     r"\((?P<user>[^()]{1,256})\) (?P<verb>[A-Z][A-Z ]{1,20}) \((?P<what>.*)\)", re.ASCII
 )
@@ -276,6 +284,7 @@ _VERBS: Mapping[str, tuple[int, str | None]] = MappingProxyType(
         "END EDIT": (OTHER, "End Edit"),
         "LIST": (OTHER, "List"),
         "DELETE": (3, None),
+        # crontab's, to whom cron.allow does not let in.
         "AUTH": (OTHER, "Refused"),
         "FAILED": (OTHER, "Failed"),
     }

@@ -18,6 +18,7 @@ from ingest.sources.shared.daemon_timestamps import COMPACT, ISO
 
 _PRODUCT: Mapping[str, str] = {"name": "xrdp", "vendor_name": "neutrinolabs"}
 _LOGON, _LOGOFF, _PREAUTH = 1, 2, 6
+# Windows' logon type of a remote desktop, whose numbers OCSF has taken over.
 REMOTE_INTERACTIVE = 10
 _REQUEST, _TLS, DISCONNECT, RECONNECT = 1, 5, 7, 8
 _OPEN, _CLOSE = 1, 2

@@ -45,6 +45,7 @@ from ingest.sources.shared.firewall import connection, endpoint, file_hash, seve
 
 _PRODUCT: Mapping[str, str] = {"name": "Defender for Endpoint", "vendor_name": "Microsoft"}
 _PID = 2**32 - 1
+# The table has words where Windows' event 4624 has numbers.
 _LOGON_TYPES = {
     "Interactive": 2,
     "Network": 3,
@@ -174,6 +175,7 @@ def _network(row: _Row) -> Event:
         port=take_number(fields, "RemotePort", most=65535),
         hostname=host if host and len(host) < 254 and "/" not in host else None,
     )
+    # Of a whole URL only the host has a column, so the rest is put back.
     if url and url != there.get("hostname"):
         fields["RemoteUrl"] = url
     failed = "Failed" in row.action or "Blocked" in row.action
@@ -206,6 +208,7 @@ def _registry(row: _Row) -> Event:
     if "Value" in row.action or name:
         value = kept(
             path=path or "unknown",
+            # The value of a key that has no name, as regedit shows it.
             name=name or "(Default)",
             data=take_text(fields, "RegistryValueData"),
             type=take_text(fields, "RegistryValueType"),
@@ -309,6 +312,7 @@ def _read(fields: Fields, context: Context) -> Event:
     table = written.rpartition("-")[2]
     action = take_text(fields, "ActionType") or ""
     if not table:
+        # Rows alone, as a query exports them, do not name their table: the action tells it.
         table = next((name for word, name in _BY_ACTION if action.startswith(word)), "")
         table = table or next((name for word, name in _BY_ACTION if word in action), "")
         table = table or ("alertinfo" if look(fields, "AlertId") is not None else "")

@@ -31,6 +31,7 @@ from ingest.sources.cloud.record import CloudRecord, person
 from ingest.sources.shared.firewall import endpoint
 
 _PRODUCT: Mapping[str, str] = {"name": "Microsoft Graph Security", "vendor_name": "Microsoft"}
+# As activities of a finding in OCSF: create, update, close.
 _STATES = {"new": 1, "inprogress": 2, "resolved": 3}
 _MARKS = ("serviceSource", "detectionSource", "providerAlertId", "detectorId")
 
@@ -89,6 +90,7 @@ def _read(fields: Fields, context: Context) -> Event:
     made = moment(fields, context, "createdDateTime")
     stamp = take_time(fields, context, ("lastUpdateDateTime",))
     if made and stamp.quality == "received":
+        # An alert that nothing was added to has no time of an update.
         stamp = stamp._replace(time=made, quality="exact", original=None)
     evidence = listed(fields, "evidence")
     state = take_text(fields, "status")

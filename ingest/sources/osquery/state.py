@@ -75,6 +75,7 @@ def login(row: OsqueryRow) -> TableRow:
 
 def user_event(row: OsqueryRow) -> TableRow:
     """user_events: what the audit system says of logins."""
+    # `type` is the number of a record of the audit system (linux/audit.h).
     kind = TYPES.get(str(row.columns.get("type")), "")
     class_uid, activity, name = KINDS.get(kind, (AUTHENTICATION, 0, None))
     if class_uid != AUTHENTICATION:
@@ -257,6 +258,7 @@ def yara(row: OsqueryRow) -> TableRow:
             "severity_id": MEDIUM,
             "file": {"path": path, "type_id": 0} if path else None,
             "finding_info": {
+                # The same rules on the same file are one finding, however often the query runs.
                 "uid": f"{path or ''}:{matches or ''}"[:512],
                 "title": f"YARA match: {matches or 'unknown'}",
                 "types": ["YARA"],

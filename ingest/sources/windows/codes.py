@@ -34,6 +34,8 @@ NTSTATUS: Mapping[int, str] = MappingProxyType(
         0xC0000022: "access denied",
         0xC000005E: "no logon servers available",
         0xC0000062: "the account name is not valid",
+        # Event 4625 mostly has 0xC000006D as its status, and as its sub status which of these it
+        # was.
         0xC0000064: "user name does not exist",
         0xC000006A: "user name is correct but the password is wrong",
         0xC000006C: "password policy not met",
@@ -162,6 +164,7 @@ DNS_TYPES: Mapping[int, str] = MappingProxyType(
     }
 )
 
+# IANA's protocol numbers, with the keywords that it gives them.
 PROTOCOLS: Mapping[int, str] = MappingProxyType(
     {
         0: "hopopt",
@@ -195,10 +198,12 @@ SERVICE_TYPES: Mapping[str, str] = MappingProxyType(
         "0x8": "recognizer driver",
         "0x10": "user mode service",
         "0x20": "user mode shared service",
+        # 0x100 is the bit of services that may show windows.
         "0x110": "interactive user mode service",
         "0x120": "interactive shared service",
     }
 )
+# Mandatory labels, [MS-DTYP] 2.4.2.4.
 INTEGRITY: Mapping[str, str] = MappingProxyType(
     {
         "S-1-16-0": "Untrusted",

@@ -105,6 +105,7 @@ def token_refused(fields: Fields, log: Logged) -> WindowsColumns:
     """411, and 342 of the log AD FS/Admin: `ann@corp.example-The user name or password ...`."""
     kind, wording = ("param2", "param4") if log.event_id == 411 else ("param1", "param2")
     protocol = (fields.peek(kind) or "").rpartition("/")[2] or None
+    # At the last dash: names may have some, the sentences have none.
     name, dash, why = (fields.peek(wording) or "").rpartition("-")
     return {
         "user": _who(name) if dash else None,

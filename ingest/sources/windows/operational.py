@@ -47,6 +47,8 @@ def _task(fields: Fields, log: Logged) -> WindowsColumns:
 
 
 def _tasks() -> Iterator[tuple[int, EventRule]]:
+    # Activities of OCSF's Scheduled Job Activity (1006): 1 create, 2 update, 3 delete, 5 disable, 6
+    # start.
     for uid, activity, title, name in (
         (100, 6, "Task Scheduler started a task.", ""),
         (101, OTHER, "Task Scheduler failed to start a task.", "Start"),
@@ -121,6 +123,7 @@ def _rdp(fields: Fields, log: Logged) -> WindowsColumns:
     parts = Fields({"ip": host, "port": port, "alone": text or ""})
     ip = parts.ip("ip")
     end = filled(ip=ip, port=parts.port("port")) if ip else filled(ip=parts.ip("alone"))
+    # Behind a % stands the zone of an address, which has no column.
     if end and text and "%" not in text:
         fields.text(*names)
     return {"src_endpoint": end, "dst_endpoint": here(log)}
@@ -149,6 +152,7 @@ def gateway(fields: Fields, log: Logged) -> WindowsColumns:
         "dst_endpoint": (filled(ip=ip) if ip else filled(hostname=far)) or here(log),
         "traffic": filled(
             bytes_in=fields.number("BytesReceived"),
+            # Windows itself spells it with one r.
             bytes_out=fields.number("BytesTransfered", "BytesTransferred"),
         )
         if log.event_id == 303

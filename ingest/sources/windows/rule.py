@@ -39,6 +39,7 @@ AUTH_PROTOCOLS: Mapping[str, tuple[str, int]] = MappingProxyType(
         "kerberos": ("Kerberos", 2),
         "wdigest": ("Digest", 3),
         "digest": ("Digest", 3),
+        # MSV1_0, the package that NTLM is in.
         "microsoft_authentication_package_v1_0": ("NTLM", 1),
         "pap": ("PAP", 7),
         "ms-chapv2": ("MS-CHAPv2", 8),
@@ -103,6 +104,7 @@ def source(
     return filled(
         ip=fields.ip(ip) if ip else None,
         port=fields.port(port) if port else None,
+        # Some services give the workstation as a UNC path, with two backslashes in front.
         hostname=name.removeprefix("\\\\") or None if name else None,
     )
 

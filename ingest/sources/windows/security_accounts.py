@@ -27,6 +27,7 @@ from ingest.sources.windows.rule import (
     target,
 )
 
+# Activities of OCSF's Account Change (3001).
 _CREATE, ENABLE, _PASSWORD, _RESET, DISABLE, _DELETE, _LOCK, _UNLOCK = 1, 2, 3, 4, 5, 6, 9, 12
 _UPDATE = other("Update")
 
@@ -104,6 +105,7 @@ def right(fields: Fields, log: Logged) -> WindowsColumns:
     granted = names(fields.text("PrivilegeList", "AccessGranted", "AccessRemoved"))
     who = fields.user("TargetUserName", "TargetDomainName", "TargetSid")
     return {
+        # The SID of nobody ([MS-DTYP] 2.4.2.4): OCSF's User Access Management requires a user.
         "user": who or {"uid": "S-1-0-0"},
         "actor": actor(fields),
         "privileges": granted or ["unknown"],
@@ -161,6 +163,8 @@ def _groups() -> Iterator[tuple[int, EventRule]]:
         ("A basic application group", 4783, 4785, 4786, 4789, 4784),
     )
     for kind, made, added, removed, deleted, changed in kinds:
+        # 3 to 6: activities of OCSF's Group Management (3006), add and remove a user, delete and
+        # create.
         of = kind[0].lower() + kind[1:]
         yield made, EventRule(GROUP, 6, f"{kind} was created.", _group)
         yield added, EventRule(GROUP, 3, f"A member was added to {of}.", member)

@@ -22,6 +22,7 @@ from ingest.sources.windows.rule import (
     source,
 )
 
+# Parameters that the log stores in place of words; their texts are in msobjs.dll.
 _INBOUND, _OUTBOUND = "%%14592", "%%14593"
 _DIRECTIONS: Mapping[str, tuple[str, int]] = MappingProxyType(
     {
@@ -77,6 +78,7 @@ DENY = {"action_id": 2, "disposition_id": 2, "status_id": FAILURE}
 
 
 def _wfp() -> Iterator[tuple[int, EventRule]]:
+    # 1, 5 and 7 are activities of OCSF's Network Activity (4001): open, refuse and listen.
     message = "The Windows Filtering Platform has"
     yield (
         5031,
