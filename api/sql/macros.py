@@ -4,6 +4,10 @@ They look at the type of their argument when the statement is bound: `typeof` is
 and the branches of other types go. These must bind all the same, which a cast does for any type and
 most functions only for the text form. What has no equal calls `error`, so the statement is refused
 instead of answered almost right.
+
+What DuckDB does with a time that has a zone (truncate, take a part, cast to date or text) asks a
+calendar for each row. In UTC, which is how sessions are set, whole units up to a week are whole
+microseconds, and all else is the same of the time without a zone (`hg_utc`), five times as fast.
 """
 
 from __future__ import annotations
@@ -45,6 +49,7 @@ def _long(otherwise: str, cast: str) -> str:
 MACROS = (
     "hg_kind(t) AS CASE WHEN t = '\"NULL\"' THEN NULL "
     f"WHEN t IN {_WHOLE} OR t IN {_REAL} THEN 'number' ELSE t END",
+    "hg_utc(x) AS make_timestamp(epoch_us(x))",
     "hg_alike(kinds, x) AS CASE WHEN len(list_distinct(kinds)) > 1 THEN "
     + _refuse("values of different types meet in one expression; cast them to one type")
     + " ELSE x END",
@@ -69,7 +74,7 @@ MACROS = (
     f"""hg_string(x) AS CASE WHEN x IS NULL THEN NULL
       WHEN typeof(x) IN {_WHOLE} OR typeof(x) IN ('VARCHAR','BOOLEAN','DATE')
       THEN CAST(x AS VARCHAR)
-      WHEN typeof(x) = {_TIME} THEN regexp_replace(CAST(x AS VARCHAR), '\\+00$', '')
+      WHEN typeof(x) = {_TIME} THEN CAST(hg_utc(TRY_CAST(x AS TIMESTAMPTZ)) AS VARCHAR)
       ELSE {_refuse("this type has another text form in Spark")} END""",
     f"""hg_timestamp(x) AS CASE WHEN x IS NULL THEN NULL
       WHEN typeof(x) IN ({_TIME}, 'DATE') THEN CAST(x AS TIMESTAMPTZ)
@@ -77,7 +82,8 @@ MACROS = (
       THEN CAST(CAST(x AS VARCHAR) AS TIMESTAMPTZ)
       ELSE {_refuse("the value is no time; write YYYY-MM-DD hh:mm:ss")} END""",
     f"""hg_date(x) AS CASE WHEN x IS NULL THEN NULL
-      WHEN typeof(x) IN ({_TIME}, 'DATE') THEN CAST(CAST(x AS TIMESTAMPTZ) AS DATE)
+      WHEN typeof(x) = {_TIME} THEN CAST(hg_utc(TRY_CAST(x AS TIMESTAMPTZ)) AS DATE)
+      WHEN typeof(x) = 'DATE' THEN CAST(x AS DATE)
       WHEN typeof(x) = 'VARCHAR' AND regexp_full_match(CAST(x AS VARCHAR), {_TEXT_DATE})
       THEN CAST(CAST(CAST(x AS VARCHAR) AS TIMESTAMPTZ) AS DATE)
       ELSE {_refuse("the value is no date; write YYYY-MM-DD")} END""",
@@ -85,6 +91,8 @@ MACROS = (
       THEN CAST(floor(epoch(TRY_CAST(x AS TIMESTAMPTZ))) AS BIGINT)
       ELSE {_refuse("unix_timestamp of other than a timestamp")} END""",
     f"hg_trunc(x, us, first) AS {span_start('x', 'us', 'first')}",
+    "hg_trunc_by_date(x, unit) AS "
+    "make_timestamptz(epoch_us(CAST(date_trunc(unit, hg_utc(x)) AS TIMESTAMP)))",
     "hg_contains(a, v) AS CASE WHEN a IS NULL OR v IS NULL THEN NULL "
     "WHEN list_contains(a, v) THEN TRUE WHEN len(a) <> list_count(a) THEN NULL ELSE FALSE END",
     f"""hg_json(j, p) AS CASE WHEN j IS NULL OR NOT json_valid(j) THEN NULL

@@ -37,6 +37,26 @@ def test_a_time_is_truncated_as_by_the_calendar(
     assert reckoned == asked
 
 
+@given(st.datetimes(datetime(1, 1, 8), datetime(9999, 12, 31), timezones=st.just(UTC)))
+def test_dates_parts_and_texts_are_as_by_the_calendar(
+    connection: duckdb.DuckDBPyConnection, instant: datetime
+) -> None:
+    parts = ("year", "month", "day", "hour", "minute", "second", "dayofweek")
+    units = ("month", "quarter", "year")
+    reckoned = connection.execute(
+        f"SELECT hg_date($1), hg_string($1), {', '.join(f'{part}(hg_utc($1))' for part in parts)}, "
+        + ", ".join(f"hg_trunc_by_date($1, '{unit}')::VARCHAR" for unit in units),
+        [instant],
+    ).fetchall()
+    asked = connection.execute(
+        f"SELECT $1::DATE, regexp_replace($1::VARCHAR, '\\+00$', ''), "
+        f"{', '.join(f'{part}($1)' for part in parts)}, "
+        + ", ".join(f"date_trunc('{unit}', $1)::VARCHAR" for unit in units),
+        [instant],
+    ).fetchall()
+    assert reckoned == asked
+
+
 @pytest.mark.parametrize("macro", ["hg_timestamp", "hg_date", "hg_unix"])
 @pytest.mark.parametrize("value", VALUES)
 def test_what_is_no_time_is_refused_and_not_cast(
