@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic_settings import EnvSettingsSource
 
+from infra.config.gone_settings import GONE_SETTINGS, without_gone
 from infra.errors import Usage
 
 RENAMED_SETTINGS = {
@@ -28,12 +29,13 @@ _said: set[str] = set()
 
 
 def with_new_names(values: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Nested settings under the names of today.
+    """Nested settings under the names of today, without those that are gone.
 
-    Raises `Usage` where the former and the new name of one setting are both there.
+    Raises `Usage` where the former and the new name of one setting are both there, and where a
+    setting is gone and its value refused.
     """
     renamed: dict[str, Any] = {}
-    for name, value in values.items():
+    for name, value in (values if above else without_gone(values)).items():
         path = (*above, name)
         new = _new_name(path)
         if new is not None:
@@ -48,8 +50,12 @@ class RenamingEnvironment(EnvSettingsSource):
     def __call__(self) -> dict[str, Any]:
         """What they set, by the names of today."""
         values = super().__call__()
+        # pydantic looks only for names that the settings have.
+        for gone in GONE_SETTINGS:
+            variable = f"{self.env_prefix}{gone}".lower()
+            if "." not in gone and variable in self.env_vars:
+                values[gone] = self.env_vars[variable]
         for former in RENAMED_SECTIONS:
-            # pydantic looks only for sections that the settings have.
             prefix = f"{self.env_prefix}{former}{self.env_nested_delimiter}".lower()
             inside = {
                 name.removeprefix(prefix): value

@@ -96,10 +96,6 @@ class Settings(BaseSettings):
         description="what a process needs only while it lives, on a disk of its own machine; "
         "none: <home>/scratch",
     )
-    sink: Literal["marker", "txn"] = Field(
-        "marker",
-        description="how a batch is written once: by our marker, or by Delta's own besides (txn)",
-    )
     umask: str = Field(
         "077",
         pattern=r"^0?[0-7]{3}$",

@@ -18,10 +18,6 @@ from infra.process.bell import COMMITTED
 from infra.spark.internals import DeltaTransaction, files_at
 
 
-class AlreadyCommitted(Exception):
-    """Delta has this application's version of the table, or a newer one."""
-
-
 class Moved(Exception):
     """A file that was to be replaced is no longer part of the table as it was read."""
 
@@ -125,8 +121,7 @@ def replace(
     `data_change`: False where the rows stay the same, as when small files become a large one.
     Streams with `skipChangeCommits` pass over it. Raises `Moved`, and changes nothing, when
     one of `removed` is not in the newest version as it was read; what others appended
-    since then stays. The caller is alone with the table (`Lake.alone`), or Delta itself
-    finds the conflict (sink `txn`).
+    since then stays. The caller is alone with the table (`Lake.alone`).
     """
     transaction = DeltaTransaction(spark, path)
     # These alone: all files of a large table would come as JSON out of the JVM.
@@ -153,27 +148,15 @@ def _among(paths: Iterable[str]) -> str:
 
 
 def commit_files(
-    spark: SparkSession,
-    path: str,
-    files: Sequence[DataFile],
-    user_metadata: str,
-    txn: tuple[str, int] | None = None,
+    spark: SparkSession, path: str, files: Sequence[DataFile], user_metadata: str
 ) -> int:
     """Append `files` to the table at `path` in one commit; its version.
 
-    `txn`: an application's name and version, which Delta then keeps and refuses a
-    second time (`AlreadyCommitted`). Delta checks concurrent changes of the table's
-    schema and protocol, and writes its checkpoints, as after a write of its own.
+    Delta checks concurrent changes of the table's schema and protocol, and writes its checkpoints,
+    as after a write of its own.
     """
-    transaction = DeltaTransaction(spark, path)
     actions = [file.action() for file in files]
-    if txn is not None:
-        name, version = txn
-        # Greater too: an application's versions only rise, so a newer one stands behind this.
-        if transaction.txn_version(name) >= version:
-            raise AlreadyCommitted(name)
-        actions.insert(0, json.dumps({"txn": {"appId": name, "version": version}}))
-    version = transaction.commit(actions, user_metadata, overwrite=False)
+    version = DeltaTransaction(spark, path).commit(actions, user_metadata, overwrite=False)
     # After the commit only: whoever is woken looks at once for what is new.
     COMMITTED.ring()
     return version

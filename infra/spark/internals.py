@@ -314,10 +314,6 @@ class DeltaTransaction:
         """The files of the table as JSON of their `add` actions; `where`: a condition in SQL."""
         return _files(self._transaction.snapshot(), where)
 
-    def txn_version(self, name: str) -> int:
-        """Up to which version an application has committed, -1 for none."""
-        return int(self._transaction.txnVersion(name))
-
     def commit(self, actions: Iterable[str], user_metadata: str, *, overwrite: bool) -> int:
         """Commit actions, as JSON; the table's new version."""
         action_of = java(self._spark, f"{DELTA}.actions.Action").fromJson

@@ -80,6 +80,11 @@ class Batch:
             "digest": self.digest,
         }
 
+    @property
+    def metadata(self) -> str:
+        """The marker as a commit has it in `userMetadata`."""
+        return json.dumps(self.marker, sort_keys=True)
+
     def decide(self, name: str, choose: Callable[[], Any]) -> Any:
         """The value `choose` gave when this batch first ran, also when it runs again.
 

@@ -7,7 +7,6 @@ marker of ours; see decision 0001.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -39,7 +38,7 @@ from infra.delta.table_lock import table_locked
 from infra.delta.table_path import path_of
 from infra.delta.tables import DeltaTables
 from infra.delta.time_travel import bring_back
-from infra.delta.transaction import AlreadyCommitted, commit_files
+from infra.delta.transaction import commit_files
 from infra.errors import Fatal
 from infra.process.log import say
 from infra.storage.paths import Location, beginning, delete, tables_below
@@ -207,24 +206,13 @@ class Lake(DeltaTables):
         The caller has asked `has` before. A batch without rows is a commit without
         files: only so can a restart tell that it was done.
         """
-        marker, txn = self.marks(table, run)
-        with self.alone(table), suppress(AlreadyCommitted):
-            version = commit_files(self.spark, self.path(table), files, marker, txn)
+        with self.alone(table):
+            version = commit_files(self.spark, self.path(table), files, run.metadata)
             run.versions[table.name] = version
             # Under the same lock, and seldom: listing a log costs more the longer it is.
             if version % RETIRE_EVERY == 0:
                 self._retire(table)
         run.rows[table.name] = sum(file.rows for file in files)
-
-    def marks(self, table: Table, run: Batch) -> tuple[str, tuple[str, int] | None]:
-        """What a commit of a batch carries: our marker, and where `sink` asks for it Delta's own,
-        an application's name and version. Whatever commits a batch takes its marks from here."""
-        marker = json.dumps(run.marker, sort_keys=True)
-        # Delta rebuilds the snapshot to learn the last transaction, so only where it is asked for
-        # (decision 0001).
-        if self.settings.sink != "txn":
-            return marker, None
-        return marker, (f"{run.job}/{run.query_id}/{table.name}", run.batch_id)
 
     def _retire(self, table: Table) -> None:
         try:

@@ -23,8 +23,6 @@ from infra.delta.schema import Table
 from infra.streaming.job import Batch
 from infra.streaming.lake import Lake
 
-_DELTA = "spark.databricks.delta"
-
 
 def merge(lake: Lake, rows: DataFrame, table: Table, run: Batch) -> bool:
     """Put a batch's rows in the place of those of the same `key`; False when the table has them.
@@ -49,7 +47,7 @@ def merge(lake: Lake, rows: DataFrame, table: Table, run: Batch) -> bool:
     spark = rows.sparkSession
     # Delta checks for conflicts only in its log; two processes on one file system could both rename
     # the same version into place, so the lock spans the whole MERGE.
-    with lake.alone(table), _carrying(spark, lake, table, run):
+    with lake.alone(table), _carrying(spark, run):
         into = DeltaTable.forPath(spark, lake.path(table)).alias("t")
         reduced = into.merge(rows.alias("s"), reduce(and_, same) & (F.col(f"t.{time}") >= oldest))
         # By name: a table of a newer release has columns that these rows lack. They become null.
@@ -89,22 +87,16 @@ def _quoted(values: Mapping[str, Column]) -> dict[str, str | Column]:
 
 
 @contextmanager
-def _carrying(spark: SparkSession, lake: Lake, table: Table, run: Batch) -> Iterator[None]:
+def _carrying(spark: SparkSession, run: Batch) -> Iterator[None]:
     """While inside, commits of this session carry the batch's marker.
 
     The session is the query's own: Spark gives each streaming query a copy.
     """
     # MERGE takes no write options, so its commit gets the marker by way of the session.
-    marker, txn = lake.marks(table, run)
-    conf = {f"{_DELTA}.commitInfo.userMetadata": marker}
-    if txn is not None:
-        conf[f"{_DELTA}.write.txnAppId"] = txn[0]
-        conf[f"{_DELTA}.write.txnVersion"] = str(txn[1])
-    for key, value in conf.items():
-        spark.conf.set(key, value)
+    key = "spark.databricks.delta.commitInfo.userMetadata"
+    spark.conf.set(key, run.metadata)
     try:
         yield
     finally:
         # Also after a failure: a later commit of this session would carry this batch's marker.
-        for key in conf:
-            spark.conf.unset(key)
+        spark.conf.unset(key)

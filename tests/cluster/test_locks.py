@@ -5,9 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Literal
-
-import pytest
+from typing import Any
 
 from infra.config.settings import load
 from infra.streaming.lake import Lake
@@ -29,12 +27,9 @@ def taken(lock: Path) -> bool:
     return ended == 3
 
 
-@pytest.mark.parametrize("sink", ["marker", "txn"])
-def test_another_driver_waits_with_either_sink(
-    tmp_path: Path, sink: Literal["marker", "txn"]
-) -> None:
+def test_another_driver_waits_for_a_table(tmp_path: Path) -> None:
     no_spark: Any = None
-    lake = Lake(no_spark, load(home=tmp_path, sink=sink))
+    lake = Lake(no_spark, load(home=tmp_path))
     lock = lake.settings.lake_root / "_locks" / EVENT.name
     with lake.alone(EVENT):
         assert taken(lock)

@@ -175,13 +175,9 @@ def test_delta_transaction_commits_actions(spark: SparkSession, numbers: str) ->
     transaction = internals.DeltaTransaction(spark, numbers)
     add = json.loads(transaction.active_files()[0])
     assert transaction.active_files("false") == []
-    assert transaction.txn_version("us") == -1
     fields = {name: add[name] for name in ("path", "partitionValues", "size")}
     remove = {"remove": fields | {"deletionTimestamp": 1, "dataChange": True}}
-    txn = {"txn": {"appId": "us", "version": 7}}
-    actions = [json.dumps(txn), json.dumps(remove)]
-    assert transaction.commit(actions, "a note", overwrite=True) == 2
-    assert internals.DeltaTransaction(spark, numbers).txn_version("us") == 7
+    assert transaction.commit([json.dumps(remove)], "a note", overwrite=True) == 2
     assert len(internals.DeltaTransaction(spark, numbers).active_files()) == 1
     commit = Path(numbers, "_delta_log", f"{2:020d}.json").read_text().splitlines()
     info = next(line["commitInfo"] for line in map(json.loads, commit) if "commitInfo" in line)
