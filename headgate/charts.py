@@ -80,3 +80,24 @@ def change_chart(report: BacktestReport) -> Any:
     return base.mark_bar(stroke="black").encode(color=altair.Color("change:N", legend=None)) + (
         base.mark_text(align="left", dx=3).encode(text="alerts:Q")
     )
+
+
+def score_chart(hours: QueryResult, threshold: float) -> Any:
+    """Scores of judged hours (`ModelBook.judge`) by time, with the line above which one is told."""
+    import altair
+
+    frame = hours.pandas()[["hour", "device", "score", "told", "what"]]
+    points = (
+        altair.Chart(frame, width=_WIDTH)
+        .mark_point(filled=True, size=60)
+        .encode(
+            x=altair.X("hour:T", title="time (UTC)", scale=altair.Scale(type="utc")),
+            y=altair.Y("score:Q", title="score"),
+            # The form as well: what is told must stand out without colour.
+            shape=altair.Shape("told:N", title="told"),
+            color=altair.Color("told:N", title="told"),
+            tooltip=["hour:T", "device:N", "score:Q", "what:N"],
+        )
+    )
+    line = altair.Chart(pd.DataFrame({"score": [threshold]})).mark_rule(strokeDash=[4, 4])
+    return points + line.encode(y="score:Q")

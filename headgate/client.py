@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from api.services.reader import Reader
     from api.sql.allowlist import Scalar
     from headgate.duck_queries import DuckQueries
+    from headgate.models import ModelBook
     from headgate.rules import BacktestReport, RuleBook, RuleDraft
     from infra.streaming.lake import Lake
 
@@ -80,6 +81,13 @@ class Headgate:
         from headgate.rules import RuleBook
 
         return RuleBook(self._settings, lambda: self.spark)
+
+    @cached_property
+    def models(self) -> ModelBook:
+        """The anomaly models of rules: train, judge days, put one in force."""
+        from headgate.models import ModelBook
+
+        return ModelBook(self._settings, lambda: self._lake)
 
     @property
     def spark(self) -> SparkSession:
@@ -206,6 +214,20 @@ class Headgate:
             muted=muted,
         )
         return _paged(lambda many, cursor: alerts(self._reader, wanted, many, cursor), limit)
+
+    def kafka_alerts(self, *, limit: int = 10_000) -> QueryResult:
+        """Alerts as programs get them: revisions on Kafka's topic, oldest first, up to its end.
+
+        Raises `Retryable` where the broker or the topic is not there.
+        """
+        from headgate.kafka_alerts import topic_alerts
+
+        if limit < 1:
+            raise Usage(f"limit {limit}: must be at least 1")
+        result = topic_alerts(self._settings, limit)
+        if result.truncated:
+            warnings.warn(f"cut after {limit:,} rows; raise limit for more", stacklevel=2)
+        return result
 
     def timeline(
         self,

@@ -103,6 +103,25 @@ class RuleBook:
             rule_rows(settings, compiled_rules(settings), models, known_blindness(settings))
         )
 
+    def scorecard(self, since: datetime, until: datetime) -> QueryResult:
+        """What verdicts say of each rule over alerts that began in [since, until).
+
+        Columns as `headgate rules scorecard --output json` has them: alerts, precision with its
+        bounds, seconds to close, and keep, tune or retire with the reason.
+        """
+        from dataclasses import asdict
+
+        from alerts.cli.coverage import known_blindness
+        from alerts.cli.explain import asking
+        from alerts.tuning.scorecard import scorecard
+
+        settings = self._settings
+        known = known_blindness(settings)
+        rules = rule_rows(settings, compiled_rules(settings), model_rules(settings), known)
+        with asking(settings) as ask:
+            card = scorecard(ask, rules, since, until)
+        return result_of([asdict(score) for score in card.rules])
+
     def draft(self, text: str, *, name: str = "draft") -> RuleDraft:
         """A rule from the text of its file: Sigma or SQL in YAML, or Python.
 

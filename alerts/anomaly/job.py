@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from alerts.anomaly.baseline import HOUR_SECONDS
 from alerts.anomaly.device_hours import counted_hours, hours, narrowed
 from alerts.anomaly.finding import EVIDENCE, anomaly_finding
-from alerts.anomaly.store import Model, ModelStore
+from alerts.anomaly.store import Judged, Model, ModelStore
 from alerts.compiler.model_rule_files import FEATURES
 from alerts.matching.matcher import LIVE_MODES
 from alerts.rulepack.locations import store_folder
@@ -164,15 +164,23 @@ def device_history(
     """
     rows: list[_Row] = []
     looked_at = 0
+    for row, judged in judged_hours(lake, rule, model, since, until):
+        looked_at += 1
+        if judged.score >= rule.threshold:
+            rows.append(anomaly_finding(rule, model, row, judged, pack))
+    return sorted(rows, key=lambda one: (one["window_start"], one["finding_id"])), looked_at
+
+
+def judged_hours(
+    lake: Lake, rule: ModelRule, model: Model, since: datetime, until: datetime
+) -> Iterator[tuple[_Row, Judged]]:
+    """Each hour in [since, until), which are full hours, of a device the model knows: the row of
+    its events (`alerts.anomaly.device_hours`) and what the model says of it."""
     while since < until:
         end = min(since + PIECE, until)
         for row in _known_hours(lake, rule, model, since, end):
-            looked_at += 1
-            judged = model.judge(row["entity"], int(row["hour"]), row)
-            if judged.score >= rule.threshold:
-                rows.append(anomaly_finding(rule, model, row, judged, pack))
+            yield row, model.judge(row["entity"], int(row["hour"]), row)
         since = end
-    return sorted(rows, key=lambda one: (one["window_start"], one["finding_id"])), looked_at
 
 
 def _known_hours(
