@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import json
+import sys
+from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.os_user import acting_user
 from infra.process.table_output import print_document, print_lines
 from infra.streaming.outbox import note_audit
+
+if TYPE_CHECKING:
+    from alerts.cases.case import Case
 
 
 def build(subparsers: Any) -> None:
@@ -20,10 +27,15 @@ def build(subparsers: Any) -> None:
     )
     verbs = evidence.add_subparsers(dest="verb", required=True)
     exported = verbs.add_parser(
-        "export", help="write alerts, findings, events, raw records, versions and hashes"
+        "export",
+        help="write alerts, findings, events, raw records, versions and hashes",
+        description="A zip that `evidence verify` checks, or with --format stix a STIX 2.1 bundle "
+        "of sightings and of what was observed, to share: marked and named by [intelligence.stix]; "
+        "alerts judged false_positive, benign, test or duplicate are not in it.",
     )
     exported.add_argument("ids", nargs="+", metavar="ID", help="a case, or alerts, by their ids")
-    exported.add_argument("--file", type=Path, required=True, help="where to; a zip")
+    exported.add_argument("--file", type=Path, required=True, help="where to: a new file")
+    exported.add_argument("--format", choices=("zip", "stix"), default="zip")
     exported.set_defaults(run=_export)
     verified = verbs.add_parser("verify", help="check a bundle; needs no lake; exit 1: not whole")
     verified.add_argument("file", type=Path, help="the bundle")
@@ -49,6 +61,8 @@ def _export(args: argparse.Namespace, settings: Settings) -> int:
                 raise Usage("one case, or alerts: a bundle of several cases is of their alerts")
             case = case_called(all_cases(ask, settings), args.ids[0])
         ids = case.alerts if case else [detail(settings, name).alert_id for name in args.ids]
+        if args.format == "stix":
+            return _export_stix(args.file, settings, ids, case)
         bundle = write_bundle(
             ask, settings, ids, args.file, who=acting_user(),
             case=msgspec.to_builtins(case) if case else None,
@@ -57,6 +71,25 @@ def _export(args: argparse.Namespace, settings: Settings) -> int:
     note = {"digest": bundle.digest, "alerts": len(ids), "rows": dict(bundle.counts)}
     note_audit(settings.home.absolute() / "spool", "evidence.export", target, note)
     print_lines([f"{bundle.digest}  {args.file}", *_missing(bundle.missing)])
+    return 0
+
+
+def _export_stix(file: Path, settings: Settings, ids: Sequence[str], case: Case | None) -> int:
+    from alerts.cases.stix_bundle import stix_bundle
+    from alerts.delivery.reader import detail
+    from infra.storage.atomic_files import write_whole
+
+    bodies = [detail(settings, alert_id).body for alert_id in ids]
+    bundle, left_out = stix_bundle(bodies, settings.intelligence.stix, case)
+    content = json.dumps(bundle, indent=1, ensure_ascii=False).encode() + b"\n"
+    write_whole(file, content)
+    digest = sha256(content).hexdigest()
+    note = {"digest": digest, "alerts": len(ids) - left_out, "bundle": bundle["id"]}
+    target = case.case_id if case else ids[0]
+    note_audit(settings.home.absolute() / "spool", "evidence.stix", target, note)
+    print_lines([f"{digest}  {file}"])
+    if left_out:
+        print(f"{left_out} alerts are not in it: they were judged no attack", file=sys.stderr)
     return 0
 
 

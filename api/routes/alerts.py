@@ -13,11 +13,12 @@ from alerts.domain.verdict import Verdict
 from alerts.tables import ALERT
 from api import models
 from api.problems import responses
-from api.routes.access import Here, Services, Who
+from api.routes.access import Here, Services, Who, wants
 from api.services import alerts
 from api.services.alert_filter import AlertFilter
 from api.services.alert_snapshot import NoSuchAlert, alert_now
 from api.services.event_stream import STREAM_PAGE, event_stream
+from api.wire.stix import StixResponse, stix_responses
 from infra.config.time_args import TIME_FORMS
 from infra.delta.log_reader import newest_version, table_id
 from infra.errors import Retryable, Usage
@@ -181,6 +182,25 @@ def one_alert(
         raise NoSuchAlert(f"no alert '{alert_id}'; list them with GET /api/v1/alerts")
     response.headers["ETag"] = now.etag
     return detail
+
+
+@router.get(
+    "/{alert_id}/stix",
+    summary="An alert as STIX 2.1",
+    response_class=StixResponse,
+    responses=stix_responses("a bundle: grouping, sightings, what was observed"),
+    dependencies=[Depends(wants("analyst"))],
+)
+def alert_stix(
+    services: Here,
+    who: Who,
+    alert_id: Annotated[str, Path(description="alert_id, or its first characters")],
+) -> Response:
+    """To share: marked and named by `[intelligence.stix]`. 422 for one that was judged no attack.
+
+    It changes with the alert's revisions alone: the same revision gives the same ids.
+    """
+    return StixResponse(services.cases.alert_stix(who.name, alert_id))
 
 
 def _lake(services: Services) -> str:

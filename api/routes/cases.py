@@ -17,6 +17,7 @@ from api.routes.access import Here, Services, Who, wants
 from api.services.alert_snapshot import whole_id
 from api.services.cases import case_detail, case_item
 from api.wire import cases as wire
+from api.wire.stix import StixResponse, stix_responses
 from infra.storage.temp_dirs import scratch
 
 router = APIRouter(prefix="/api/v1/cases", tags=["cases"])
@@ -157,6 +158,19 @@ def evidence(services: Here, who: Who, case_id: CaseId) -> Response:
     The SHA-256 of the file is in the header `Headgate-Digest` and in ops.audit.
     """
     return evidence_file(services, who.name, case_id)
+
+
+@router.get(
+    "/{case_id}/stix",
+    summary="A case as STIX 2.1",
+    response_class=StixResponse,
+    responses=stix_responses("a bundle: incident, groupings, sightings, what was observed"),
+    dependencies=_WRITES,
+)
+def case_stix(services: Here, who: Who, case_id: CaseId) -> Response:
+    """To share: marked and named by `[intelligence.stix]`. Alerts that were judged no attack are
+    not in it."""
+    return StixResponse(services.cases.stix(who.name, case_id))
 
 
 def evidence_file(services: Services, who: str, case_id: str) -> Response:

@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from alerts.cases.case import Case
 from alerts.cases.case_store import all_cases, case_called, leave_act, new_case_id
 from alerts.cases.evidence import Bundle, write_bundle
+from alerts.cases.stix_bundle import stix_bundle
 from alerts.delivery.triage_request import ChangeRefused
 from api.observability.audit_log import audit_request
 from api.services.act_store import StateFolder
@@ -22,6 +24,8 @@ from api.services.triage import ANY_REVISION, ME, Stale
 from api.wire import cases as wire
 from infra.config.settings import Settings
 from infra.errors import Usage
+
+_BODIES = "SELECT body FROM gold.alert_current WHERE list_contains($ids, alert_id)"
 
 
 class Cases:
@@ -123,6 +127,29 @@ class Cases:
         detail = {"digest": bundle.digest, "alerts": len(case.alerts), "rows": dict(bundle.counts)}
         audit_request(self._settings, "evidence.export", "ok", who=who, target=case.case_id,
                       detail=detail)  # fmt: skip
+        return bundle
+
+    def stix(self, who: str, name: str) -> dict[str, Any]:
+        """A case as a STIX 2.1 bundle; noted in the audit."""
+        case = self.get(name)
+        return self._stix(who, case.case_id, case.alerts, case)
+
+    def alert_stix(self, who: str, name: str) -> dict[str, Any]:
+        """An alert as a STIX 2.1 bundle; noted in the audit. Raises `Usage` for one that its
+        verdict makes no sighting."""
+        alert_id = whole_id(self._reader, name)
+        return self._stix(who, alert_id, [alert_id], None)
+
+    def _stix(
+        self, who: str, target: str, alert_ids: Sequence[str], case: Case | None
+    ) -> dict[str, Any]:
+        rows = self._reader.rows(_BODIES, {"ids": list(alert_ids)}, needs=("gold.alert_current",))
+        bodies = [msgspec.json.decode(row["body"]) for row in rows]
+        bundle, left_out = stix_bundle(bodies, self._settings.intelligence.stix, case)
+        if case is None and left_out:
+            raise Usage(f"alert {target} was judged {bodies[0]['verdict']}: it is no sighting")
+        detail = {"bundle": bundle["id"], "alerts": len(bodies) - left_out}
+        audit_request(self._settings, "evidence.stix", "ok", who=who, target=target, detail=detail)
         return bundle
 
     @contextmanager

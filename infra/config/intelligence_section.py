@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -100,8 +100,22 @@ class TaxiiFeedSettings(FeedSettings):
     user: str = Field("", description="account of the secret; none: the secret is a bearer token")
 
 
+class StixSettings(Section):
+    """How alerts are shared as STIX 2.1."""
+
+    identity: str = Field("Headgate", min_length=1, description="who says it: your organisation")
+    tlp: Literal["clear", "green", "amber", "red"] = Field(
+        "amber", description="with whom it may be shared (Traffic Light Protocol)"
+    )
+    entities: bool = Field(
+        True, description="whether devices, addresses, hosts and users of the site are named"
+    )
+
+
 class IntelligenceSettings(Section):
-    """Threat intelligence that is read."""
+    """Threat intelligence that is read, and given."""
+
+    stix: StixSettings = Field(StixSettings(), description="alerts as STIX 2.1")
 
     taxii: tuple[TaxiiFeedSettings, ...] = Field((), description="TAXII 2.1 collections to read")
 

@@ -26,6 +26,8 @@ LEAST = {
         "POST /api/v1/cases/{case_id}/merge",
         "POST /api/v1/cases/{case_id}/notes",
         "GET /api/v1/cases/{case_id}/evidence",
+        "GET /api/v1/cases/{case_id}/stix",
+        "GET /api/v1/alerts/{alert_id}/stix",
         "PATCH /api/v1/alerts/{alert_id}",
         "POST /api/v1/alerts/bulk",
         "POST /api/v1/alerts/bulk/preview",

@@ -98,7 +98,7 @@ def drawing(case: Case) -> str:
     shown = []
     for (scope, ip), picture in case.held.items():
         mine = [line for line in case.lines if (line.scope, line.ip) == (scope, ip)]
-        shown.append(f"{ip} in {scope}, a column is {case.unit} s")
+        shown.append(f"{ip} in {scope}" + (f", a column is {case.unit} s" * (case.unit != 1)))
         told = [(LETTERS.get(one.mac or "", "-"), one.server) for one in mine]
         several = len({server for _, server in told}) > 1
         for who in dict.fromkeys(told):

@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import stix2
 from pyspark.sql import SparkSession
 
 from alerts.cases.evidence_check import check_bundle
@@ -66,6 +67,18 @@ def test_a_case_is_opened_worked_on_merged_and_taken_away_as_evidence(desk, tmp_
     assert "gold.alert" in checked.manifest["tables"]
     (noted,) = [row for row in audited(desk.lake.settings) if row["act"] == "evidence.export"]
     assert json.loads(noted["detail"])["digest"] == checked.digest
+
+    shared = client.get(f"{path}/stix")
+    assert shared.headers["content-type"] == "application/stix+json;version=2.1"
+    bundle = stix2.parse(shared.content, allow_custom=False)
+    (whole,) = [
+        each for each in bundle.objects if each.type == "grouping" and each.name == "laptop-b"
+    ]
+    assert len(whole.object_refs) == 3
+    sighted = client.get(f"/api/v1/alerts/{login[:8]}/stix").json()
+    assert {each["id"] for each in sighted["objects"]} < {each.id for each in bundle.objects}
+    noted = [row for row in audited(desk.lake.settings) if row["act"] == "evidence.stix"]
+    assert json.loads(noted[0]["detail"]) == {"bundle": bundle.id, "alerts": 2}
 
 
 def test_who_may_only_look_opens_no_case(desk):
