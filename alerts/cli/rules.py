@@ -13,7 +13,7 @@ from typing import Any
 from alerts.cli import backtest, cost, coverage, new_rule, rule_tests, spark_rules, tuning
 from alerts.cli import models as models_cli
 from alerts.cli.output import since_when
-from alerts.cli.rulebook import lint, thresholds
+from alerts.cli.rulebook import lint, switches, thresholds
 from alerts.compiler.compiler import Compiled, compile_rules
 from alerts.domain.attack import layer
 from alerts.reach.reach import reach_of
@@ -23,14 +23,11 @@ from alerts.rulebook.rule_switch import (
     compiled_rules,
     rule_id_of,
     rule_rows,
-    switch_off,
-    switch_on,
 )
 from alerts.rulepack.locations import store_folder
-from alerts.rulepack.rule_pack import Query, RulePack
+from alerts.rulepack.rule_pack import Query
 from infra.config.settings import Settings
 from infra.errors import Usage
-from infra.process.os_user import acting_user
 from infra.process.table_output import add_output_option, print_document, print_rows
 from infra.process.text_output import printable
 
@@ -63,6 +60,7 @@ def build(subparsers: Any) -> None:
     imported.add_argument(
         "--into", type=Path, metavar="DIR", help="copy the rules that load here, with their licence"
     )
+    switches.add_criteria(imported)
     imported.add_argument("--output", choices=("text", "json"), default="text")
     imported.set_defaults(run=import_rules)
 
@@ -79,14 +77,7 @@ def build(subparsers: Any) -> None:
     )
     covered.set_defaults(run=show_navigator)
 
-    enabled = verbs.add_parser("enable", help="switch a rule on, from the next micro-batch")
-    enabled.add_argument("rule", metavar="RULE", help="id or name")
-    enabled.set_defaults(run=enable_rule)
-
-    disabled = verbs.add_parser("disable", help="switch a rule off, from the next micro-batch")
-    disabled.add_argument("rule", metavar="RULE", help="id or name")
-    disabled.add_argument("--reason", default="", help="why, for those who wonder later")
-    disabled.set_defaults(run=disable_rule)
+    switches.build(verbs)
     backtest.build(verbs)
     cost.build(verbs)
     coverage.build(verbs)
@@ -161,7 +152,8 @@ def import_rules(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules import DIR|FILE.py`: exit code 1 when not one rule of a folder loads."""
     if args.folder.suffix == ".py" and args.folder.is_file():
         return spark_rules.import_function(args, settings)
-    report = look_through(args.folder, settings.sources, args.into)
+    wanted = switches.criteria_of(args)
+    report = look_through(args.folder, settings.sources, args.into, wanted)
     if args.output == "json":
         print(json.dumps(summary_json(report), indent=2))
     else:
@@ -212,25 +204,6 @@ def show_navigator(args: argparse.Namespace, settings: Settings) -> int:
     every = (*pack.rules, *pack.correlations, *pack.queries, *model_rules(settings).running)
     rules = [(rule.title, rule.techniques) for rule in every]
     print(json.dumps(layer(rules), indent=2))
-    return 0
-
-
-def enable_rule(args: argparse.Namespace, settings: Settings) -> int:
-    """`headgate rules enable RULE`: also lets one run again that was set aside."""
-    pack, changed = switch_on(settings, args.rule)
-    if not changed:
-        print(f"rule {args.rule} was on already", file=sys.stderr)
-    return _tell_in_force(pack)
-
-
-def disable_rule(args: argparse.Namespace, settings: Settings) -> int:
-    """`headgate rules disable RULE`."""
-    return _tell_in_force(switch_off(settings, args.rule, acting_user(), args.reason))
-
-
-def _tell_in_force(pack: RulePack) -> int:
-    count = sum(map(len, (pack.rules, pack.correlations, pack.queries, pack.models)))
-    print(f"rule pack {pack.hash} with {count} rules is in force", file=sys.stderr)
     return 0
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from alerts.compiler.rule_header import RuleHeader
 from alerts.rulepack.field_mapping import event_paths
 from alerts.rulepack.rule_pack import Rule
 from infra.spark.session import project_root
@@ -38,6 +39,7 @@ class KeptRule(msgspec.Struct, frozen=True):
     rule: Rule
     match: list[Any] = []
     no_match: list[Any] = []
+    header: RuleHeader = RuleHeader()
 
 
 class CompileCache:

@@ -30,6 +30,7 @@ from alerts.compiler.rule_files import (
     placeholder_files,
     read_placeholders,
 )
+from alerts.compiler.rule_header import NO_HEADER, RuleHeader
 from alerts.compiler.sigma_to_predicate import (
     Meaning,
     Untranslatable,
@@ -47,6 +48,7 @@ from alerts.domain.attack import techniques_of
 from alerts.rulepack.field_mapping import LogSource, mapping
 from alerts.rulepack.predicate import All, Node, literals_of
 from alerts.rulepack.rule_pack import Correlation, Query, Rule, RulePack, content_version
+from infra.process.gc_pause import no_collection
 
 COUNTS_MISSING = "it counts rules that do not run"
 """How the reason begins for which a correlation is refused when one of its rules is not there."""
@@ -61,6 +63,7 @@ class RuleSource:
     enabled: bool
     match: tuple[Any, ...] = ()
     no_match: tuple[Any, ...] = ()
+    header: RuleHeader = NO_HEADER
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,41 @@ class Compiled:
     pack: RulePack
     refused: tuple[RefusedRule, ...]
     sources: Mapping[str, RuleSource] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TranslatedRules:
+    """The rules of some folders by id, each by itself; which are on is not yet decided."""
+
+    drafts: Mapping[str, Draft]
+    refused: tuple[RefusedRule, ...]
+
+    def put_together(
+        self,
+        disabled: Collection[str] = (),
+        levels: Collection[str] = ("medium", "high", "critical"),
+    ) -> Compiled:
+        """The rules as one pack, as `compile_rules` says."""
+        return _assemble(self.drafts, self.refused, set(disabled), set(levels))
+
+
+@no_collection()
+def translate_rules(folders: Sequence[Path], store: Path | None = None) -> TranslatedRules:
+    """The first, longer half of `compile_rules`: what does not depend on switches and levels."""
+    refused: list[RefusedRule] = []
+    drafts: dict[str, Draft] = {}
+    cache = CompileCache(store)
+    for path in (*files_of(folders), *imported(store)):
+        for draft in read_drafts(path, cache, refused):
+            taken = drafts.setdefault(draft.id, draft)
+            if taken is not draft:
+                # Ids go into findings and alerts: two rules under one would be one rule to
+                # every reader.
+                reason = f"its id is taken by {taken.path}"
+                refused.append(RefusedRule(draft.id, reason, "give it a new uuid", str(path)))
+    _translate(drafts, refused, _placeholders(folders, refused), store)
+    _remember(drafts, cache)
+    return TranslatedRules(drafts, tuple(refused))
 
 
 def compile_rules(
@@ -87,20 +125,7 @@ def compile_rules(
     that ask one are refused). Raises `Fatal` when a folder cannot be read; a bad rule is only
     refused.
     """
-    refused: list[RefusedRule] = []
-    drafts: dict[str, Draft] = {}
-    cache = CompileCache(store)
-    for path in (*files_of(folders), *imported(store)):
-        for draft in read_drafts(path, cache, refused):
-            taken = drafts.setdefault(draft.id, draft)
-            if taken is not draft:
-                # Ids go into findings and alerts: two rules under one would be one rule to
-                # every reader.
-                reason = f"its id is taken by {taken.path}"
-                refused.append(RefusedRule(draft.id, reason, "give it a new uuid", str(path)))
-    _translate(drafts, refused, _placeholders(folders, refused), store)
-    _remember(drafts, cache)
-    return _assemble(drafts, refused, set(disabled), set(levels))
+    return translate_rules(folders, store).put_together(disabled, levels)
 
 
 def _remember(drafts: Mapping[str, Draft], cache: CompileCache) -> None:
@@ -118,7 +143,7 @@ def _remember(drafts: Mapping[str, Draft], cache: CompileCache) -> None:
 def _kept(draft: Draft) -> KeptRule:
     assert isinstance(draft.rule, Rule)
     tests = draft.own.tests
-    return KeptRule(draft.rule, tests.get("match", []), tests.get("no_match", []))
+    return KeptRule(draft.rule, tests.get("match", []), tests.get("no_match", []), draft.header)
 
 
 def _filters(drafts: dict[str, Draft]) -> dict[str, Filter]:
@@ -329,8 +354,12 @@ def _correlation(
     return msgspec.structs.replace(made, generate=generate)
 
 
+@no_collection()
 def _assemble(
-    drafts: Mapping[str, Draft], refused: list[RefusedRule], disabled: set[str], levels: set[str]
+    drafts: Mapping[str, Draft],
+    refused: Sequence[RefusedRule],
+    disabled: set[str],
+    levels: set[str],
 ) -> Compiled:
     made = {rule_id: draft.rule for rule_id, draft in drafts.items() if draft.rule is not None}
     on = {rule_id: rule for rule_id, rule in made.items() if rule_id not in disabled}
@@ -338,18 +367,21 @@ def _assemble(
     # Sigma: the rules a correlation counts raise no alerts of their own unless it says `generate`.
     muted = {r for c in correlations if not c.generate for r in c.rules}
 
+    counted = {r for c in correlations for r in c.rules}
     finished: dict[str, Rule | Correlation | Query] = {}
     # Sorted, so that the same folders give the same pack and the same hash.
     for rule_id, rule in sorted(made.items()):
         extra: dict[str, Any] = {
             "alerting": rule.level in levels and rule_id not in muted,
-            "feeds": tuple(sorted(c.id for c in correlations if rule_id in c.rules)),
+            "feeds": (),
         }
-        if isinstance(rule, Rule | Query):
-            extra["carry"] = carried_fields(rule_id, correlations)
+        if rule_id in counted:
+            extra["feeds"] = tuple(sorted(c.id for c in correlations if rule_id in c.rules))
+            if isinstance(rule, Rule | Query):
+                extra["carry"] = carried_fields(rule_id, correlations)
         # The version comes before `extra`: what other rules make of this one does not change what
         # it is.
-        rule = msgspec.structs.replace(rule, version=content_version(rule))
+        extra["version"] = content_version(rule)
         finished[rule_id] = msgspec.structs.replace(rule, **extra)
     pack = RulePack(
         rules=tuple(r for i, r in finished.items() if i in on and isinstance(r, Rule)),
@@ -365,6 +397,7 @@ def _assemble(
             i in on,
             tuple(drafts[i].own.tests.get("match", ())),
             tuple(drafts[i].own.tests.get("no_match", ())),
+            drafts[i].header,
         )
         for i, rule in finished.items()
     }

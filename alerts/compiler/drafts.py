@@ -20,6 +20,7 @@ from alerts.compiler.filter_expiry import require_unexpired
 from alerts.compiler.indicator_lists import INDICATOR
 from alerts.compiler.model_rule_files import is_model
 from alerts.compiler.rule_files import name_of, parsed_document, require_small, whole_document
+from alerts.compiler.rule_header import NO_HEADER, RuleHeader, header_of
 from alerts.compiler.rule_text_bounds import require_bounded
 from alerts.compiler.sigma_to_predicate import NO_LOOK_AROUND, Untranslatable
 from alerts.compiler.spark_rule_files import Asked, document_of, is_query, taken_fields
@@ -94,6 +95,7 @@ class Draft:
     kept: Rule | None = None
     filtered: bool = False
     whole: Parsed | None = None
+    header: RuleHeader = NO_HEADER
 
     @property
     def parsed(self) -> Parsed:
@@ -138,7 +140,7 @@ def read_drafts(path: Path, cache: CompileCache, refused: list[RefusedRule]) -> 
 def _kept_draft(path: Path, text: str, kept: KeptRule) -> Draft:
     own = Own(tests={"match": kept.match, "no_match": kept.no_match})
     rule = kept.rule
-    return Draft(path, rule.id, rule.name, own, text, kept=rule)
+    return Draft(path, rule.id, rule.name, own, text, kept=rule, header=kept.header)
 
 
 def _python_draft(path: Path, refused: list[RefusedRule]) -> list[Draft]:
@@ -222,7 +224,10 @@ def _draft(path: Path, document: Any) -> Draft:
     if parsed.id is None:
         raise Untranslatable("it has no id", "add `id:` with a fresh uuid")
     name = str(parsed.name or "")
-    return Draft(path, str(parsed.id), name, own, asked=asked, upper=upper, whole=parsed)
+    header = NO_HEADER if isinstance(parsed, SigmaFilter) else header_of(parsed)
+    return Draft(
+        path, str(parsed.id), name, own, asked=asked, upper=upper, whole=parsed, header=header
+    )
 
 
 def roles_of(own: Own) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -143,6 +143,11 @@ class Models:
         result = (s for s in self.sources.values() if name in (s.rule.id, s.rule.name))
         return next(result, None)
 
+    def without(self, disabled: Collection[str]) -> Models:
+        """The same with just these, by id, switched off."""
+        sources = {i: replace(s, enabled=i not in disabled) for i, s in self.sources.items()}
+        return replace(self, sources=sources)
+
 
 def is_model(document: Any) -> bool:
     """Whether a document of a rule folder is of this kind."""
@@ -196,9 +201,11 @@ def _files(folders: Sequence[Path]) -> Iterator[Path]:
 def _documents(path: Path) -> list[Any]:
     try:
         require_small(path)
-        text = path.read_text("utf-8")
-        # Most files are Sigma's, and parsing YAML takes time.
-        loaded = list(yaml_documents(text)) if _MENTIONED.search(text) else []
+        content = path.read_bytes()
+        # Most files are Sigma's, and parsing YAML takes time; even looking for the key does.
+        if b"model" not in content or not _MENTIONED.search(text := content.decode("utf-8")):
+            return []
+        loaded = list(yaml_documents(text))
     except (yaml.YAMLError, OSError, ValueError):
         return []  # what is no YAML is refused where Sigma rules are read
     return [document for document in loaded if is_model(document)]

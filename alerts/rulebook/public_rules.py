@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from alerts.compiler.compiler import Compiled, RefusedRule, RuleSource, compile_rules
+from alerts.compiler.rule_header import RETIRED, STATUSES
 from alerts.reach.reach import Reach, reach_of
-from alerts.rulepack.rule_pack import Rule
+from alerts.rulebook.rule_choice import RuleCriteria
+from alerts.rulepack.rule_pack import Correlation, Rule, RulePack
 from infra.errors import Usage
 
 _EXAMPLES = 5
@@ -36,6 +39,8 @@ _KINDS = (
 )
 """What a reason contains, and the kind of refusal that is; the first that fits counts."""
 
+_STATUS = re.compile(r"^status: *[\"']?(\w+)", re.M)
+
 _OTHER = "not as Sigma demands"
 
 
@@ -52,7 +57,8 @@ class _Group:
 @dataclass(frozen=True)
 class Report:
     """What became of a folder: `never` are loaded rules whose sources nobody has configured,
-    `dead` those that not even an event made for them reaches."""
+    `dead` those that not even an event made for them reaches. `left_out`: rules that were not
+    wanted, by the reason; they are in nothing else."""
 
     folder: Path
     compiled: Compiled
@@ -60,6 +66,7 @@ class Report:
     never: tuple[RuleSource, ...]
     copied: int = 0
     dead: tuple[Reach, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def loaded(self) -> tuple[RuleSource, ...]:
@@ -67,8 +74,16 @@ class Report:
         return tuple(self.compiled.sources.values())
 
 
-def look_through(folder: Path, configured: Collection[str], into: Path | None = None) -> Report:
-    """Compile every rule of a folder and say what became of each.
+def look_through(
+    folder: Path,
+    configured: Collection[str],
+    into: Path | None = None,
+    wanted: RuleCriteria | None = None,
+) -> Report:
+    """Compile every rule of a folder and say what became of each that is `wanted`.
+
+    Deprecated and unsupported rules are wanted only where `wanted` names their status. A rule
+    that another one counts, or that is in one file with it, comes along with it.
 
     `configured` are the sources that feed this lake (none: not known, so no rule
     is said to never fire). The files of rules that load are copied to `into`, as
@@ -79,11 +94,56 @@ def look_through(folder: Path, configured: Collection[str], into: Path | None = 
     # The next look at the folder would find the copies as rules with ids that are taken.
     if into is not None and into.resolve().is_relative_to(folder.resolve()):
         raise Usage(f"--into {into}: lies inside {folder}; give a folder of your own")
-    compiled = compile_rules([folder])
+    compiled, left_out = _wanted(
+        compile_rules([folder]), _without_retired(wanted or RuleCriteria())
+    )
     never = tuple(s for s in compiled.sources.values() if _never(s, configured))
     copied = _copy(folder, compiled, into) if into is not None else 0
     dead = tuple(reach for reach in reach_of(compiled) if reach.state == "dead")
-    return Report(folder, compiled, _grouped(compiled.refused), never, copied, dead)
+    return Report(folder, compiled, _grouped(compiled.refused), never, copied, dead, left_out)
+
+
+def _without_retired(wanted: RuleCriteria) -> RuleCriteria:
+    # Rules that say no status are as good as others; their authors write none at all.
+    usual = ("", *(status for status in STATUSES if status not in RETIRED))
+    return wanted if wanted.statuses else replace(wanted, statuses=usual)
+
+
+def _wanted(compiled: Compiled, wanted: RuleCriteria) -> tuple[Compiled, Counter[str]]:
+    """What is wanted of a folder, and how many rules are left out, by reason."""
+    missed = {i: wanted.missed(source) for i, source in compiled.sources.items()}
+    files = {compiled.sources[i].path for i, reason in missed.items() if not reason}
+    along = {i for i, source in compiled.sources.items() if source.path in files}
+    grew = True
+    while grew:
+        rules = [compiled.sources[i].rule for i in along]
+        counted = {r for rule in rules if isinstance(rule, Correlation) for r in rule.rules}
+        grew = not counted <= along
+        along |= counted & compiled.sources.keys()
+    left_out = Counter(reason for i, reason in missed.items() if i not in along)
+    refused = []
+    for refusal in compiled.refused:
+        status = _status_in(Path(refusal.path))
+        if status in wanted.statuses or not refusal.path:
+            refused.append(refusal)
+        else:
+            left_out[f"status {status or 'not said'}"] += 1
+    pack = RulePack(
+        rules=tuple(r for r in compiled.pack.rules if r.id in along),
+        correlations=tuple(r for r in compiled.pack.correlations if r.id in along),
+        queries=tuple(r for r in compiled.pack.queries if r.id in along),
+    )
+    sources = {i: source for i, source in compiled.sources.items() if i in along}
+    return Compiled(pack, tuple(refused), sources), left_out
+
+
+def _status_in(path: Path) -> str:
+    """The status that a file which does not load says first; empty where it says none."""
+    try:
+        match = _STATUS.search(path.read_text("utf-8", "replace"))
+    except OSError:
+        return ""
+    return match[1] if match else ""
 
 
 def _never(source: RuleSource, configured: Collection[str]) -> bool:
@@ -147,6 +207,7 @@ def summary_json(report: Report) -> dict[str, Any]:
             for d in report.dead
         ],
         "copied_files": report.copied,
+        "left_out": dict(report.left_out),
         "licenses": dict(Counter(s.rule.license or "not said" for s in report.loaded)),
         "refused_by_reason": [
             {
@@ -183,6 +244,7 @@ def summary_text(report: Report) -> list[str]:
         f"{len(report.never)} can never fire with the sources configured, "
         f"{len(report.dead)} with none"
     ]
+    lines += [f"left out {n}: {why}" for why, n in Counter(report.left_out).most_common()]
     lines += [f"cannot fire: {d.path}: {d.reason}" for d in report.dead]
     for group in report.groups:
         lines.append(f"refused {group.count}: {group.kind}")

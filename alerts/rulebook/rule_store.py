@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
 from alerts.anomaly.store import ModelStore
-from alerts.compiler.compiler import Compiled, compile_rules
+from alerts.compiler.compiler import Compiled, TranslatedRules, translate_rules
 from alerts.compiler.model_rule_files import BUNDLED_MODELS, Models, read_models
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore
 from infra.config.settings import Settings
 from infra.errors import Fatal
+from infra.process.gc_pause import no_collection
 
 _BUNDLED = Path(__file__).parents[1] / "rules"
 
@@ -24,29 +25,53 @@ def rule_folders(settings: Settings) -> tuple[Path, ...]:
     return (*((_BUNDLED,) if settings.alerts.bundled else ()), *settings.alerts.rules)
 
 
+@dataclass(frozen=True)
+class RuleFiles:
+    """What the rules' files hold, read once: for several looks at it, and to put it in force."""
+
+    settings: Settings
+    translated: TranslatedRules
+    models: Models
+
+    def compiled(self) -> Compiled:
+        """The rules with the switches as they are now; models are not in the pack."""
+        disabled = PackStore(store_folder(self.settings)).disabled()
+        return self.translated.put_together(disabled, self.settings.alerts.levels)
+
+    @no_collection()
+    def put_in_force(self) -> Compiled:
+        """Put the rules, with the switches as they are now, in force at the next micro-batch.
+
+        Raises `Fatal`, and leaves the pack in force alone, when no rule at all can be read.
+        """
+        compiled = self.compiled()
+        if not compiled.sources:
+            folders = ", ".join(str(folder) for folder in rule_folders(self.settings))
+            raise Fatal(
+                f"no rule could be read in {folders or 'any folder'}; the rules in force stay: "
+                + "; ".join(f"{r.rule}: {r.reason}" for r in compiled.refused[:3])
+            )
+        store = PackStore(store_folder(self.settings))
+        # Models are no Sigma and are read apart, but a batch must find all rules under one hash.
+        models = self.models.without(store.disabled()).running
+        pack = msgspec.structs.replace(compiled.pack, models=models)
+        # Kept before it is named: a worker that reads the name finds the pack.
+        store.set_current(store.put(pack))
+        return replace(compiled, pack=pack)
+
+
+def read_rule_files(settings: Settings) -> RuleFiles:
+    """The rules' files as they are now."""
+    folders, store = rule_folders(settings), store_folder(settings)
+    return RuleFiles(settings, translate_rules(folders, store), model_rules(settings))
+
+
 def recompile(settings: Settings) -> Compiled:
     """Compile the rules as they are now and put the pack in force at the next micro-batch.
 
     Raises `Fatal`, and leaves the pack in force alone, when no rule at all can be read.
     """
-    store = PackStore(store_folder(settings))
-    compiled = compile_rules(
-        rule_folders(settings),
-        disabled=store.disabled(),
-        levels=settings.alerts.levels,
-        store=store.folder,
-    )
-    if not compiled.sources:
-        folders = ", ".join(str(folder) for folder in rule_folders(settings))
-        raise Fatal(
-            f"no rule could be read in {folders or 'any folder'}; the rules in force stay: "
-            + "; ".join(f"{refused.rule}: {refused.reason}" for refused in compiled.refused[:3])
-        )
-    # Models are no Sigma and are read apart, but a batch must find all rules under one hash.
-    pack = msgspec.structs.replace(compiled.pack, models=model_rules(settings).running)
-    # Kept before it is named: a worker that reads the name finds the pack.
-    store.set_current(store.put(pack))
-    return replace(compiled, pack=pack)
+    return read_rule_files(settings).put_in_force()
 
 
 def model_rules(settings: Settings, files: Sequence[Path] = ()) -> Models:

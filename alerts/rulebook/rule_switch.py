@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from alerts.compiler.compiler import Compiled, compile_rules
 from alerts.compiler.indicator_lists import INDICATOR
 from alerts.compiler.model_rule_files import MODEL, Models, ModelSource
-from alerts.rulebook.rule_store import model_rules, recompile, rule_folders
+from alerts.rulebook.rule_store import RuleFiles, read_rule_files, rule_folders
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.predicate import tests_of
 from alerts.rulepack.rule_pack import Correlation, PackStore, Query, Rule, RulePack, Switch
@@ -43,27 +44,63 @@ def rule_id_of(compiled: Compiled, rule: str) -> str:
     raise Usage(f"no rule '{rule}'; 'headgate rules list' shows them")
 
 
-def id_of_any(settings: Settings, rule: str) -> str:
+def id_of_any(files: RuleFiles, rule: str) -> str:
     """The id of a rule of any kind, models too; raises `Usage`."""
-    model = model_rules(settings).named(rule)
-    return model.rule.id if model else rule_id_of(compiled_rules(settings), rule)
+    model = files.models.named(rule)
+    return model.rule.id if model else rule_id_of(files.compiled(), rule)
 
 
 def switch_on(settings: Settings, rule: str) -> tuple[RulePack, bool]:
     """The pack that is then in force, and whether the rule was off or set aside before."""
-    rule_id = id_of_any(settings, rule)
+    files = read_rule_files(settings)
+    rule_id = id_of_any(files, rule)
     store = PackStore(store_folder(settings))
     was_aside = Aside(store.folder).lift(rule_id)
     # `lift` stands before: both have to happen, and `or` would stop at the first.
     changed = store.enable(rule_id) or was_aside
-    return recompile(settings).pack, changed
+    return files.put_in_force().pack, changed
 
 
 def switch_off(settings: Settings, rule: str, who: str, reason: str) -> RulePack:
     """The pack that is then in force."""
-    rule_id = id_of_any(settings, rule)
+    files = read_rule_files(settings)
+    rule_id = id_of_any(files, rule)
     PackStore(store_folder(settings)).disable(rule_id, who, reason)
-    return recompile(settings).pack
+    return files.put_in_force().pack
+
+
+@dataclass(frozen=True)
+class SwitchedRules:
+    """Rules that were switched, or would be: all that were chosen, and those whose state changes.
+
+    `pack`: what is then in force; None where nothing was to be done, or it was only looked at.
+    """
+
+    chosen: tuple[str, ...]
+    changed: tuple[str, ...]
+    pack: RulePack | None
+
+
+def switch_rules(
+    files: RuleFiles, rule_ids: Collection[str], who: str, reason: str, *, on: bool, dry: bool
+) -> SwitchedRules:
+    """Switch several rules on or off at once, and put the pack in force once."""
+    store = PackStore(store_folder(files.settings))
+    aside, off = Aside(store.folder), store.disabled()
+    if on:
+        set_aside = aside.all()
+        changed = tuple(i for i in rule_ids if i in off or i in set_aside)
+    else:
+        changed = tuple(i for i in rule_ids if i not in off)
+    if dry or not changed:
+        return SwitchedRules(tuple(rule_ids), changed, None)
+    if on:
+        for rule_id in changed:
+            aside.lift(rule_id)
+        store.enable_all(changed)
+    else:
+        store.disable_all(changed, who, reason)
+    return SwitchedRules(tuple(rule_ids), changed, files.put_in_force().pack)
 
 
 def rule_rows(

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import tempfile
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -261,17 +262,26 @@ class PackStore:
 
     def disable(self, rule_id: str, who: str, reason: str, at: datetime | None = None) -> None:
         """Note that a rule is off. It takes effect when the rules are compiled next."""
-        switches = self.disabled()
-        switches[rule_id] = Switch(who, reason, at or datetime.now(UTC))
-        self._switches().write(switches)
+        self.disable_all([rule_id], who, reason, at)
+
+    def disable_all(
+        self, rule_ids: Iterable[str], who: str, reason: str, at: datetime | None = None
+    ) -> None:
+        """Note of several rules at once that they are off."""
+        off = Switch(who, reason, at or datetime.now(UTC))
+        self._switches().write(self.disabled() | dict.fromkeys(rule_ids, off))
 
     def enable(self, rule_id: str) -> bool:
         """Note that a rule is on again; False when it was on already."""
+        return bool(self.enable_all([rule_id]))
+
+    def enable_all(self, rule_ids: Iterable[str]) -> list[str]:
+        """Note of several rules at once that they are on again; those that were off."""
         switches = self.disabled()
-        was_off = switches.pop(rule_id, None) is not None
-        if was_off:
+        were_off = [rule_id for rule_id in rule_ids if switches.pop(rule_id, None) is not None]
+        if were_off:
             self._switches().write(switches)
-        return was_off
+        return were_off
 
     def _switches(self) -> StateFile[dict[str, Switch]]:
         return StateFile(

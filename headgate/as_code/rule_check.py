@@ -12,6 +12,7 @@ from alerts.compiler.compiler import Compiled, compile_rules
 from alerts.compiler.model_rule_files import BUNDLED_MODELS, Models, read_models
 from alerts.compiler.spark_rule_files import FUNCTIONS
 from alerts.lifecycle.risk_score import INCIDENT
+from alerts.rulebook.rule_packs import pack_folders
 from alerts.rulebook.rule_store import model_rules, rule_folders
 from alerts.rulebook.rule_switch import compiled_rules
 from alerts.rulebook.rule_tests import check_rules
@@ -19,7 +20,7 @@ from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import Query
 from headgate.as_code.kinds.indicators import lists_as_planned
 from headgate.as_code.kinds.kind import FolderReading
-from headgate.as_code.kinds.rules import RULES, pack_folders, rule_name
+from headgate.as_code.kinds.rules import RULES, rule_name
 from headgate.as_code.state import Objects
 from infra.config.settings import Settings
 from infra.errors import Fatal

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Without collections: where rows are made or a state is decoded they take up to 70 %."""
+    """Without collections: where rows are made, a state or rules decoded, they take up to 70 %."""
     enabled = gc.isenabled()
     gc.disable()
     try:

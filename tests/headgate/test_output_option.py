@@ -49,8 +49,6 @@ NO_ROWS = {
     "jobs resume": SENTENCE,
     "kafka topics": SENTENCE,
     "models use": SENTENCE,
-    "rules enable": SENTENCE,
-    "rules disable": SENTENCE,
     "suppress add": SENTENCE,
     "suppress remove": SENTENCE,
     "triage": SENTENCE,

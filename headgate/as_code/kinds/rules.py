@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from alerts.compiler.rule_files import placeholder_files, rule_files
+from alerts.rulebook.rule_packs import pack_folders
 from headgate.as_code.kinds.kind import ConfigKind, FolderReading, Texts
 from headgate.as_code.state import ConfigChange, Objects, ObjectValues
 from infra.config.bounded_yaml import yaml_documents
@@ -18,18 +19,6 @@ from infra.storage.atomic_files import write_whole
 _KIND = "rule"
 _BELOW = "rules/"
 _ENDINGS = (".yml", ".yaml")
-
-
-def pack_folders(settings: Settings) -> dict[str, Path]:
-    """The folders, and single files, of `alerts.rules` by the name they have in an export."""
-    packs: dict[str, Path] = {}
-    for path in settings.alerts.rules:
-        name, number = path.absolute().name, 2
-        # Two folders may end alike (`a/rules`, `b/rules`); the order of the settings decides.
-        while name in packs:
-            name, number = f"{path.absolute().name}-{number}", number + 1
-        packs[name] = path.absolute()
-    return packs
 
 
 def rule_path(settings: Settings, name: str) -> Path | None:

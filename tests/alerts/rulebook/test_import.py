@@ -16,6 +16,7 @@ from alerts.domain.attack import layer
 from alerts.matching.event_rows import brute_force, event_batch
 from alerts.matching.matcher import Matcher
 from alerts.rulebook.public_rules import look_through, summary_json, summary_text
+from alerts.rulebook.rule_choice import RuleCriteria
 from alerts.rulebook.rule_tests import complete
 from infra.config.settings import Settings, load
 from infra.errors import Usage
@@ -52,6 +53,62 @@ def test_every_style_of_public_rules_loads(clone: Path) -> None:
     expected = {f"bad_{number}.yml" for number in range(len(REFUSED))}
     assert {Path(r.path).name for r in report.compiled.refused} == expected
     assert len(report.loaded) == len(RULES) >= 60
+
+
+SIMPLE = """\
+title: {name}
+name: {name}
+id: 44444444-0000-4000-8000-00000000000{number}
+status: {status}
+level: {level}
+logsource: {{product: {product}, category: process_creation}}
+detection:
+  tool: {{Image|endswith: /{name}}}
+  condition: tool
+"""
+BURST = """\
+title: Much of wget
+id: 44444444-0000-4000-8000-000000000009
+status: test
+level: high
+correlation:
+  {type: event_count, rules: [wget], group-by: [Computer], timespan: 5m, condition: {gte: 5}}
+"""
+
+
+def test_only_what_is_wanted_is_imported_and_what_is_left_out_is_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, into = tmp_path / "clone", tmp_path / "into"
+    folder.mkdir()
+    rules = (
+        *(("curl", "stable", "high", "linux"), ("wget", "experimental", "low", "linux")),
+        *(("cmd", "deprecated", "high", "windows"), ("calc", "unsupported", "low", "nowhere")),
+        ("notepad", "test", "low", "windows"),
+    )
+    for number, (name, status, level, product) in enumerate(rules):
+        values = {"status": status, "level": level, "product": product}
+        (folder / f"{name}.yml").write_text(SIMPLE.format(number=number, name=name, **values))
+    (folder / "burst.yml").write_text(BURST)
+
+    usual = look_through(folder, ())
+    assert {s.rule.name or s.rule.title for s in usual.loaded} == {
+        *("curl", "wget", "notepad", "Much of wget")
+    }
+    assert usual.left_out == {"status deprecated": 1, "status unsupported": 1}
+    assert usual.compiled.refused == ()
+    asked = look_through(folder, (), None, RuleCriteria(statuses=("deprecated", "unsupported")))
+    assert [s.rule.name for s in asked.loaded] == ["cmd"]
+    assert len(asked.compiled.refused) == 1
+
+    assert (
+        run(load(home=tmp_path), *("import", str(folder), "--level", "high", "--into", str(into)))
+        == 0
+    )
+    shown = capsys.readouterr().out.splitlines()
+    assert {"left out 1: level low", "left out 1: status deprecated"} <= set(shown)
+    # The correlation is of a level that is wanted, and nothing without the rule that it counts.
+    assert {path.name for path in into.glob("*.yml")} == {"curl.yml", "burst.yml", "wget.yml"}
 
 
 def test_refused_rules_are_grouped_by_reason_with_examples_and_remedies(clone: Path) -> None:
