@@ -183,10 +183,12 @@ def _detected(document: _Document) -> Iterator[tuple[str, str, str]]:
     text = " ".join(map(str, conditions)) if isinstance(conditions, list) else str(conditions)
     words = set(_WORD.findall(text))
     for name in detection:
+        # Conditions name selections by patterns too, as in `1 of selection_*`.
         named = any(fnmatchcase(str(name), word) for word in words - _OPERATORS)
         if name not in ("condition", "timeframe") and not named and "them" not in words:
             yield "detection", "HG012", f"'{name}'"
     for value in _texts({k: v for k, v in detection.items() if k != "condition"}):
+        # `*` alone asks whether there is anything, and is meant so.
         if len(value) > 2 and value[0] == value[-1] == "*" and not re.search(r"[*?]", value[1:-1]):
             yield "detection", "HG014", f"'{value}'"
 

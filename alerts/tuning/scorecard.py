@@ -36,6 +36,7 @@ _FIRED = """
 SELECT rule_id, max(event_time) AS newest, min(event_time) AS oldest
 FROM gold.findings GROUP BY rule_id
 """
+# `at` in quotes: it is a word of DuckDB's own.
 _COST = """
 WITH part AS (
   SELECT unnest(map_entries(rules)) AS spent

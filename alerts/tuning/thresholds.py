@@ -114,6 +114,7 @@ def threshold_history(
     `confirmed` leaves out findings that job `alert` would not count. Raises `Usage` beyond
     `MOST_FINDINGS`, and `Retryable` while the lake lacks the tables.
     """
+    # Twice: the window itself, and the rest that a firing just before it would have left.
     before = since - timedelta(seconds=2 * longest_seconds)
     asked = {"rules": list(definition.rules), "since": before, "until": until}
     (whole,) = ask(

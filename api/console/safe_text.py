@@ -56,6 +56,7 @@ def plain_text(value: Any, longest: int = LONGEST_SHOWN) -> str:
 def shown_text(value: Any, longest: int = LONGEST_SHOWN) -> Markup:
     """A text as markup: odd characters boxed, letters that deceive underlined, with their names."""
     text = "" if value is None else str(value)
+    # Nearly every text of a page, and nothing in it can deceive.
     if text.isascii() and text.isprintable() and len(text) <= longest:
         return escape(text)
     cut = _unpiled(text[:longest])

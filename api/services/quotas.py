@@ -76,6 +76,7 @@ class Quotas:
         finally:
             with self._lock:
                 self._running[name] -= 1
+                # It may fall below nothing, as what a statement takes is known only when it ends.
                 bucket.left -= self._clock() - began
 
     def _filled(

@@ -374,6 +374,8 @@ class Worker:
                 pieces.append(os.read(output, 1 << 20))
                 if not pieces[-1]:
                     raise EOFError
+        # What came behind the line belongs to the next one: a progress and the answer may arrive as
+        # one.
         line, _, self._rest = b"".join(pieces).partition(b"\n")
         reply: dict[str, Any] = json.loads(line)
         return reply

@@ -121,6 +121,7 @@ def written(
 
     def watch() -> None:
         while not over.wait(_PROGRESS_SECONDS):
+            # DuckDB answers -1 for as long as it cannot tell.
             tell(max(0.0, connection.query_progress()))
 
     threading.Thread(target=watch, name="progress", daemon=True).start()
@@ -202,6 +203,7 @@ def _other(value: Any) -> str:
 def bound_memory(memory: str) -> None:
     """Let the process die rather than the machine, should DuckDB overshoot its own limit."""
     limit = size_of(memory) + _OVERHEAD
+    # Not RLIMIT_AS: allocators and DuckDB reserve addresses that they never touch.
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     # A core file would put what was read from the lake on disk.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -190,6 +190,8 @@ def _alone(settings: Settings, register: Register) -> Iterator[None]:
     """One load of a register at a time: two would write the same difference twice."""
     home = settings.home.absolute()
     home.mkdir(parents=True, exist_ok=True)
+    # The file stays: were it removed, one process could hold the lock of the file that is gone, and
+    # the next that of a new one.
     with (home / f"load-{register.name}.lock").open("w") as file:
         # Waits: the second load then sees what the first wrote, and has less to do.
         fcntl.flock(file, fcntl.LOCK_EX)

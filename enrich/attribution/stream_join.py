@@ -85,6 +85,7 @@ def split(findings: DataFrame, scopes: Sequence[ScopeSettings]) -> tuple[DataFra
             "holder": F.coalesce(
                 "holder", _holder(scope=F.col("scope"), ip=F.col("ip"), status=status)
             ),
+            # Below every `rev`: whatever a segment says of it later is the newer word.
             "attr_rev": F.lit(-1).cast("long"),
             "via": F.lit("outside"),
         }

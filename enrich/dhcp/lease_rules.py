@@ -68,6 +68,8 @@ EXCHANGE_US = 60 * SECOND_US
 """How far apart lines may be that one explains the other. A client asks for 60 s before it starts
 over (RFC 2131, 3.1); the clocks of a failover pair differ by less (dhcpd refuses a peer's)."""
 LONGEST_CLAIM_SECONDS = 3600  # nobody said how long it is; an hour is a short lease
+# Of a lease that runs for months the first renewals tell nothing, and what it is proven by must not
+# grow with it.
 RENEWALS_KEPT = 3
 
 

@@ -115,6 +115,7 @@ class KeptJobs(Generic[AnyJob]):
         with self._files:
             if running is not None:
                 self._removed.add(name)
+            # Its state first: from then on nobody meets the job, however long the rest takes to go.
             (self._folder / name / STATE).unlink(missing_ok=True)
         if running is not None:
             running[1].set()

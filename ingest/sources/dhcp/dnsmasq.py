@@ -84,6 +84,7 @@ _DHCP_LINE = re.compile(
 DHCP6_LINE = re.compile(
     r"(?:(?P<xid>\d+) )?(?P<word>DHCP[A-Z-]+)\((?P<interface>[^)\s]+)\) "
     r"(?:(?P<ip>[0-9a-f]{0,4}:[0-9a-f:.]*:[0-9a-f.]*) )?"
+    # A type of two octets and 1 to 128 more (RFC 8415, 11.1).
     r"(?P<duid>[0-9a-f]{2}(?::[0-9a-f]{2}){2,129}) ?(?P<tail>.*)",
     re.ASCII,
 )
@@ -101,6 +102,8 @@ FORWARDED = re.compile(
 )
 _ANSWER = re.compile(
     rf"{_EXTRA}(?P<word>reply|cached|cached-stale|config|local|DHCP|dnssec-reply|/\S*|"
+    # The last ones are Pi-hole's, whose resolver is dnsmasq with lists: `gravity blocked`, `exactly
+    # denied`.
     r"validation|read|(?:exactly|regex|gravity|special) \S+) (?P<name>\S+) is (?P<answer>.*)",
     re.ASCII,
 )

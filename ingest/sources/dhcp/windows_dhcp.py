@@ -176,12 +176,14 @@ def _stamp(text: str, context: Context) -> Stamp:
     if match is None:
         return Stamp.missing(received_at, ",".join(text.split(",")[1:3]))
     part = dict(zip(_order(match), match.group("a", "b", "c"), strict=True))
+    # No server wrote this log in another century.
     year = part["y"] if len(part["y"]) == 4 else f"20{part['y']}"
     written = f"{match['a']}{match['mark']}{match['b']}{match['mark']}{match['c']}"
     return stamp_parts(
         int(year),
         int(part["m"]),
         int(part["d"]),
+        # Some locales write the hour with one digit.
         match["clock"].zfill(8),
         context.zone(context.host),
         received_at,
@@ -201,6 +203,7 @@ def _columns(text: str, header: Sequence[str] | None) -> Sequence[str]:
 def _entry(text: str, context: Context, header: Sequence[str] | None = None) -> Event:
     values = text.split(",")
     columns = _columns(text, header)
+    # One more than the least: the oldest servers end each line with a comma.
     if not LEAST <= len(values) <= max(len(columns), LEAST + 1):
         raise Unreadable(f"{len(values)} fields; an entry has {LEAST} to {len(columns)}")
     part = dict(zip(columns, (value.strip() for value in values), strict=False))

@@ -49,6 +49,7 @@ _LEVELS: Mapping[str, int] = MappingProxyType(
         "notice": LOW,
         "info": INFORMATIONAL,
         "debug": INFORMATIONAL,
+        # No levels: with `log-tag-queryreply` these two stand in a level's place.
         "query": INFORMATIONAL,
         "reply": INFORMATIONAL,
     }
@@ -91,6 +92,7 @@ RPZ_ACTIONS: Mapping[str, tuple[int, int]] = MappingProxyType(
         "rpz-cname-override": (_MODIFIED, _BLOCKED),
     }
 )
+# Types of local zones by which a question gets no answer (unbound.conf, local-zone).
 REFUSING = frozenset(
     {"deny", "refuse", "always_deny", "always_refuse", "always_nxdomain", "always_nodata"}
 )

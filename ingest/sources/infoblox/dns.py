@@ -59,6 +59,7 @@ _FAILED = re.compile(
     r"(?P<type>[A-Z0-9-]+)(?P<more> at \S+)?",
     re.ASCII,
 )
+# BIND says `(cache)` where the client may not even have what is cached.
 _DENIED = re.compile(
     rf"query(?: \(cache\))? '(?P<name>{_NAME})/(?P<type>[A-Z0-9-]+)/(?P<class>[A-Z0-9]+)' "
     r"(?P<why>denied)(?P<more>.{0,200})",

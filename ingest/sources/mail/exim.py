@@ -53,6 +53,7 @@ _QUEUED = re.compile(
 # The name that a client gives itself stands in parentheses; Exim refuses one that holds spaces.
 _HOST = (
     r"(?:(?P<host>[^\s()\[\]=\"<>]{1,255}) )?(?:\((?P<helo>[^\s()]{0,300})\) )?"
+    # The asterisk marks a further message over a connection that was there.
     r"\[(?P<ip>[0-9A-Fa-f.:]{2,45})\](?::(?P<port>\d{1,5}))?\*?"
 )
 _ADDRESS = r"(?:\"(?:[^\"\\]|\\.)*\"[^\s<>]*|[^\s<>\"]*)"
@@ -116,6 +117,7 @@ def _read(line: Line, context: Context) -> Event | None:
     """The event of a line; None where Exim speaks of itself."""
     rest: dict[str, Any] = {}
     text = line.text
+    # Only then can the number of a part, or a time of Exim's own, stand in front.
     framed = _SYSLOG.fullmatch(text) if text[:1] == "[" or text[:2] == "20" else None
     if framed:
         text, rest = framed["words"], kept(part=framed["part"])
@@ -184,6 +186,7 @@ def _local(part: Mapping[str, Any], line: Line, rest: dict[str, Any]) -> dict[st
 
 
 def _number(text: str | None) -> int | None:
+    # More digits do not fit 64 bits.
     return int(text) if text and text.isdecimal() and len(text) <= 18 else None
 
 
@@ -254,6 +257,7 @@ def _delivery(moved: re.Match[str], uid: str, rest: dict[str, Any], line: Line) 
         status = SUCCESS
         rest |= kept(tail=why or None)
     size = fields.pop("S", None)
+    # Without a host it went into a mailbox, or to a program, of this machine.
     activity = _SEND if target or mark in ("**", "==") else _RECEIVE
     return daemon_event(
         line,

@@ -81,6 +81,7 @@ class Log:
                 log_name=self.kind,
                 event_code=fields.get("subtype"),
                 uid=fields.text("seqno"),
+                # Looked at and not taken out: the connection has it as its own id.
                 correlation_uid=fields.get("sessionid"),
             ),
             "device": shown | {"type_id": 0} if shown else None,
@@ -201,6 +202,7 @@ def _local(fields: Fields, name: str, stamp: Stamp) -> datetime | None:
     if "received" in (near.quality, other.quality):
         return None
     try:
+        # Both columns are whole seconds; the time of the log may have a finer one beside it.
         changed = stamp.time.replace(microsecond=0) + (near.time - other.time)
     except OverflowError:
         return None
@@ -232,6 +234,7 @@ def threat(log: Log) -> Event:
     if not hashes:
         fields.keep("filedigest", sha)
     file = kept(path=path, hashes=hashes, name=_last(path)) if path or hashes else None
+    # In a finding it says how far people are with it, not whether the traffic got through.
     verdict_columns = {k: v for k, v in firewall_disposition(allowed).items() if k != "status_id"}
     return located(
         FINDING,
@@ -370,6 +373,7 @@ def globalprotect(log: Log) -> Event:
         country=_country(fields, "srcregion"),
     )
     outcome = {"success": SUCCESS, "failure": FAILURE}.get((status or "").lower(), UNKNOWN)
+    # `portal-auth` and `gateway-auth`.
     if what.endswith("-auth"):
         uid, activity = AUTHENTICATION, 1
     else:

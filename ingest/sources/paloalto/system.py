@@ -133,6 +133,7 @@ def config(log: Log) -> Event:
         activity,
         log.stamp,
         activity_name=(command or "Other") if activity == OTHER else None,
+        # A commit is logged as submitted, and goes on. Else PAN-OS writes Failed or Unauthorized.
         status_id=SUCCESS if result in ("Succeeded", "Submitted") else FAILURE,
         status_detail=result,
         message=f"{command or 'change'} {(path or '').strip()}".strip(),

@@ -280,6 +280,7 @@ def _flow(entry: Entry) -> Event:
     detail = entry.detail
     if entry.kind == "netflow":
         sent, packets = detail.number("bytes"), detail.number("pkts")
+        # Each half of a flow is an event of its own, and counts what its side sent.
         columns = kept(traffic=traffic(sent, None, packets, total=sent, packets=packets))
         columns |= _times(detail, entry)
     else:
@@ -374,6 +375,7 @@ def _other(entry: Entry) -> Event:
     tls = None
     if entry.kind == "quic":
         sni, ja3 = entry.detail.text("sni"), entry.detail.child("ja3")
+        # QUIC has no other version (RFC 9001).
         tls = kept(version="TLS 1.3", sni=sni, ja3_hash=ja3.text("hash"))
         entry.detail.keep("ja3", ja3.left())
     return located(

@@ -47,6 +47,7 @@ def dns_client(fields: Fields, log: Logged) -> WindowsColumns:
     code = DNS_STATUS.get(status) if status is not None else None
     return {
         "query": filled(
+            # The name of the root zone is a dot alone.
             hostname=name.rstrip(".") or name if name else None,
             type=DNS_TYPES.get(kind, str(kind)) if kind is not None else None,
         ),

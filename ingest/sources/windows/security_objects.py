@@ -41,6 +41,9 @@ from ingest.sources.windows.rule import (
 )
 from ingest.sources.windows.security_network import ALLOW, DENY
 
+# Parameters of msobjs.dll: 1537 delete, 1538 read control, 1539 and 1540 write DAC and owner, 4416
+# read, 4417 write, 4418 append, 4419 and 4420 read and write EA, 4421 execute, 4423 and 4424 read
+# and write attributes.
 FILE_RIGHTS: tuple[tuple[str, int], ...] = (
     ("%%1537", 4),
     ("%%4417", 3),
@@ -56,6 +59,8 @@ FILE_RIGHTS: tuple[tuple[str, int], ...] = (
     ("%%1538", 9),
 )
 """Access rights of a file, the gravest first, and OCSF's activity for each."""
+# 4432 query value, 4433 set value, 4434 create sub-key, 4435 enumerate, 4436 notify, 4437 create
+# link.
 KEY_RIGHTS: tuple[tuple[str, int], ...] = (
     ("%%1537", 4),
     ("%%4433", 3),
@@ -212,6 +217,7 @@ def linked(fields: Fields, log: Logged) -> WindowsColumns:
 def value_set(fields: Fields, log: Logged) -> WindowsColumns:
     """4657: a registry value changed; what it was stays in unmapped."""
     operation = fields.peek("OperationType")
+    # A value was created, changed, deleted.
     activity = {"%%1904": 2, "%%1905": 3, "%%1906": 4}.get(operation or "", 3)
     kind = fields.text("NewValueType")
     return {
@@ -381,6 +387,7 @@ OBJECTS: Mapping[int, EventRule] = MappingProxyType(
             "Recovery of data protection master key was attempted.",
             managed("DPAPI master key", ("MasterKeyId",)),
         ),
+        # 5 is OCSF's Set User ID.
         4696: EventRule(PROCESS, 5, "A primary token was assigned to process.", token_assigned),
         4697: EventRule(WIN_SERVICE, 1, "A service was installed in the system.", _service),
         4698: EventRule(JOB, 1, "A scheduled task was created.", _task),

@@ -151,6 +151,7 @@ def _class(class_uid: int, activity: pa.Array, status: pa.Array, rows: int) -> d
         "category_uid": constant(kind.category_uid, rows, pa.int32()),
         "activity_id": activity,
         "activity_name": looked_up(activity, lambda a: kind.activities[a], _TEXT),
+        # By OCSF: the class' number times a hundred, plus the activity.
         "type_uid": pc.add(activity.cast(pa.int64()), class_uid * 100),
         "severity_id": constant(1, rows, pa.int32()),
         "severity": constant(SEVERITY[1], rows),
@@ -181,6 +182,7 @@ def _ended(lines: Lines, name: str) -> dict[str, pa.Array]:
     """Milliseconds and end of what began at `ts` and took the seconds of `name`."""
     span = lines.arrays[name]
     known = span.is_valid()
+    # For the arithmetic alone; what was null becomes null again below.
     seconds = pc.fill_null(span, 0.0)
     ends = pa.array(moments(lines.arrays["ts"]) + moments(seconds))
     lasted = pa.array(np.rint(moments(seconds) / 1000).astype(np.int64))
@@ -282,6 +284,8 @@ def conn(lines: Lines) -> dict[str, pa.Array]:
 
 
 def _way(orig: bool | None, resp: bool | None) -> tuple[int, str]:
+    # A sensor that knows no networks of its own writes false for both ends, which therefore says
+    # nothing.
     if orig is None or resp is None or not (orig or resp):
         return 0, "Unknown"
     return (3, "Lateral") if orig and resp else (2, "Outbound") if orig else (1, "Inbound")
@@ -291,6 +295,8 @@ def dns(lines: Lines) -> dict[str, pa.Array]:
     """As `ingest.sources.zeek.core.dns`."""
     rows, get = lines.rows, lines.arrays
     codes, answers = lines.values("rcode"), lines.values("answers")
+    # A line of dns.log is a question together with its answer, so with one it is traffic, and
+    # neither of the two alone.
     activity = [
         1 if code is None and result is None else TRAFFIC
         for code, result in zip(codes, answers, strict=True)

@@ -41,6 +41,7 @@ _RULE = 1
 LOUD = frozenset({"Notice::ACTION_ALARM", "Notice::ACTION_PAGE", "Notice::ACTION_DROP"})
 """Actions of a notice that whoever runs Zeek keeps for what needs somebody at once."""
 _TOLD = frozenset({"Notice::ACTION_EMAIL", "Notice::ACTION_EMAIL_ADMIN"})
+# Beginnings: `bruteforc` stands in bruteforce and in bruteforcing.
 ATTACKS = ("attack", "exploit", "scan", "guess", "bruteforc", "inject", "cve", "malware", "trojan")
 
 
@@ -82,6 +83,7 @@ def notice(row: Row) -> Event:
     """A notice: `note` is its kind, `msg` its words."""
     note = row.text("note") or "Notice"
     message, sub = row.text("msg"), row.fields.get("sub")
+    # A notice that is about no connection has only `src`, `dst` and `p`.
     if not row.src:
         row.src = row.end("src", "id.orig_p")
     else:

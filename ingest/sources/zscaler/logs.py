@@ -65,6 +65,7 @@ _PLACES = ("location", "locationname", "elocation", "spriv")
 _SCHEMES: Mapping[str, str] = MappingProxyType(
     {"http": "http", "https": "https", "http_proxy": "http", "ftp": "ftp", "ssl": "https"}
 )
+# RFC 1918, the addresses of carriers' NAT (RFC 6598), and unique local ones of IPv6 (RFC 4193).
 _OWN_NETWORKS = tuple(
     map(ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"))
 )
@@ -106,6 +107,7 @@ class Log:
         """Whether it was let through; None where the action says neither."""
         # `Allow due to insufficient app data` is an action of the firewall.
         word = self.action or ""
+        # The DNS control says it of the question and of the answer apart.
         low = word.lower().removeprefix("req_").removeprefix("res_")
         return True if low.startswith("allow") else verdict(low)
 
@@ -328,6 +330,7 @@ def firewall(log: Log) -> Event:
     threat = plain(fields, "threatname", "ethreatname")
     if threat:
         return log.finding(threat, **columns)
+    # Sessions that were counted together have no end of their own.
     together = str(fields.get("aggregate", fields.get("aggregated"))).lower() == "yes"
     activity = CLOSE if lasted is not None and not together else OPEN if allowed else TRAFFIC
     return log.event(
