@@ -48,6 +48,7 @@ def told_at_once(definition: Correlation) -> bool:
 
 def least(definition: Correlation) -> int:
     """The smallest whole number that fulfils a `gt` or `gte` condition, at least 0."""
+    # What is counted is whole: `gt 2.5` takes three.
     above = math.floor(definition.count) + 1
     return max(0, above if definition.op == "gt" else math.ceil(definition.count))
 

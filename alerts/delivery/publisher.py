@@ -264,6 +264,7 @@ class Publisher:
 
     @property
     def _key(self) -> bytes:
+        # By the table's id: a lake made anew has a place of its own on the same broker.
         return f"gold.alert/{table_id(self._table)}".encode()
 
     def _pending(self) -> list[int]:

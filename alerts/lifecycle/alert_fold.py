@@ -396,6 +396,7 @@ class Fold:
                     continue
                 reason = "count"
             alert.revision = self._number(alert, str(reason))
+            # The alert that tells of an incident is in none itself.
             if alert.rule_id != INCIDENT:
                 alert.incident_id = self._incidents.get(alert.entity_key, alert.incident_id)
             alert.pending, alert.told_at = False, batch.clock

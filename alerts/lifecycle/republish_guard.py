@@ -37,6 +37,7 @@ CREATE TABLE heard (
   entity TEXT NOT NULL) WITHOUT ROWID;
 CREATE TEMP TABLE waiting (alert TEXT PRIMARY KEY) WITHOUT ROWID;
 """
+# The newest of an alert counts: a compacted topic keeps former revisions for a while.
 _HEARD = (
     "INSERT INTO heard VALUES (?, ?, ?, ?) ON CONFLICT (alert) DO UPDATE "
     "SET revision = excluded.revision, findings = excluded.findings, entity = excluded.entity "

@@ -190,6 +190,7 @@ class Statements:
         }
         with self._worker() as worker:
             reply = worker.ask(asked, self._limits.job_seconds, cancelled, tell)
+        # For the sentence of an error, which names the limit that was reached.
         limits = self._limits.model_copy(update={"statement_seconds": self._limits.job_seconds})
         done = _raise_error(reply, limits)
         return Written(

@@ -159,6 +159,7 @@ def spark_type(name: str) -> str:
 
 _TYPES = {
     "BOOLEAN": "boolean", "TINYINT": "tinyint", "SMALLINT": "smallint", "INTEGER": "int",
+    # DuckDB sums in 128 bits; `plain` refuses a sum that Spark could not hold.
     "BIGINT": "bigint", "HUGEINT": "bigint", "UBIGINT": "bigint", "FLOAT": "float",
     "DOUBLE": "double", "VARCHAR": "string", "BLOB": "binary", "DATE": "date",
     "TIMESTAMP WITH TIME ZONE": "timestamp", "TIMESTAMP_NTZ": "timestamp_ntz", "NULL": "void",
@@ -234,6 +235,7 @@ def size_of(memory: str) -> int:
 
 def serve(requests: TextIO, answers: TextIO) -> None:
     """Answer until the input ends. The first line sets the worker up."""
+    # Progress is told from a thread of its own, and a line must not begin inside another.
     turn = threading.Lock()
 
     def tell(progress: float) -> None:

@@ -130,6 +130,7 @@ def open_engine(*, memory: str, threads: int) -> duckdb.DuckDBPyConnection:
     connection.execute(f"SET memory_limit = {_text(memory)}")
     connection.execute(f"SET threads = {int(threads)}")
     connection.execute("SET temp_directory = ''")
+    # Else midnight would be that of the machine, and two of them would answer differently.
     connection.execute("SET TimeZone = 'UTC'")
     # DuckDB writes its bar to stdout, among the rows that a program reads there. In a notebook it
     # has none without `ipywidgets`, and refuses to be told so.

@@ -169,6 +169,7 @@ class FileWriter:
                 compression="snappy",
                 # Delta has statistics of its own; those inside the file cost a tenth of writing it.
                 write_statistics=False,
+                # Arrow's own schema would stand in each file a second time.
                 store_schema=False,
                 # A column of texts that hardly repeat gives up its dictionary then, and is written
                 # plainly, instead of filling a megabyte first.

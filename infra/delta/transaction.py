@@ -78,6 +78,7 @@ class ActiveFile:
 
     def removal(self, *, data_change: bool = True) -> str:
         """The action that takes the file out of the table."""
+        # With its deletion vector: by the protocol path and vector together name a file.
         kept = ("path", "partitionValues", "size", "tags", "deletionVector", "baseRowId")
         fields = {name: self.entry[name] for name in kept if self.entry.get(name) is not None}
         if self.entry.get("defaultRowCommitVersion") is not None:

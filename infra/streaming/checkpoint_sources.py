@@ -104,6 +104,7 @@ def _ways(have: tuple[str, ...], want: tuple[Input, ...], at: int) -> list[list[
         return []
     if not want:
         return [[]]
+    # In order alone: releases add inputs, and never let two change places.
     ways: list[list[int | None]] = []
     if have and (have[0] == NO_PLACE or _table_of(have[0]) == want[0]):
         ways += [[at, *rest] for rest in _ways(have[1:], want[1:], at + 1)]

@@ -184,6 +184,7 @@ class Job:
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until it ends; raises what made it fail. True when it has ended."""
         try:
+            # Spark refuses to wait for nothing.
             ended = self.query.awaitTermination(None if seconds is None else max(1, int(seconds)))
         except Exception:
             self._lock.release()
@@ -362,6 +363,7 @@ class _Runner:
         self._folder = folder
         self._spool = spool
         self._work = work
+        # Only what an earlier run planned can be in the tables already (decision 0001).
         self._look_back = True
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:

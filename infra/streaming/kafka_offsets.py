@@ -264,6 +264,8 @@ def backlog(
     at: Checkpoint, broker: OffsetReader, kafka: KafkaSettings, but: Collection[str] = ()
 ) -> int:
     """Messages that wait for a job reading all raw topics; `but`: those that do not count."""
+    # Asked of the broker and not of the checkpoint: topics and partitions that came since count as
+    # well.
     raw = broker.partitions(kafka.topic_prefix)
     return untaken(at.offsets, broker.held(place for place in raw if place[0] not in but))
 

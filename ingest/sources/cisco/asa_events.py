@@ -246,6 +246,7 @@ def _finding(message: Message, shape: Shape) -> Event:
         FINDING,
         shape.activity,
         message.stamp,
+        # Without the status, which in a finding says how far people are with it.
         **{
             key: value for key, value in firewall_disposition(allowed).items() if key != "status_id"
         },

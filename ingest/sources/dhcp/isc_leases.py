@@ -38,11 +38,13 @@ _PRODUCT: Mapping[str, str] = {"name": "ISC DHCP", "vendor_name": "ISC"}
 _TOKEN = re.compile(r'\s+|#[^\n]*|"(?:[^"\\\n]|\\[^\n])*"|[{};]|[^\s{};"#]+|.', re.ASCII)
 _DATE = re.compile(r"(\d{4})/(\d\d?)/(\d\d?)", re.ASCII)
 _CLOCK = re.compile(r"(\d\d?):(\d\d):(\d\d)", re.ASCII)
+# dhcpd writes what is not printable in octal, and a backslash before what has a meaning of its own.
 OCTAL = re.compile(r"\\([0-3][0-7]{2}|[^\n])", re.ASCII)
 _TIMES = re.compile(
     rb"(?m)^(\s*(?:starts|ends|cltt|tstp|tsfp|atsfp) )"
     rb"(\d \d{4}/\d\d?/\d\d? \d\d?:\d\d:\d\d|epoch \d{1,12})(?=;)"
 )
+# Its files nest a few blocks: more is none of them, and would only fill the memory.
 DEEPEST = 16
 IDENTITIES = frozenset({"ia-na", "ia-ta", "ia-pd"})
 OVER = frozenset({"free", "expired", "released", "reset"})
@@ -147,6 +149,7 @@ def _time(words: tuple[str, ...] | None) -> datetime | None:
         return None
     if words[0] == "epoch" and len(words) == 2 and words[1].isdecimal() and len(words[1]) < 13:
         return of_epoch(int(words[1]))
+    # The weekday, from Sunday on: it follows from the date and is not compared with it.
     if len(words) < 3 or words[0] not in "0123456" or not words[0]:
         return None
     day, clock = _DATE.fullmatch(words[1]), _CLOCK.fullmatch(words[2])

@@ -157,6 +157,7 @@ def _read(body: str, stamp: Stamp, host: str | None, rest: dict[str, Any], at: C
         activity,
         at,
         stamp,
+        # `DHCP6_...` and `ALLOC_ENGINE_V6_...`: both servers share the names of loggers.
         _PRODUCT6 if "6_" in code[:15] else _PRODUCT,
         activity_name="Allocation failed" if activity == OTHER else None,
         ip=ip,

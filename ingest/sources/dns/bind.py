@@ -91,6 +91,7 @@ NOTIFY = re.compile(
     r"(?P<peer>[0-9a-fA-F:.]{2,45})#(?P<port>\d{1,5}):? ?(?P<what>.*)",
     re.ASCII,
 )
+# `(in 'example.com'?)`: the zone that BIND takes the name to be in.
 RESOLVING = re.compile(
     r"(?P<why>.{1,200}?) resolving '(?P<name>[^'/\s]{1,1100})(?:/(?P<type>[A-Z0-9-]{1,20}))?"
     r"(?:/(?P<class>[A-Z0-9]{1,10}))?'(?: \(in '(?P<zone>[^']{1,1100})'\?\))?"
@@ -103,6 +104,8 @@ _FORMAT = re.compile(
     r"(?P<client>[0-9a-fA-F:.]{2,45})#(?P<client_port>\d{1,5})|(?: for <unknown>))?: (?P<why>.*)",
     re.ASCII,
 )
+# Versions put the code before the words or in brackets: `REFUSED unexpected RCODE`, `unexpected
+# RCODE (REFUSED)`.
 IN_WHY = re.compile(r"\b([A-Z]{5,10})\b")
 
 

@@ -19,6 +19,8 @@ _PASSED, BLOCKED, _DROPPED, _MODIFIED = 1, 2, 6, 4
 Columns = dict[str, Any]
 
 _ENTRY = r"(?P<name>\S{1,1100})/(?P<type>[A-Za-z0-9-]{1,20})/(?P<class>[A-Za-z0-9]{1,10})"
+# Recursion asked for (+) or not (-), then letters: S signed, E EDNS, T TCP, D DNSSEC wanted, C
+# checking off, V and K cookies.
 _FLAGS = r"(?P<flags>[+-]\S{0,40})"
 _ASKED = re.compile(
     r"query: (?P<name>\S{1,1100}) (?P<class>[A-Za-z0-9]{1,10}) (?P<type>[A-Za-z0-9-]{1,20})"
@@ -53,6 +55,8 @@ POLICY = re.compile(
     r"(?P<tail>.{0,300})",
     re.ASCII,
 )
+# `slip`: some answers go out truncated instead of not at all, so that a true client asks again by
+# TCP.
 LIMITED = re.compile(
     r"(?P<would>would )?rate limit (?P<how>drop|slip)(?: \S{1,20}){0,4} (?:error )?response to "
     r"(?P<block>\S{1,50})(?: for (?P<name>\S{1,1100}) (?P<class>\S{1,10}) (?P<type>\S{1,20}))?.*",

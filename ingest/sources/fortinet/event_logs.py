@@ -63,6 +63,8 @@ _LOGINS: Mapping[str, int] = MappingProxyType(
         "login": _LOGON,
         "logon": _LOGON,
         "auth-logon": _LOGON,
+        # FSSO and RSSO: FortiOS learns from the domain, or from RADIUS accounting, who logged in
+        # elsewhere.
         "FSSO-logon": _LOGON,
         "authentication": _LOGON,
         "ssl-login-fail": _LOGON,

@@ -228,6 +228,7 @@ def _finding(log: Log) -> Event:
         whole = "://" in path_asked[:12] or not host
         url = fields.pop("url") if whole else f"http://{host}{path_asked}"
         fields.pop("url", None)
+    # In a finding the status says how far people are with it, not whether the traffic got through.
     shown = {
         key: value for key, value in firewall_disposition(allowed).items() if key != "status_id"
     }

@@ -80,6 +80,7 @@ def _terminal(audit: Audit, main: Part) -> Event:
     """TTY and USER_TTY: what was typed."""
     columns, process = acted(main, audit)
     more: _Fields = {}
+    # Written only where pam_tty_audit is on.
     typed = main.take("data")
     # A terminal sends a carriage return where the user pressed Enter.
     line = (typed or "").replace("\r", "\n").strip("\n")

@@ -36,6 +36,8 @@ _LOGON, _LOGOFF, _SWITCH = 1, 2, 7
 
 KINDS: Mapping[str, tuple[int, int, str | None]] = MappingProxyType(
     {
+        # One login makes several of these: USER_AUTH and USER_START come from PAM, USER_LOGIN from
+        # the program.
         "USER_LOGIN": (AUTHENTICATION, _LOGON, None),
         "USER_AUTH": (AUTHENTICATION, _LOGON, None),
         "GRP_AUTH": (AUTHENTICATION, _LOGON, None),

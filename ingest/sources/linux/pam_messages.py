@@ -35,6 +35,8 @@ _MODULE = re.compile(
     re.ASCII,
 )
 _PROGRAM = re.compile(r"(?P<service>[\w.-]{1,64})\((?P<module>pam_\w{1,40})\)", re.ASCII)
+# `3 more authentication failures` comes at the end of a connection: the first failure was told at
+# once, the others are counted.
 _OUTCOME = re.compile(
     r"(?:PAM )?(?:(?P<count>\d{1,6}) more )?authentication (?P<what>failures?|success); "
     r"(?P<head>logname=.{0,256}?) ruser=(?P<tail>.*)",

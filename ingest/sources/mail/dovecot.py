@@ -44,6 +44,7 @@ PROCESSES = frozenset(
         *("script-login", "ssl-params", "stats", "submission", "submission-login", "tcpwrap"),
     }
 )
+# Longer names first, or `auth` would be read of `auth-worker`.
 _NAMES = "|".join(sorted(PROCESSES, key=len, reverse=True))
 _OWN = re.compile(
     rf"(?P<time>{YEARLESS}|{ISO}|{CTIME}|{TAI64N}|{DAEMON_EPOCH})[: ] ?"

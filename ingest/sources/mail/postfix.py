@@ -315,6 +315,7 @@ def _delivery(
     delay = fields.pop("delay", "")
     seconds = float(delay) if re.fullmatch(r"\d{1,9}(?:\.\d{1,6})?", delay) else None
     code, detail = fields.pop("dsn", None), match["detail"]
+    # `deliverable` is said of an address that was only probed (ADDRESS_VERIFICATION_README).
     good = status in ("sent", "deliverable", "filtered")
     activity = RELAY if inside else _RECEIVE if at_home and service != "smtp" else _SEND
     return daemon_event(

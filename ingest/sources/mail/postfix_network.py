@@ -37,6 +37,7 @@ _INBOUND: tuple[tuple[re.Pattern[str], int, int | None, bool | None], ...] = (
         FAILURE,
         None,
     ),
+    # OLD: what postscreen tested before still counts.
     (re.compile(rf"(?P<detail>PASS (?:NEW|OLD)) {_HOST}"), _TRAFFIC, SUCCESS, True),
     (
         re.compile(rf"(?P<detail>WHITELISTED|ALLOWLISTED|WHITELIST VETO|ALLOWLIST VETO) {_HOST}"),
@@ -46,6 +47,7 @@ _INBOUND: tuple[tuple[re.Pattern[str], int, int | None, bool | None], ...] = (
     ),
     (re.compile(rf"(?P<detail>BLACKLISTED|DENYLISTED) {_HOST}"), _REFUSE, FAILURE, False),
     (
+        # The sum of the weights that postscreen gives to the lists.
         re.compile(rf"(?P<detail>DNSBL rank (?P<rank>\d{{1,9}})) for {_HOST}"),
         _REFUSE,
         FAILURE,
@@ -121,6 +123,7 @@ PLAIN = re.compile(
     rf"{_HOST}: (?P<more>.*)|addr (?P<addr>[0-9A-Fa-f.:]{{2,45}}) listed by domain "
     r"(?P<list>\S{1,255})(?: as (?P<as>\S{1,64}))?"
 )
+# From time to time anvil tells the busiest client since it last did: no connection by itself.
 ANVIL = re.compile(
     r"statistics: .{1,100} for \((?P<service>[^()\s]{1,100}?):(?P<ip>[0-9A-Fa-f.:]{2,45})\) at .*"
 )
@@ -189,6 +192,7 @@ def _inbound(
 ) -> Event:
     part = match.groupdict()
     rest |= {name: value for name, value in part.items() if value and name not in _MAPPED}
+    # `auth=0/1`: of each command how many succeeded, and of how many.
     for piece in (part.get("counts") or "").split():
         name, _, value = piece.partition("=")
         rest[name] = value

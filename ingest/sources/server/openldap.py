@@ -38,6 +38,7 @@ _PASSWORD_CHANGE = 3
 _READ, _UPDATE, _QUERY, _CREATE, _DELETE = 1, 2, 4, 6, 7
 
 _OWN = re.compile(rf"(?P<time>{HEXADECIMAL}) (?:(?P<thread>0x[0-9a-f]{{6,16}}) )?(?P<text>.*)")
+# `op=-1` stands where no client asked for anything.
 CONNECTION = re.compile(
     r"conn=(?P<conn>\d{1,20}) (?:fd=(?P<fd>\d{1,9})|op=(?P<op>-?\d{1,20})) (?P<words>.*)"
 )
@@ -229,6 +230,7 @@ def _bind(
         is_remote=True,
         service={"name": "ldap"},
         session={"uid": rest["conn"]},
+        # 12 is OCSF's number of LDAP.
         more={"auth_protocol_id": 12} | ({} if user else {"user": {"name": "", "type_id": 0}}),
         rest=rest
         | kept(method=part["method"], authzid=part["authzid"] or None, anonymous=not user or None),
@@ -449,6 +451,7 @@ def _results(
         key = (line.host, line.pid, match["conn"], match["op"])
         result = _RESULT.fullmatch(match["words"])
         if result is None:
+            # Second lines of an operation, and steps of one, have no result of their own.
             if not match["words"].startswith(("SRCH attr", "MOD attr", "EXT", "STARTTLS")):
                 asked.add(key)
         elif key in asked and key not in matches:

@@ -61,6 +61,7 @@ VERIFIED = re.compile(
     r"EKU ERROR|KU ERROR|WARNING)(?:: (?P<rest>.*))?"
 )
 _DEPTH = re.compile(r"depth=(?P<depth>\d{1,3}), (?:error=(?P<error>[^:]{1,200}): )?(?P<subject>.*)")
+# Names of a subject are parted by slashes in old versions, by commas in newer ones.
 _CN = re.compile(r"(?:^|[/, ])CN ?= ?(?P<cn>[^,/]{1,255})")
 _PASSWORD = re.compile(
     r"TLS: Username/Password authentication (?P<how>succeeded|deferred) for username '(?P<user>.*)'"

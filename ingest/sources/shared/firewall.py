@@ -58,6 +58,7 @@ _PROTOCOLS: Mapping[int, str] = MappingProxyType(
         6: "tcp",
         8: "egp",
         17: "udp",
+        # The Reliable Data Protocol (RFC 908), not Remote Desktop.
         27: "rdp",
         41: "ipv6",
         46: "rsvp",
@@ -107,6 +108,7 @@ SEVERITY_NAMES: Mapping[str, int] = MappingProxyType(
         ),
     }
 )
+# Also what was only watched, such as `monitor`, `log`, `alert` and `detect`: nothing was stopped.
 _ALLOW = re.compile(
     r"accept(?:ed)?|allow(?:ed)?|pass(?:ed|through)?|permit(?:ted)?|est-allowed|trust(?:ed)?"
     r"|fastpath|bypass(?:ed)?|continue|monitor(?:ed)?|log(?:ged)?|alert|start|forward(?:ed)?"
@@ -228,6 +230,7 @@ def forwarded(fields: Fields, name: str) -> list[str] | None:
     return known
 
 
+# By the number of hexadecimal digits.
 _HASHES = {32: "MD5", 40: "SHA-1", 64: "SHA-256", 128: "SHA-512"}
 _HEX = re.compile(r"[0-9a-fA-F]+")
 

@@ -115,6 +115,7 @@ def whole(value: object, most: int = _INT64) -> int | None:
     value = integral(value)
     if type(value) is int:
         return value if 0 <= value <= most else None
+    # 2^63 has 19 digits; `int` of a text of thousands would take long.
     if type(value) is not str or not 0 < len(value) <= 19:
         return None
     return int(value) if value.isascii() and value.isdecimal() and int(value) <= most else None

@@ -50,12 +50,14 @@ _START = (
     r"(?P<client>[^\s:\[\]]\S{0,254}|:\S{1,60}|\[[0-9A-Fa-f:.]+\](?::\d{1,5})?|-) "
     rf"\[(?P<time>{_WHEN})\] (?P<frontend>[^\s/]{{1,255}})"
 )
+# A plus before the retries: the request was handed to another server (option redispatch).
 _COUNTS = (
     r"(?P<actconn>\d{1,10})/(?P<feconn>\d{1,10})/(?P<beconn>\d{1,10})/(?P<srv_conn>\d{1,10})/"
     r"(?P<retries>\+?\d{1,10}) (?P<srv_queue>\d{1,10})/(?P<backend_queue>\d{1,10})"
 )
 _HTTP = re.compile(
     rf"{_START} (?P<backend>[^\s/]{{1,255}})/(?P<server>\S{{1,255}}) "
+    # -1 is a phase that was not reached, and a code of -1 a request without a response.
     r"(?P<timers>-?\d{1,10}/-?\d{1,10}/-?\d{1,10}/-?\d{1,10}/\+?-?\d{1,10}) "
     r"(?P<code>-?\d{1,3}) \+?(?P<bytes>\d{1,19}) "
     r"(?P<request_cookie>\S{1,255}) (?P<response_cookie>\S{1,255}) (?P<state>\S{4}) "
@@ -149,6 +151,8 @@ def _http(match: re.Match[str], stamp: Stamp, line: Line) -> Event:
     for name in ("request_cookie", "response_cookie"):
         if match[name] != "-":
             x.rest[name] = match[name]
+    # Braces alone are taken for those of the request: of a frontend that captures only responses
+    # the line looks the same.
     first, two = match["one"], match["two"]
     for name, held in (("captured_request_headers", first), ("captured_response_headers", two)):
         if held:
@@ -182,6 +186,7 @@ def _tcp(match: re.Match[str], stamp: Stamp, line: Line) -> Event:
     x = _common(match, line)
     if match["tail"]:
         x.rest["extra"] = match["tail"]
+    # Who ended the session, and in which phase; of HTTP two letters about cookies follow.
     state = match["state"]
     # An end in the phase of data is how TCP sessions mostly end, whoever ends them.
     fine = state[:2] in ("--", "CD", "SD", "cD", "sD")

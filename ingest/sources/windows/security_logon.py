@@ -39,6 +39,7 @@ from ingest.sources.windows.rule import (
     target,
 )
 
+# Activities of OCSF's Authentication (3002).
 _LOGON, _LOGOFF, _TICKET, _SERVICE_TICKET, _RENEW, _PREAUTH = 1, 2, 3, 4, 5, 6
 _FAILED = {"status_id": FAILURE}
 _DONE = {"status_id": SUCCESS}

@@ -33,6 +33,8 @@ from ingest.sources.windows.codes import DNS_STATUS, DNS_TYPES
 from ingest.sources.windows.record import Fields, Logged, filled, split_account, whole
 from ingest.sources.windows.rule import EventRule, Mapper, WindowsColumns, entity, other
 
+# Imphash is an MD5 over the functions that an image imports, not over the file: builds of one tool
+# share it.
 _HASHES: Mapping[str, str] = MappingProxyType(
     {"MD5": "MD5", "SHA1": "SHA-1", "SHA256": "SHA-256", "IMPHASH": "Imphash"}
 )
@@ -380,6 +382,7 @@ _BLOCKED = {"action_id": 2, "disposition_id": 2, "status_id": FAILURE}
 
 SYSMON: Mapping[int, EventRule] = MappingProxyType(
     {
+        # Activities of OCSF's Process Activity (1007): 1 launch, 2 terminate, 3 open, 4 inject.
         1: EventRule(PROCESS, 1, "Process Create", created),
         2: _file(6, "File creation time changed"),
         3: EventRule(NETWORK, 1, "Network connection detected", _connected),
