@@ -14,6 +14,7 @@ from alerts.compiler.model_rule_files import read_models
 from alerts.rulebook.model_rule_tests import check_models
 from alerts.rulebook.rule_store import rule_folders
 from alerts.rulebook.rule_tests import RuleTestOutcome, check_rules
+from alerts.rulebook.style import StyleWarning, lint_files
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import Correlation, ModelRule, Query, Rule
 from infra.config.settings import Settings
@@ -41,12 +42,14 @@ class TextProblem:
 
 @dataclass(frozen=True)
 class CheckedText:
-    """What a text holds. `untested`: ids of rules whose tests need Spark, or are too large."""
+    """What a text holds. `untested`: ids of rules whose tests need Spark, or are too large;
+    `odd`: what is odd about it though it loads."""
 
     rules: tuple[_TextRule, ...]
     problems: tuple[TextProblem, ...]
     outcomes: tuple[RuleTestOutcome, ...]
     untested: tuple[str, ...]
+    odd: tuple[StyleWarning, ...]
 
     @property
     def ids(self) -> frozenset[str]:
@@ -65,6 +68,7 @@ def check_text(settings: Settings, text: str, *, tests: bool = True) -> CheckedT
         path.write_bytes(text.encode("utf-8"))
         compiled = compiled_text(settings, path)
         models = read_models([path], {}, levels=settings.alerts.levels)
+        odd = tuple(lint_files([path]))
     mine = {i: s for i, s in compiled.sources.items() if s.path == path}
     refused = [(r.rule, r.reason, r.remedy) for r in compiled.refused if r.path == str(path)]
     refused += [("model", bad.reason, "put the text right") for bad in models.refused]
@@ -81,7 +85,7 @@ def check_text(settings: Settings, text: str, *, tests: bool = True) -> CheckedT
         outcomes += check_models(models) if models.sources else []
     rules = [source.rule for source in mine.values()]
     every = (*rules, *(source.rule for source in models.sources.values()))
-    return CheckedText(every, tuple(problems), tuple(outcomes), tuple(untested))
+    return CheckedText(every, tuple(problems), tuple(outcomes), tuple(untested), odd)
 
 
 def compiled_text(settings: Settings, path: Path) -> Compiled:

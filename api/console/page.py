@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
@@ -110,7 +110,11 @@ def pages() -> list[Page]:
 
 def _to_login(request: Request) -> Response:
     if request.headers.get("HX-Request"):
-        return Response(status_code=401, headers={"HX-Redirect": "/login?ended=1"})
+        here = urlsplit(request.headers.get("HX-Current-URL", ""))
+        # Back to the page that asked, not to the part of it that was asked for.
+        target = quote(here.path + (f"?{here.query}" if here.query else ""), safe="")
+        back = f"&next={target}" if here.path.startswith("/") else ""
+        return Response(status_code=401, headers={"HX-Redirect": f"/login?ended=1{back}"})
     target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     return RedirectResponse(f"/login?next={quote(target, safe='')}", status_code=303)
 

@@ -157,6 +157,14 @@ class DraftProblem(WireModel):
     remedy: str = Field(description="what to do about it")
 
 
+class DraftWarning(WireModel):
+    """What is odd about a text though it loads."""
+
+    code: str = Field(description="HG and a number, as headgate rules lint has it")
+    line: int = Field(description="where, from 1")
+    detail: str = Field(description="what it is")
+
+
 class DraftChecked(WireModel):
     """What a text would be."""
 
@@ -167,6 +175,7 @@ class DraftChecked(WireModel):
     untested: list[str] = Field(
         description="ids whose tests need Spark or are large: headgate rules test runs those"
     )
+    warnings: list[DraftWarning] = Field(description="what is odd about it though it loads")
 
 
 class RuleSaved(WireModel):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from fastapi import FastAPI
 from pyspark.sql import SparkSession
 
 from infra.config.settings import load
@@ -53,13 +54,13 @@ def desk(fresh_lake: Callable[[], Lake]) -> Desk:
 @pytest.fixture(scope="module")
 def site(desk: Desk) -> Iterator[str]:
     """Where the console is served."""
-    yield from serve(desk)
+    yield from serve(desk.app)
 
 
-def serve(desk: Desk) -> Iterator[str]:
-    """Serve the app of a desk on a free port until the caller is done."""
+def serve(app: FastAPI) -> Iterator[str]:
+    """Serve an app on a free port until the caller is done."""
     server = uvicorn.Server(
-        uvicorn.Config(desk.app, host="127.0.0.1", port=0, log_level="warning", access_log=False)
+        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", access_log=False)
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

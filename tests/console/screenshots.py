@@ -39,7 +39,7 @@ def main(folder: Path, chosen: Sequence[str] = ()) -> int:
         lake.ensure()
         desk = prepare(lake)
         spark.stop()
-        serving: Iterator[str] = serve(desk)
+        serving: Iterator[str] = serve(desk.app)
         site = next(serving)
         with sync_playwright() as running:
             browser = running.chromium.launch(executable_path=program, args=FLAGS)

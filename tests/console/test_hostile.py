@@ -102,7 +102,7 @@ def hostile_desk(fresh_lake: Callable[[], Lake]) -> Desk:
 
 @pytest.fixture(scope="module")
 def hostile_site(hostile_desk):
-    yield from serve(hostile_desk)
+    yield from serve(hostile_desk.app)
 
 
 LAYOUT = """() => ({

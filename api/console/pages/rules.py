@@ -16,10 +16,11 @@ from api.console.request import CheckedForm, Signed, signed_in
 from api.console.session import ConsoleSession
 from api.console.time_words import earliest
 from api.observability.audit_log import audit_request
-from api.routes.access import Here
+from api.routes.access import Here, Services
 from api.services.console import rule_stats
-from api.wire.rules import RuleScoreItem
-from infra.errors import Usage
+from api.services.reader import ReaderRow
+from api.wire.rules import RuleItem, RuleScoreItem
+from infra.errors import Retryable, Usage
 
 router = console_router()
 PAGE = Page("rules", "Rules", router, "/rules", "rules", 40, "r", group="look")
@@ -51,9 +52,16 @@ def rules(
     """The list."""
     if sort not in SORTS:
         raise Usage(f"sort: '{sort}' is none of {', '.join(SORTS)}")
-    listing, card = services.rules.all_scored(services.reader, DAYS.days)
-    stats = rule_stats.rule_stats(services.reader, datetime.now(UTC) - DAYS)
-    scores = {score.rule_id: score for score in card.items}
+    stats: dict[str, ReaderRow] = {}
+    scores: dict[str, RuleScoreItem] = {}
+    unread = None
+    try:
+        listing, card = services.rules.all_scored(services.reader, DAYS.days)
+        stats = rule_stats.rule_stats(services.reader, datetime.now(UTC) - DAYS)
+        scores = {score.rule_id: score for score in card.items}
+    except Retryable as error:
+        # Rules lie in files: they are there, and can be written, before the first event is.
+        listing, unread = services.rules.all(), str(error)
     rows = [_row(item, stats.get(item.id, {}), scores.get(item.id)) for item in listing.items]
     shown = [row for row in rows if _fits(row, q.strip().lower(), state)]
     return respond(
@@ -62,12 +70,14 @@ def rules(
         page=PAGE,
         rows=sorted(shown, key=lambda row: _rank(row, sort)),
         refused=listing.refused,
+        unread=unread,
         total=len(rows),
         blind=sum(bool(row["item"].blindness) for row in rows),
         off=sum(row["item"].state != "on" for row in rows),
         at_rest=sum(not row["findings"] for row in rows),
         asked={"q": q, "state": state, "sort": sort},
         sorts=SORTS,
+        may_write=session.caller.may("engineer"),
     )
 
 
@@ -79,19 +89,19 @@ def rule(
     rule_id: str,
     test: bool = False,
     preview: str = "",
+    saved: str = "",
+    left_on: bool = False,
 ) -> Response:
-    """One rule: its text, what it found, and on request its tests and a preview on history."""
+    """One rule: its text, what it found, and on request its tests and a preview on history.
+
+    `saved`: the draft that it was until now; `left_on`: the rule it copies is on as well.
+    """
     try:
         detail = services.rules.one(rule_id)
     except Usage as error:
         raise HTTPException(404, str(error)) from None
     now = datetime.now(UTC)
-    stats = rule_stats.rule_stats(services.reader, now - DAYS, detail.rule.id)
-    card = services.rules.scorecard(services.reader, DAYS.days, detail.rule.id)
-    step = timedelta(hours=12)
-    buckets, values = rule_stats.findings_over_time(
-        services.reader, detail.rule.id, now - DAYS, now, step
-    )
+    figures = _figures(services, detail.rule, now)
     tested, previewed, problem = None, None, None
     try:
         tested = services.rules.test(rule_id) if test else None
@@ -105,16 +115,64 @@ def rule(
         "rule.html",
         page=PAGE,
         detail=detail,
-        row=_row(detail.rule, stats.get(detail.rule.id, {}), next(iter(card.items), None)),
-        chart={
-            "times": [int(bucket.timestamp()) for bucket in buckets],
-            "step": int(step.total_seconds()),
-            "series": [{"name": "findings", "values": values}],
-        },
-        found=sum(values),
+        **figures,
         tested=tested,
         previewed=previewed,
         problem=problem,
+        may_switch=session.caller.may("engineer"),
+        may_try=session.caller.may("viewer"),
+        versions=services.rules.versions(detail.rule.id).items,
+        saved=saved,
+        left_on=left_on,
+    )
+
+
+def _figures(services: Services, item: RuleItem, now: datetime) -> dict[str, Any]:
+    """What the rule found; `unread` says why that is not known."""
+    step = timedelta(hours=12)
+    stats: dict[str, ReaderRow] = {}
+    buckets: list[datetime] = []
+    values: list[int] = []
+    score = unread = None
+    try:
+        stats = rule_stats.rule_stats(services.reader, now - DAYS, item.id)
+        score = next(
+            iter(services.rules.scorecard(services.reader, DAYS.days, item.id).items), None
+        )
+        buckets, values = rule_stats.findings_over_time(
+            services.reader, item.id, now - DAYS, now, step
+        )
+    except Retryable as error:
+        unread = str(error)
+    chart = {
+        "times": [int(bucket.timestamp()) for bucket in buckets],
+        "step": int(step.total_seconds()),
+        "series": [{"name": "findings", "values": values}],
+    }
+    row = _row(item, stats.get(item.id, {}), score)
+    return {"row": row, "chart": chart, "found": sum(values), "unread": unread}
+
+
+@router.get("/rules/{rule_id}/versions/{version}")
+def rule_version(
+    request: Request, services: Here, session: Signed, rule_id: str, version: str, against: str = ""
+) -> Response:
+    """What a rule was, and what differs from it to another version, or to what it is now."""
+    try:
+        known = services.rules.versions(rule_id).items
+        shown = services.rules.version(rule_id, version, against or None)
+        detail = services.rules.one(rule_id) if services.rules.has(rule_id) else None
+    except Usage as error:
+        raise HTTPException(404, str(error)) from None
+    return respond(
+        request,
+        "rule_version.html",
+        page=PAGE,
+        rule_id=rule_id,
+        detail=detail,
+        shown=shown,
+        versions=known,
+        against=against,
         may_switch=session.caller.may("engineer"),
     )
 

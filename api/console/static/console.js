@@ -246,6 +246,9 @@
   setInterval(showTimes, 15000);
 
   const start = () => {
+    // What was typed is kept in the tab until it is saved, as editor.js has it.
+    const saved = document.querySelector("[data-saved]");
+    if (saved) sessionStorage.removeItem(`headgate.draft.${saved.dataset.saved}`);
     showTimes();
     showPicked();
     const opened = document.querySelector("[data-row].opened");

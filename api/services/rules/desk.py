@@ -33,7 +33,7 @@ from alerts.rulebook.rule_switch import (
 from alerts.rulebook.rule_tests import RuleTestOutcome, check_rules
 from alerts.rulebook.rule_texts import check_text, testable
 from alerts.rulebook.rule_versions import RuleVersion, rule_versions, text_diff, text_version
-from alerts.rulepack.rule_pack import Query, RulePack
+from alerts.rulepack.rule_pack import Correlation, Query, RulePack
 from alerts.tuning.scorecard import scorecard
 from api.observability.audit_log import audit_request
 from api.services.act_store import StateFolder
@@ -178,6 +178,12 @@ class RuleDesk:
             problems=[wire.DraftProblem(**asdict(problem)) for problem in checked.problems],
             tested=tested(checked.outcomes),
             untested=list(checked.untested),
+            warnings=[
+                wire.DraftWarning(code=odd.code, line=odd.line, detail=odd.detail)
+                for odd in checked.odd
+                # What is no YAML is among the problems already.
+                if odd.code != "HG000"
+            ],
         )
 
     def create(self, who: str, asked: wire.RuleText) -> wire.RuleSaved:
@@ -276,6 +282,13 @@ class RuleDesk:
         except Usage:
             return False
         return True
+
+    def counted_by(self, rule_id: str) -> list[str]:
+        """Titles of the correlations that count a rule's findings."""
+        rules = [source.rule for source in self._compiled().sources.values()]
+        return [
+            rule.title for rule in rules if isinstance(rule, Correlation) and rule_id in rule.rules
+        ]
 
     def source(self, rule: str) -> RuleSource | ModelSource:
         """A rule of any kind with its file; raises `Usage`."""
