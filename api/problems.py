@@ -21,7 +21,8 @@ from api.services.proposals import NoSuchProposal
 from api.services.quotas import QuotaUsedUp
 from api.services.suppressions import NoSuchSuppression
 from api.services.triage import NoSuchAct, Stale
-from api.sql.runner import Busy, Failed, Limit, Refused
+from api.sql.runner import Failed, Limit, Refused
+from api.sql.worker_line import Busy
 from infra.errors import HeadgateError, Retryable, Usage
 
 MEDIA_TYPE = "application/problem+json"

@@ -15,7 +15,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from api.sql.runner import Busy, Statements
+from api.sql.runner import Statements
+from api.sql.worker_line import Busy
 from bench.event_slice import append_rows
 from bench.event_to_alert import cut
 from bench.measure import Report

@@ -83,6 +83,7 @@ def _answered(
                 cancelled,
                 readable_tables(who),
                 who.limits.sources if who.limits else None,
+                who.name,
             )
         except HeadgateError as error:
             act.outcome = "refused" if isinstance(error, Refused) else "failed"

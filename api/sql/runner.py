@@ -13,15 +13,14 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from queue import Empty, LifoQueue
 from typing import Any
 
 from api.sql.allowlist import Scalar
+from api.sql.worker_line import Cancelled, WorkerLine
 from infra.config.settings import ApiSettings, Settings
 from infra.delta.duckdb_views import definitions
 from infra.errors import Fatal, Retryable, Usage
@@ -41,7 +40,6 @@ _LOOK_SECONDS = 0.2
 """So often it is looked whether the caller is still there."""
 _BLOCKED_SECONDS = 15.0
 """A worker that works so much longer than all its limits together is not coming back."""
-_QUEUE_SECONDS = 5.0
 _RENEWED_SECONDS = 1800.0
 """After so long a worker that was given passing credentials makes room for one with newer ones."""
 
@@ -56,14 +54,6 @@ class Failed(Fatal):
 
 class Limit(Fatal):
     """The statement used up its time or memory and was stopped."""
-
-
-class Busy(Retryable):
-    """All workers are at work."""
-
-
-class Cancelled(Fatal):
-    """Who asked has gone, or the API ends; nobody waits for the answer."""
 
 
 class Fault(Fatal):
@@ -108,9 +98,6 @@ class Statements:
     ) -> None:
         """`results`: a folder that `write` may write into."""
         self._limits = settings.api
-        # Last in, first out: the worker that is warm is asked again, a second one starts only when
-        # needed.
-        self._workers: LifoQueue[Worker] = LifoQueue()
         # Handed over as data: a worker that starts quickly does not import the packages that
         # declare them.
         known = definitions(settings.lake_root)
@@ -128,8 +115,7 @@ class Statements:
             )
             for _ in range(workers)
         ]
-        for worker in self._all:
-            self._workers.put(worker)
+        self._line = WorkerLine(self._all)
 
     def run(
         self,
@@ -140,6 +126,7 @@ class Statements:
         cancelled: threading.Event | None = None,
         tables: Sequence[str] | None = None,
         sources: Sequence[str] | None = None,
+        who: str | None = None,
     ) -> Answer:
         """Answer one statement, `as_of` an instant with a zone over the tables as they were then.
 
@@ -147,6 +134,7 @@ class Statements:
         sentence for the user. `max_rows` may lower the limit of the settings, not raise it.
         `cancelled`: once it is set the statement ends, with `Cancelled`. `tables`: all that it
         may name; `sources`: of each table the rows of these alone (every table must have them).
+        `who`: for whom; where several wait, a worker goes to the one with the fewest at work.
         """
         # A caller may ask for less; the settings are what protects the machine.
         most = min(max_rows or self._limits.statement_rows, self._limits.statement_rows)
@@ -159,7 +147,7 @@ class Statements:
             "only_tables": None if tables is None else list(tables),
             "only_sources": None if sources is None else list(sources),
         }
-        with self._worker() as worker:
+        with self._line.worker(who, cancelled) as worker:
             reply = worker.ask(asked, self._limits.statement_seconds, cancelled)
             return _answer(reply, self._limits)
 
@@ -188,7 +176,7 @@ class Statements:
             "only_tables": None if tables is None else list(tables),
             "only_sources": None if sources is None else list(sources),
         }
-        with self._worker() as worker:
+        with self._line.worker(None, cancelled) as worker:
             reply = worker.ask(asked, self._limits.job_seconds, cancelled, tell)
         # For the sentence of an error, which names the limit that was reached.
         limits = self._limits.model_copy(update={"statement_seconds": self._limits.job_seconds})
@@ -196,17 +184,6 @@ class Statements:
         return Written(
             done["columns"], int(done["rows"]), done["elapsed_ms"], done.get("versions", {})
         )
-
-    @contextmanager
-    def _worker(self) -> Iterator[Worker]:
-        try:
-            worker = self._workers.get(timeout=_QUEUE_SECONDS)
-        except Empty:
-            raise Busy(f"{WORKERS} statements are running already; try again shortly") from None
-        try:
-            yield worker
-        finally:
-            self._workers.put(worker)
 
     @property
     def processes(self) -> list[int]:

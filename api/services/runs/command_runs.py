@@ -18,7 +18,7 @@ import psutil
 from api.observability.audit_log import audit_request
 from api.services.act_store import StateFolder, new_id
 from api.services.triage import NoSuchAct
-from api.sql.runner import Busy
+from api.sql.worker_line import Busy
 from infra.config.settings import Settings
 from infra.errors import HeadgateError
 from infra.process.subprocesses import CommandResult, run_command

@@ -17,7 +17,7 @@ import msgspec
 from alerts.delivery.triage_request import ChangeRefused
 from api.auth import Caller
 from api.services.triage import NoSuchAct
-from api.sql.runner import Busy
+from api.sql.worker_line import Busy
 from api.wire.jobs import KeptJob
 from infra.config.settings import Settings
 from infra.errors import Fatal, Retryable

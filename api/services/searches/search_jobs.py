@@ -14,7 +14,8 @@ from api.key_limits import readable_tables
 from api.observability.audit_log import audit_request
 from api.services.act_store import new_id
 from api.services.searches.kept_jobs import KeptJobs
-from api.sql.runner import Cancelled, Refused, Statements
+from api.sql.runner import Refused, Statements
+from api.sql.worker_line import Cancelled
 from api.wire.jobs import NewSearchJob, SearchJob
 from infra.config.settings import Settings
 from infra.errors import HeadgateError

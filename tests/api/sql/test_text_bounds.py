@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.sql import runner
-from api.sql.runner import Cancelled, Limit, Refused, Statements
+from api.sql.runner import Limit, Refused, Statements
 from api.sql.text_bounds import require_bounded
 from api.sql.translation import translated
+from api.sql.worker_line import Cancelled
 from infra.errors import Usage
 from infra.streaming.lake import Lake
 
