@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -35,13 +35,33 @@ def require_few_values(raw: bytes) -> None:
     """Raises `Unreadable` for JSON of more values than are read."""
     if len(raw) < _SMALL:
         return
-    # An upper bound, as these stand in strings too; exact enough, and no parser has to run.
-    values = raw.count(b",") + raw.count(b"{") + raw.count(b"[")
+    values = _values(raw)
     if values > MAX_VALUES:
         raise Unreadable(
             f"the message holds about {values} JSON values; at most {MAX_VALUES} are read; "
             f"{_REMEDY}"
         )
+
+
+def few_values() -> Callable[[bytes], None]:
+    """The same bound for JSON that comes piece by piece: what is to see each piece in turn."""
+    values = 0
+
+    def look(piece: bytes) -> None:
+        nonlocal values
+        values += _values(piece)
+        if values > MAX_VALUES:
+            raise Unreadable(
+                f"the message holds more than {MAX_VALUES} JSON values, "
+                f"which are all that are read; {_REMEDY}"
+            )
+
+    return look
+
+
+def _values(raw: bytes) -> int:
+    # An upper bound, as these stand in strings too; exact enough, and no parser has to run.
+    return raw.count(b",") + raw.count(b"{") + raw.count(b"[")
 
 
 def require_few(number: int, what: str = "events") -> None:

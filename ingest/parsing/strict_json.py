@@ -130,6 +130,9 @@ class _Beyond(str):
 
 
 def _whole(written: str) -> int | _Beyond:
+    # Nearly all are so short that they fit.
+    if len(written) < 19:
+        return int(written)
     # Before `int`: Python refuses thousands of digits with an error of its own.
     if len(written) > 20 or not -INT64 <= int(written) < INT64:
         return _Beyond(written)
@@ -178,6 +181,8 @@ def _mend(node: Any, depth: int) -> list[str]:
     require_few(len(node), "values in one array or object")
     names: list[str] = []
     for key, value in list(node.items()) if isinstance(node, dict) else enumerate(node):
+        if type(value) in _NEVER_ODD:
+            continue
         new, why = _mended(value, depth)
         if why:
             names += [f"{key}: {reason}" for reason in why]
@@ -194,6 +199,9 @@ def _mend(node: Any, depth: int) -> list[str]:
     return []
 
 
+_NEVER_ODD = frozenset({int, float, bool, type(None)})
+
+
 def _mended(value: Any, depth: int) -> tuple[Any, list[str]]:
     of = type(value)
     if of is _Beyond:
@@ -205,8 +213,9 @@ def _mended(value: Any, depth: int) -> tuple[Any, list[str]]:
             return _as_text(value), [f"more than {_DEPTH} levels, kept as text"]
         names = _mend(value, depth + 1)
         if of is Repeated:
-            if type(value[0]) not in (dict, list) and all(
-                type(each) is type(value[0]) and each == value[0] for each in value
+            # `True` equals 1, hence the types too.
+            if type(value[0]) not in (dict, list) and (
+                value.count(value[0]) == len(value) and len(set(map(type, value))) == 1
             ):
                 return value[0], [f"stands {len(value)} times with the same value"]
             return value, [f"stands {len(value)} times", *names]

@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo
 
 from ingest.parsing.json_source import GZIP, gunzip
 from ingest.parsing.json_time import restamp_json
+from ingest.parsing.message_bounds import few_values
 from ingest.parsing.ocsf import (
     A_CREDENTIAL,
     A_RESOURCE,
@@ -385,7 +386,7 @@ class CloudTrail(EnvelopedSource):
 
     def parse(self, record: Record, context: Context) -> list[Event]:
         if record.raw[:2] == GZIP:
-            record = replace(record, raw=gunzip(record.raw))
+            record = replace(record, raw=gunzip(record.raw, look=few_values()))
         return super().parse(record, context)
 
     def is_own(self, fields: Fields) -> bool:

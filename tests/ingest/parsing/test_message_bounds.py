@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from collections.abc import Callable
 
 import pytest
 
 from ingest.parsing import message_bounds
 from ingest.parsing.event_rows import _rows_of, rows_in_parts
+from ingest.parsing.json_source import gunzip
 from ingest.parsing.message_bounds import MAX_UNREADABLE, bounded_time
 from ingest.parsing.source import Record, Unreadable
+from ingest.sources.cloud import aws_cloudtrail
 from tests.full import rest_full
 from tests.ingest.logs import NOW, SETTINGS
 
@@ -50,8 +53,42 @@ def test_poison_is_one_dead_letter(name: str, source: str) -> None:
 
 def test_a_message_that_is_too_much_says_how_much_it_holds() -> None:
     (row,) = _rows_of(record("aws_cloudtrail", EMPTY), SETTINGS)
-    assert "about 4000003 JSON values; at most 4000000 are read" in row["dead_letter_reason"]
+    assert "about 4000002 JSON values; at most 4000000 are read" in row["dead_letter_reason"]
     assert "stay in bronze.record" in row["dead_letter_reason"]
+
+
+def test_a_packed_bomb_is_unpacked_only_until_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    unpacked: list[int] = []
+
+    def counted() -> Callable[[bytes], None]:
+        bound = message_bounds.few_values()
+
+        def look(piece: bytes) -> None:
+            unpacked.append(len(piece))
+            bound(piece)
+
+        return look
+
+    monkeypatch.setattr(aws_cloudtrail, "few_values", counted)
+    packed = gzip.compress(b'{"Records":[' + b"{}," * 15_000_000 + b"{}]}", 1)
+    (row,) = _rows_of(record("aws_cloudtrail", packed), SETTINGS)
+    assert "more than 4000000 JSON values" in row["dead_letter_reason"]
+    assert "stay in bronze.record" in row["dead_letter_reason"]
+    assert 6_000_000 < sum(unpacked) < 8_000_000
+
+
+@pytest.mark.parametrize("cut", [65_535, 65_536, 65_537, -8, -1])
+def test_gzip_is_read_whole_wherever_its_steps_fall(cut: int) -> None:
+    content = random.Random(5).randbytes(150_000)
+    packed = gzip.compress(content)
+    assert gunzip(packed) == content
+    with pytest.raises(Unreadable, match=f"ends early, at byte {len(packed[:cut])}"):
+        gunzip(packed[:cut])
+    padding = b"\0" * 70_000
+    assert gunzip(packed + padding, padded=True) == content
+    for padded in (False, True):
+        with pytest.raises(Unreadable, match=f"trailing bytes .* at byte {len(packed)} of"):
+            gunzip(packed + padding + b"x", padded=padded)
 
 
 @pytest.mark.parametrize("size", [10, 3_000])
