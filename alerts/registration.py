@@ -12,7 +12,12 @@ from infra.runtime.check_registry import register_check
 from infra.runtime.command_registry import Build, Command, register_commands
 from infra.runtime.job_registry import JobSpec, Later, Starter, register_jobs
 from infra.runtime.outbox_registry import register_outboxes
-from infra.runtime.scheduled_tasks import ScheduledCommand, register_schedule
+from infra.runtime.scheduled_tasks import (
+    ScheduledCommand,
+    SteadyCommand,
+    register_schedule,
+    register_steady,
+)
 
 if TYPE_CHECKING:  # the doctor looks; the other commands need nothing of it
     from infra.runtime.machine_checks import Finding
@@ -73,13 +78,12 @@ def register() -> None:
     )
     register_alarm(_platform_alerts)
     register_check(_feed_findings)
+    register_steady(
+        SteadyCommand("webhooks", ("webhooks", "deliver"), lambda settings: bool(settings.webhooks))
+    )
     register_schedule(
         ScheduledCommand(
             "blind", ("rules", "coverage", "--tell"), lambda settings: settings.jobs.quality_minutes
-        ),
-        # It runs on until it is stopped; should it end, it is started again soon.
-        ScheduledCommand(
-            "webhooks", ("webhooks", "deliver"), lambda settings: 0.1 if settings.webhooks else 0
         ),
         ScheduledCommand("feeds", ("indicators", "fetch", "--due"), _feed_minutes),
     )

@@ -30,7 +30,7 @@ class Every:
         wait: Callable[[], str] = lambda: "",
         again: float = SAME_AGAIN,
     ) -> None:
-        self._name = name
+        self.name = name
         self._command = command
         self._seconds = minutes * 60
         self._settings = settings
@@ -56,15 +56,15 @@ class Every:
     def _run(self) -> None:
         while not self._stop.wait(self._seconds):
             if why := self._wait():
-                self._tell(f"{self._name}: not now, {why}")
+                self._tell(f"{self.name}: not now, {why}")
             else:
                 self._once()
 
     def _once(self) -> None:
         try:
-            part = PlatformProcess(self._name, self._command, self._settings)
+            part = PlatformProcess(self.name, self._command, self._settings)
         except OSError as error:
-            self._tell(f"{self._name}: could not be started ({error}); again in due time")
+            self._tell(f"{self.name}: could not be started ({error}); again in due time")
             return
         while part.ended is None:
             if self._stop.wait(0.5):
@@ -72,9 +72,9 @@ class Every:
                 return
         # Our commands end with 0 or 1 by themselves, and with 1 they have said why.
         if part.ended not in (0, 1):
-            self._news.tell(f"{self._name}: ended with {part.ended}: {part.last_words()}")
+            self._news.tell(f"{self.name}: ended with {part.ended}: {part.last_words()}")
         elif refusals := part.refusals():
-            self._news.tell(f"{self._name}: {' '.join(refusals)}")
+            self._news.tell(f"{self.name}: {' '.join(refusals)}")
         else:
             self._news.over()
 
@@ -96,7 +96,7 @@ class Steady:
         tell: Callable[[str], None],
         pauses: Sequence[float] = _PAUSES,
     ) -> None:
-        self._name = name
+        self.name = name
         self._command = command
         self._settings = settings
         self._news = News(tell)
@@ -126,16 +126,16 @@ class Steady:
 
     def _once(self) -> None:
         try:
-            part = PlatformProcess(self._name, self._command, self._settings)
+            part = PlatformProcess(self.name, self._command, self._settings)
         except OSError as error:
-            self._news.tell(f"{self._name}: could not be started ({error}); trying on")
+            self._news.tell(f"{self.name}: could not be started ({error}); trying on")
             return
         while part.ended is None:
             if self._stop.wait(0.2):
                 part.stop()
                 return
         why = " ".join(part.refusals()) or part.last_words()
-        self._news.tell(f"{self._name}: ended with {part.ended}: {why}; started again")
+        self._news.tell(f"{self.name}: ended with {part.ended}: {why}; started again")
 
 
 def _never() -> str:

@@ -35,6 +35,7 @@ from alerts.delivery.webhook_queue import (
 from infra.config.settings import Settings, WebhookSettings, load
 from infra.errors import Fatal, Usage
 from infra.kafka.client import Broker, ensure_topics, producer
+from infra.runtime.scheduled_tasks import Steady, scheduled_commands
 from tests.wait import until
 
 SECRET = "a secret of the tests"
@@ -325,6 +326,17 @@ def test_two_processes_do_not_deliver_the_same(receiver: Receiver, tmp_path: Pat
         webhooks.deliver(argparse.Namespace(), settings)
     first.release()
     webhooks._alone(settings).release()
+
+
+def test_deliveries_run_on_beside_the_jobs_where_a_hook_is_set(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    def beside(settings: Settings) -> list[tuple[type, str]]:
+        commands = scheduled_commands(settings, print)
+        return [(type(each), each.name) for each in commands if each.name == "webhooks"]
+
+    assert beside(load(home=tmp_path, webhooks=[receiver.hook()])) == [(Steady, "webhooks")]
+    assert beside(load(home=tmp_path)) == []
 
 
 def test_from_the_topic_to_the_hook_with_the_levels_it_wants(
