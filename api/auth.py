@@ -13,6 +13,8 @@ from pathlib import Path
 
 from api.auth_roles import LADDER, Role, role_of
 from api.credentials import Credentials, StoredKey
+from api.oidc import Provider
+from api.people import KnownPerson, People, known_person
 from infra.config.secrets import either, of_file
 from infra.config.settings import Settings
 from infra.errors import Fatal
@@ -77,6 +79,9 @@ class Access:
 
     def __init__(self, settings: Settings) -> None:
         self.credentials = Credentials(settings)
+        self.people = People(settings)
+        self._oidc = settings.api.oidc
+        self.provider = None if self._oidc is None else Provider(self._oidc)
         own = token_of(settings)
         self._tokens = [(Caller("api", "admin", credential=_mark(own)), own)]
         for key in settings.api.keys:
@@ -94,7 +99,15 @@ class Access:
             return callers[0]
         # Keys are read at each request, so that one that was ended is refused at once.
         key = self.credentials.key_of(given)
-        return None if key is None else _of_key(key)
+        return self._of_provider(given) if key is None else _of_key(key)
+
+    def _of_provider(self, token: str) -> Caller | None:
+        """Whose token of the identity provider it is."""
+        person = self.provider.bearer(token) if self.provider is not None else None
+        if person is None or self._oidc is None:
+            return None
+        known = known_person(self._oidc, person)
+        return None if known is None else _of_person(known)
 
     def caller_of_header(self, authorization: str) -> Caller | None:
         """Whose `Authorization` header it is: a token, or a user with a password (RFC 7617)."""
@@ -122,6 +135,9 @@ class Access:
 
     def named(self, name: str) -> Caller | None:
         """Who has that name now, by a key, a password or the settings; None for nobody."""
+        person = self.people.named(name)
+        if person is not None:
+            return _of_person(person)
         content, now = self.credentials.read(), datetime.now(UTC)
         known = [
             BY_LINK,
@@ -140,6 +156,10 @@ def _of_key(key: StoredKey) -> Caller:
     limited = key.tables is not None or key.sources is not None
     limits = Limits(key.tables, key.sources) if limited else None
     return Caller(key.name, key.role, key.requests_per_minute, limits, key.digest[:16])
+
+
+def _of_person(person: KnownPerson) -> Caller:
+    return Caller(person.name, person.role, credential=person.credential)
 
 
 def _mark(token: str) -> str:

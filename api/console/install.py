@@ -18,12 +18,16 @@ class Console:
 
     pages: list[Page]
     sessions: Sessions
+    sign_on: str | None = None
+    """What the identity provider is called; None: there is none."""
 
 
 def install_console(app: FastAPI) -> None:
     """Serve the console at `/`."""
     services = app.state.services
-    console = Console(pages(), Sessions(services.settings, services.access))
+    oidc = services.settings.api.oidc
+    sign_on = None if oidc is None else oidc.label
+    console = Console(pages(), Sessions(services.settings, services.access), sign_on)
     app.state.console = console
     known = [Depends(refuse_unknown)]
     app.include_router(assets.router, dependencies=known)

@@ -44,6 +44,7 @@ def respond(request: Request, template: str, status: int = 200, **context: Any) 
                 "theme": _choice(request, "headgate_theme", THEMES),
                 "zone": _choice(request, "headgate_zone", ZONES),
                 "navigation": console.pages,
+                "sign_on": console.sign_on,
                 "address": str(request.base_url).rstrip("/"),
                 "here": request.url,
                 "now": datetime.now(UTC),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, model_validator
 
@@ -21,6 +22,47 @@ class ApiKeySettings(Section):
     token_file: Path = Field(
         description="file with the bearer token in one line, its owner's alone (0600)"
     )
+
+
+class OidcSettings(Section):
+    """An identity provider (OpenID Connect) whose people sign in to the console."""
+
+    issuer: str = Field(description="address of the provider, just as it writes itself")
+    client_id: str = Field(min_length=1, description="what the console is called there")
+    secret_env: str | None = Field(None, description="environment variable with the client secret")
+    secret_file: Path | None = Field(
+        None, description="file with it in one line, its owner's alone (0600); neither: PKCE alone"
+    )
+    label: str = Field("single sign-on", min_length=1, description="what the sign-in page calls it")
+    scopes: tuple[str, ...] = Field(
+        ("openid", "profile", "email"), description="what the provider is asked for"
+    )
+    user_claim: str = Field(
+        "preferred_username", description="claim that names people in ops.audit, after `oidc:`"
+    )
+    roles_claim: str = Field(
+        "groups", description="claim that roles go by; dots lead into it: realm_access.roles"
+    )
+    roles: dict[str, Literal["read", "viewer", "analyst", "engineer", "admin"]] = Field(
+        default_factory=dict,
+        description="role by a value of that claim; of several the highest; none: refused",
+    )
+    audience: str | None = Field(
+        None, description="takes its JWT access tokens for this audience at the REST API as well"
+    )
+    ca_file: Path | None = Field(None, description="who signs its certificate, where not a public")
+
+    @model_validator(mode="after")
+    def _can_be_asked(self) -> Self:
+        parts = urlsplit(self.issuer)
+        local = parts.hostname in ("127.0.0.1", "::1", "localhost")
+        if not parts.hostname or parts.scheme not in (("https", "http") if local else ("https",)):
+            raise ValueError("issuer: write https://HOST (http on loopback only)")
+        if self.secret_env is not None and self.secret_file is not None:
+            raise ValueError("secret_env or secret_file, not both")
+        if not self.roles:
+            raise ValueError("roles: name at least one, such as roles.analysts = 'analyst'")
+        return self
 
 
 class ApiSettings(Section):
@@ -44,6 +86,9 @@ class ApiSettings(Section):
     )
     keys: tuple[ApiKeySettings, ...] = Field(
         (), description="further bearer tokens, each with a name and a role"
+    )
+    oidc: OidcSettings | None = Field(
+        None, description="an identity provider to sign in with ([api.oidc]); none: keys and users"
     )
     console: bool = Field(True, description="whether the web console is served at /")
     console_url: str | None = Field(

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from infra.config.api_section import ApiKeySettings, ApiSettings
+from infra.config.api_section import ApiKeySettings, ApiSettings, OidcSettings
 from infra.config.bounded_files import toml_file
 from infra.config.intelligence_section import IntelligenceSettings
 from infra.config.job_sections import (
@@ -51,6 +51,7 @@ __all__ = [
     "KafkaSettings",
     "ListenSettings",
     "MaintenanceSettings",
+    "OidcSettings",
     "OtlpListenerSettings",
     "ReportSettings",
     "RetentionSettings",

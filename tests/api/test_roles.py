@@ -122,7 +122,14 @@ LEAST = {
     },
 }
 PAGES = {
-    "open": {"GET /login", "POST /login", "GET /login/{code}"},
+    "open": {
+        "GET /login",
+        "POST /login",
+        "GET /login/{code}",
+        "GET /oidc/begin",
+        "GET /oidc/back",
+        "GET /oidc/end",
+    },
     "read": {
         "GET /",
         "GET /alerts",

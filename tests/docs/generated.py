@@ -25,6 +25,7 @@ from infra.config.listen_section import (
 from infra.config.settings import (
     ApiKeySettings,
     FolderSettings,
+    OidcSettings,
     ScopeSettings,
     Settings,
     SourceSettings,
@@ -175,6 +176,7 @@ def sections() -> Iterator[str]:
     yield from section("[folders.NAME]", doc(FolderSettings), FolderSettings.model_fields)
     yield from section("[[scopes]]", doc(ScopeSettings), ScopeSettings.model_fields)
     yield from section("[[api.keys]]", doc(ApiKeySettings), ApiKeySettings.model_fields)
+    yield from section("[api.oidc]", doc(OidcSettings), OidcSettings.model_fields)
     for title, model in LISTENING.items():
         yield from section(title, doc(model), model.model_fields)
     title = "[[intelligence.taxii]]"

@@ -23,15 +23,17 @@ Known = Annotated[Sessions, Depends(console_sessions)]
 
 
 @router.get("/login")
-def login_page(request: Request, next: str = "/", ended: bool = False) -> Response:
-    """The form."""
-    return respond(request, "login.html", page=None, next=_inside(next), ended=ended, wrong=None)
+def login_page(
+    request: Request, next: str = "/", ended: bool = False, left: bool = False
+) -> Response:
+    """The form; `left`: somebody of the identity provider signed out and may do so there too."""
+    return login_form(request, next=inside(next), ended=ended, left=left)
 
 
 @router.post("/login")
 def sign_in(request: Request, services: Here, sessions: Known, form: Form) -> Response:
     """Check the key and begin a session."""
-    key, target = (form.get("key") or [""])[0].strip(), _inside((form.get("next") or ["/"])[0])
+    key, target = (form.get("key") or [""])[0].strip(), inside((form.get("next") or ["/"])[0])
     name = (form.get("name") or [""])[0].strip()
     access = services.access
     caller = access.caller_of_password(name, key) if name else access.caller(key)
@@ -42,9 +44,9 @@ def sign_in(request: Request, services: Here, sessions: Known, form: Form) -> Re
             wrong = "The name or the password is wrong."
         if name and (locked := access.credentials.locked_seconds(name)):
             wrong = f"Too many wrong passwords: wait {locked:.0f} s, then try again."
-        return respond(request, "login.html", 403, page=None, next=target, ended=False, wrong=wrong)
+        return login_form(request, 403, next=target, wrong=wrong)
     audit_request(services.settings, "console.login", "ok", who=caller.name)
-    return _begin(request, sessions, caller, RedirectResponse(target, status_code=303))
+    return begin_session(request, sessions, caller, RedirectResponse(target, status_code=303))
 
 
 @router.get("/login/{code}")
@@ -56,19 +58,43 @@ def by_link(request: Request, services: Here, sessions: Known, code: str) -> Res
         )
     audit_request(services.settings, "console.login", "ok", who=BY_LINK.name, detail={"by": "link"})
     # Not a redirect: a browser that came from elsewhere would not send the cookie along with it.
-    return _begin(request, sessions, BY_LINK, respond(request, "enter.html", page=None))
+    return begin_session(
+        request, sessions, BY_LINK, respond(request, "enter.html", page=None, next="/")
+    )
 
 
 @router.post("/logout")
 def sign_out(request: Request, sessions: Known, form: CheckedForm) -> Response:
     """End the session."""
-    sessions.end(request.cookies.get(COOKIE))
-    response = RedirectResponse("/login", status_code=303)
+    cookie = request.cookies.get(COOKIE)
+    session = sessions.of(cookie)
+    sessions.end(cookie)
+    # Not sent on to the provider: the page's policy lets no form lead elsewhere.
+    is_theirs = session is not None and session.caller.name.startswith("oidc:")
+    response = RedirectResponse("/login?left=1" if is_theirs else "/login", status_code=303)
     response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
     return response
 
 
-def _begin(request: Request, sessions: Sessions, caller: Caller, response: Response) -> Response:
+def login_form(
+    request: Request,
+    status: int = 200,
+    *,
+    next: str = "/",
+    ended: bool = False,
+    left: bool = False,
+    wrong: str | None = None,
+) -> Response:
+    """The page of the form; `wrong`: why somebody did not come in."""
+    return respond(
+        request, "login.html", status, page=None, next=next, ended=ended, left=left, wrong=wrong
+    )
+
+
+def begin_session(
+    request: Request, sessions: Sessions, caller: Caller, response: Response
+) -> Response:
+    """The response with the cookie of a new session."""
     response.set_cookie(
         COOKIE,
         sessions.begin(caller),
@@ -81,7 +107,7 @@ def _begin(request: Request, sessions: Sessions, caller: Caller, response: Respo
     return response
 
 
-def _inside(target: str) -> str:
+def inside(target: str) -> str:
     """The path to go on to; an address of elsewhere becomes the first page."""
     parts = urlsplit(target.replace("\\", "/"))
     inside = target.startswith("/") and not target.startswith("//")
