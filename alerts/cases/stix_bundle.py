@@ -28,6 +28,9 @@ _OWN = UUID("6f0c1f1e-6c0a-5d1c-9a55-4a1f8d2b7e90")
 _EPOCH = "1970-01-01T00:00:00.000Z"
 """Of objects that stand for a name: they were made at no time, and never change."""
 
+_MOST = 999_999_999
+"""The largest count that the standard knows."""
+
 _TLP = {
     "clear": ("white", "613f2e26-407d-48c7-9eca-b8e91df99dc9"),
     "green": ("green", "34098fce-860f-48ae-8e50-ebd3cc5e41da"),
@@ -100,7 +103,7 @@ class _Bundle:
                 self._add(
                     "sighting", f"{alert_id} {target}", made, changed,
                     first_seen=first, last_seen=max(first, last),
-                    count=min(int(body["count"]), 999_999_999), sighting_of_ref=target,
+                    count=min(int(body["count"]), _MOST), sighting_of_ref=target,
                     observed_data_refs=observed, where_sighted_refs=[self._producer],
                 )
             )  # fmt: skip
@@ -112,8 +115,11 @@ class _Bundle:
             name=body["title"] if shared else rule.get("name") or "Alert",
             description=body.get("summary") if shared else None,
             context="suspicious-activity",
-            labels=[f"severity:{str(body['severity']).lower()}"]
-            + ([f"verdict:{body['verdict']}"] if body.get("verdict") else []),
+            labels=[
+                f"{name}:{str(body[name]).lower()}"
+                for name in ("severity", "verdict")
+                if body.get(name)
+            ],
             external_references=[{"source_name": "headgate", "external_id": alert_id}],
             object_refs=[*seen, *observed] or [self._producer],
         )  # fmt: skip
@@ -174,7 +180,7 @@ class _Bundle:
         return [
             self._add("observed-data", alert_id, made, changed, first_observed=first,
                       last_observed=max(first, last), object_refs=refs,
-                      number_observed=min(int(body["evidence_total"]), 999_999_999))
+                      number_observed=min(int(body.get("evidence_total") or body["count"]), _MOST))
         ]  # fmt: skip
 
     def _add(self, kind: str, key: str, created: str, modified: str, **more: Any) -> str:

@@ -25,7 +25,10 @@ from api.wire import cases as wire
 from infra.config.settings import Settings
 from infra.errors import Usage
 
-_BODIES = "SELECT body FROM gold.alert_current WHERE list_contains($ids, alert_id)"
+_SHARED = """
+SELECT alert_id, title, "count", event_time, window_start, window_end, body
+FROM gold.alert_current WHERE list_contains($ids, alert_id)
+"""
 
 
 class Cases:
@@ -143,11 +146,12 @@ class Cases:
     def _stix(
         self, who: str, target: str, alert_ids: Sequence[str], case: Case | None
     ) -> dict[str, Any]:
-        rows = self._reader.rows(_BODIES, {"ids": list(alert_ids)}, needs=("gold.alert_current",))
-        bodies = [msgspec.json.decode(row["body"]) for row in rows]
+        rows = self._reader.rows(_SHARED, {"ids": list(alert_ids)}, needs=("gold.alert_current",))
+        # A body of an earlier release may lack what the row has.
+        bodies = [row | msgspec.json.decode(row["body"]) for row in rows]
         bundle, left_out = stix_bundle(bodies, self._settings.intelligence.stix, case)
         if case is None and left_out:
-            raise Usage(f"alert {target} was judged {bodies[0]['verdict']}: it is no sighting")
+            raise Usage(f"alert {target} was judged {bodies[0].get('verdict')}: it is no sighting")
         detail = {"bundle": bundle["id"], "alerts": len(bodies) - left_out}
         audit_request(self._settings, "evidence.stix", "ok", who=who, target=target, detail=detail)
         return bundle
