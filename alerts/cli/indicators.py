@@ -17,7 +17,7 @@ from alerts.rulebook.rule_store import recompile, rule_folders
 from alerts.rulepack.indicator_normalisation import INDICATOR_KINDS
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore, RulePack
-from infra.config.intelligence_section import FeedSettings, TaxiiFeedSettings
+from infra.config.intelligence_section import FeedSettings
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.table_output import add_output_option, print_rows
@@ -107,13 +107,16 @@ def remove_list(args: argparse.Namespace, settings: Settings) -> int:
 def fetch_feeds(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate indicators fetch`: 1 when a feed failed, whose list then stays as it is."""
     # Imported here: the client libraries of feeds are of no use to the other verbs.
-    from alerts.feeds.fetch import feed_named, fetch_feed
+    from alerts.feeds.fetch import Feed, feed_named, fetch_feed
 
-    feeds: Sequence[TaxiiFeedSettings] = settings.intelligence.feeds
+    feeds: Sequence[Feed] = settings.intelligence.feeds
     if args.feeds:
         feeds = [feed_named(settings, name) for name in dict.fromkeys(args.feeds)]
     elif not feeds:
-        raise Usage("no feed in the settings ([[intelligence.taxii]], docs/reference/settings.md)")
+        raise Usage(
+            "no feed in the settings ([[intelligence.taxii]] or [[intelligence.misp]]; "
+            "docs/reference/settings.md)"
+        )
     rows, problems = [], []
     for feed in feeds:
         file = state_file(settings, feed)

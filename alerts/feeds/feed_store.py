@@ -75,6 +75,24 @@ class FeedStore:
         """Set how far the feed was read."""
         self._db.execute("INSERT OR REPLACE INTO place VALUES (?, ?)", (name, value))
 
+    def places(self, prefix: str) -> dict[str, str]:
+        """What was set under names that begin so."""
+        rows = self._db.execute(
+            "SELECT name, value FROM place WHERE substr(name, 1, ?) = ?", (len(prefix), prefix)
+        )
+        return dict(rows.fetchall())
+
+    def forget_place(self, name: str) -> None:
+        """Forget what was set under that name."""
+        self._db.execute("DELETE FROM place WHERE name = ?", (name,))
+
+    def forget(self, prefix: str) -> None:
+        """Forget the objects whose ids begin so, and their entries."""
+        # Bounds and not LIKE, which would look at every row.
+        bounds = (prefix, prefix + "\U0010ffff")
+        self._db.execute("DELETE FROM entry WHERE object >= ? AND object < ?", bounds)
+        self._db.execute("DELETE FROM object WHERE id >= ? AND id < ?", bounds)
+
     def clear(self) -> None:
         """Forget all, in the transaction that is under way."""
         for table in ("object", "entry", "place"):

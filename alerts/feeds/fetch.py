@@ -15,10 +15,11 @@ from alerts.compiler.indicator_lists import FEED, KEPT_DAYS, ListStore
 from alerts.feeds.bounded_session import ServerBusy
 from alerts.feeds.feed_state import FeedState, feeds_folder, state_file
 from alerts.feeds.feed_store import FeedStore
+from alerts.feeds.misp import read_misp
 from alerts.feeds.taxii import read_collection
 from alerts.rulebook.rule_store import recompile
 from alerts.rulepack.locations import store_folder
-from infra.config.intelligence_section import TaxiiFeedSettings
+from infra.config.intelligence_section import MispFeedSettings, TaxiiFeedSettings
 from infra.config.settings import Settings
 from infra.errors import HeadgateError, Usage
 from infra.storage.file_lock import ExclusiveLock
@@ -29,11 +30,14 @@ _NOT_ORIGIN = {
 }  # fmt: skip
 """Settings that do not change what a feed says; when another one does, it is read anew."""
 
+Feed = TaxiiFeedSettings | MispFeedSettings
+"""A feed of any kind that can be fetched."""
+
 _REASONS = 20
 """Most reasons that the state of a feed names; the others are counted together."""
 
 
-def feed_named(settings: Settings, name: str) -> TaxiiFeedSettings:
+def feed_named(settings: Settings, name: str) -> Feed:
     """The feed of that name. Raises `Usage` where there is none."""
     feed = next((feed for feed in settings.intelligence.feeds if feed.name == name), None)
     if feed is None:
@@ -42,7 +46,7 @@ def feed_named(settings: Settings, name: str) -> TaxiiFeedSettings:
     return feed
 
 
-def fetch_feed(settings: Settings, feed: TaxiiFeedSettings, *, anew: bool = False) -> FeedState:
+def fetch_feed(settings: Settings, feed: Feed, *, anew: bool = False) -> FeedState:
     """Fetch one feed and renew its list; returns how the feed stands then.
 
     `anew`: forget what was read and read all, as for what a server deleted without revoking it.
@@ -72,7 +76,7 @@ def fetch_feed(settings: Settings, feed: TaxiiFeedSettings, *, anew: bool = Fals
         lock.release()
 
 
-def _fetch(settings: Settings, feed: TaxiiFeedSettings, state: FeedState, anew: bool) -> None:
+def _fetch(settings: Settings, feed: Feed, state: FeedState, anew: bool) -> None:
     lists = ListStore(store_folder(settings))
     before = lists.lists().get(feed.list_name)
     if before is not None and before.file != f"{FEED}{feed.name}":
@@ -85,7 +89,10 @@ def _fetch(settings: Settings, feed: TaxiiFeedSettings, state: FeedState, anew: 
         if anew:
             with store.page():
                 store.clear()
-        read_collection(feed, store)
+        if isinstance(feed, MispFeedSettings):
+            read_misp(feed, store)
+        else:
+            read_collection(feed, store)
         with store.page():
             # A list keeps what ended lately: events of then may still come.
             store.forget_ended(datetime.now(UTC) - timedelta(days=KEPT_DAYS))
@@ -103,6 +110,6 @@ def _fetch(settings: Settings, feed: TaxiiFeedSettings, state: FeedState, anew: 
         recompile(settings)
 
 
-def _origin(feed: TaxiiFeedSettings) -> str:
+def _origin(feed: Feed) -> str:
     values = feed.model_dump(mode="json", exclude=_NOT_ORIGIN)
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

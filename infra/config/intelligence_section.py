@@ -100,6 +100,25 @@ class TaxiiFeedSettings(FeedSettings):
     user: str = Field("", description="account of the secret; none: the secret is a bearer token")
 
 
+class MispFeedSettings(FeedSettings):
+    """A MISP server or feed that is read."""
+
+    url: str = Field(
+        description="the server: https://HOST/, or the folder of a feed that has manifest.json; "
+        "http only on loopback or with allow_http"
+    )
+    form: Literal["server", "feed"] = Field(
+        "server", description="server: asked by REST with its key as secret; feed: files"
+    )
+    user: str = Field("", description="feed: account of the secret, where it asks for one")
+    tags: tuple[str, ...] = Field(
+        (), description="only attributes, of a feed only events, with one of these tags; none: all"
+    )
+    enforce_warninglists: bool = Field(
+        True, description="server: without what its warning lists know as harmless"
+    )
+
+
 class StixSettings(Section):
     """How alerts are shared as STIX 2.1."""
 
@@ -118,11 +137,12 @@ class IntelligenceSettings(Section):
     stix: StixSettings = Field(StixSettings(), description="alerts as STIX 2.1")
 
     taxii: tuple[TaxiiFeedSettings, ...] = Field((), description="TAXII 2.1 collections to read")
+    misp: tuple[MispFeedSettings, ...] = Field((), description="MISP servers and feeds to read")
 
     @property
-    def feeds(self) -> tuple[TaxiiFeedSettings, ...]:
+    def feeds(self) -> tuple[TaxiiFeedSettings | MispFeedSettings, ...]:
         """All that is read."""
-        return self.taxii
+        return self.taxii + self.misp
 
     @model_validator(mode="after")
     def _apart(self) -> Self:
