@@ -13,7 +13,7 @@ from typing import Any
 from alerts.cli import backtest, cost, coverage, new_rule, rule_tests, spark_rules, tuning
 from alerts.cli import models as models_cli
 from alerts.cli.output import since_when
-from alerts.cli.rulebook import lint, switches, thresholds
+from alerts.cli.rulebook import lint, shadow, switches, thresholds
 from alerts.compiler.compiler import Compiled, compile_rules
 from alerts.domain.attack import layer
 from alerts.reach.reach import reach_of
@@ -78,6 +78,7 @@ def build(subparsers: Any) -> None:
     covered.set_defaults(run=show_navigator)
 
     switches.build(verbs)
+    shadow.build(verbs)
     backtest.build(verbs)
     cost.build(verbs)
     coverage.build(verbs)

@@ -86,9 +86,10 @@ class TranslatedRules:
         self,
         disabled: Collection[str] = (),
         levels: Collection[str] = ("medium", "high", "critical"),
+        shadow: Collection[str] = (),
     ) -> Compiled:
-        """The rules as one pack, as `compile_rules` says."""
-        return _assemble(self.drafts, self.refused, set(disabled), set(levels))
+        """The rules as one pack, as `compile_rules` says; those of `shadow` by id alert nobody."""
+        return _assemble(self.drafts, self.refused, set(disabled), set(levels), set(shadow))
 
 
 @no_collection()
@@ -360,23 +361,33 @@ def _assemble(
     refused: Sequence[RefusedRule],
     disabled: set[str],
     levels: set[str],
+    shadow: set[str],
 ) -> Compiled:
     made = {rule_id: draft.rule for rule_id, draft in drafts.items() if draft.rule is not None}
     on = {rule_id: rule for rule_id, rule in made.items() if rule_id not in disabled}
     correlations = [rule for rule in on.values() if isinstance(rule, Correlation)]
     # Sigma: the rules a correlation counts raise no alerts of their own unless it says `generate`.
-    muted = {r for c in correlations if not c.generate for r in c.rules}
+    # One in shadow must not change what others do, so it silences nobody.
+    muted = {r for c in correlations if not c.generate and c.id not in shadow for r in c.rules}
 
     counted = {r for c in correlations for r in c.rules}
     finished: dict[str, Rule | Correlation | Query] = {}
     # Sorted, so that the same folders give the same pack and the same hash.
     for rule_id, rule in sorted(made.items()):
         extra: dict[str, Any] = {
-            "alerting": rule.level in levels and rule_id not in muted,
+            "alerting": rule.level in levels and rule_id not in muted | shadow,
             "feeds": (),
+            "shadow": rule_id in shadow or msgspec.UNSET,
         }
         if rule_id in counted:
-            extra["feeds"] = tuple(sorted(c.id for c in correlations if rule_id in c.rules))
+            extra["feeds"] = tuple(
+                sorted(
+                    c.id
+                    for c in correlations
+                    # What a rule in shadow says counts only in shadow.
+                    if rule_id in c.rules and (c.id in shadow or rule_id not in shadow)
+                )
+            )
             if isinstance(rule, Rule | Query):
                 extra["carry"] = carried_fields(rule_id, correlations)
         # The version comes before `extra`: what other rules make of this one does not change what

@@ -143,9 +143,13 @@ class Models:
         result = (s for s in self.sources.values() if name in (s.rule.id, s.rule.name))
         return next(result, None)
 
-    def without(self, disabled: Collection[str]) -> Models:
-        """The same with just these, by id, switched off."""
+    def switched(self, disabled: Collection[str], shadow: Collection[str]) -> Models:
+        """The same with just these, by id, switched off, and those of `shadow` alerting nobody."""
         sources = {i: replace(s, enabled=i not in disabled) for i, s in self.sources.items()}
+        for rule_id in sources.keys() & set(shadow):
+            source = sources[rule_id]
+            rule = msgspec.structs.replace(source.rule, alerting=False, shadow=True)
+            sources[rule_id] = replace(source, rule=rule)
         return replace(self, sources=sources)
 
 

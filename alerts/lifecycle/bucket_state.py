@@ -208,7 +208,8 @@ class BucketState:
             self._sight(row, packs)
             for _, rows in _by_target(new, lambda _: True)
             for row in rows
-            if not self._silenced(row) and rev_of(row) >= rev_of(moved.get(row["finding_id"], row))
+            if not (self._silenced(row) or _in_shadow(row, packs))
+            and rev_of(row) >= rev_of(moved.get(row["finding_id"], row))
         ]
         heat = self._heat(owners, sights, settings)
         return [{"out": "finding", "row": row} for row in heat]
@@ -428,6 +429,12 @@ def _newness(row: _Row) -> tuple[int, str]:
     """Higher wins; the holder only decides between equals, so that a retry decides alike."""
     rev = row.get("attr_rev")
     return (-1 if rev is None else int(rev)), repr(row.get("holder"))
+
+
+def _in_shadow(row: _Row, packs: _Packs) -> bool:
+    # The pack tells, not the marks: those may have changed between two tries of a batch.
+    rule = None if row["alerting"] else packs.described(row["pack"], row["rule_id"])
+    return rule is not None and rule.in_shadow
 
 
 def _owner(row: _Row) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from alerts.compiler.compiler import Compiled, TranslatedRules, translate_rules
 from alerts.compiler.model_rule_files import BUNDLED_MODELS, Models, read_models
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore
+from alerts.rulepack.shadow_marks import ShadowMarks
 from infra.config.settings import Settings
 from infra.errors import Fatal
 from infra.process.gc_pause import no_collection
@@ -31,12 +33,17 @@ class RuleFiles:
 
     settings: Settings
     translated: TranslatedRules
-    models: Models
+
+    @cached_property
+    def models(self) -> Models:
+        """The rules of kind model, all as if live."""
+        return model_rules(self.settings)
 
     def compiled(self) -> Compiled:
         """The rules with the switches as they are now; models are not in the pack."""
-        disabled = PackStore(store_folder(self.settings)).disabled()
-        return self.translated.put_together(disabled, self.settings.alerts.levels)
+        store = store_folder(self.settings)
+        disabled, shadow = PackStore(store).disabled(), ShadowMarks(store).ids()
+        return self.translated.put_together(disabled, self.settings.alerts.levels, shadow)
 
     @no_collection()
     def put_in_force(self) -> Compiled:
@@ -53,7 +60,7 @@ class RuleFiles:
             )
         store = PackStore(store_folder(self.settings))
         # Models are no Sigma and are read apart, but a batch must find all rules under one hash.
-        models = self.models.without(store.disabled()).running
+        models = self.models.switched(store.disabled(), ShadowMarks(store.folder).ids()).running
         pack = msgspec.structs.replace(compiled.pack, models=models)
         # Kept before it is named: a worker that reads the name finds the pack.
         store.set_current(store.put(pack))
@@ -62,8 +69,9 @@ class RuleFiles:
 
 def read_rule_files(settings: Settings) -> RuleFiles:
     """The rules' files as they are now."""
-    folders, store = rule_folders(settings), store_folder(settings)
-    return RuleFiles(settings, translate_rules(folders, store), model_rules(settings))
+    store = store_folder(settings)
+    folders = (*rule_folders(settings), *ShadowMarks(store).candidates())
+    return RuleFiles(settings, translate_rules(folders, store))
 
 
 def recompile(settings: Settings) -> Compiled:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from alerts.compiler.compiler import Compiled, compile_rules
+from alerts.compiler.compiler import Compiled
 from alerts.compiler.indicator_lists import INDICATOR
 from alerts.compiler.model_rule_files import MODEL, Models, ModelSource
-from alerts.rulebook.rule_store import RuleFiles, read_rule_files, rule_folders
+from alerts.rulebook.rule_store import RuleFiles, read_rule_files
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.predicate import tests_of
 from alerts.rulepack.rule_pack import Correlation, PackStore, Query, Rule, RulePack, Switch
+from alerts.rulepack.shadow_marks import ShadowMark, ShadowMarks
 from alerts.spark_rules.disabled_rules import Aside, state_of
 from infra.config.settings import Settings
 from infra.errors import Usage
@@ -22,13 +23,7 @@ from infra.errors import Usage
 
 def compiled_rules(settings: Settings) -> Compiled:
     """The rules as their files are now, without putting them in force."""
-    store = PackStore(store_folder(settings))
-    return compile_rules(
-        rule_folders(settings),
-        disabled=store.disabled(),
-        levels=settings.alerts.levels,
-        store=store.folder,
-    )
+    return read_rule_files(settings).compiled()
 
 
 def rule_id_of(compiled: Compiled, rule: str) -> str:
@@ -108,6 +103,7 @@ def rule_rows(
 ) -> list[dict[str, Any]]:
     """One row for each rule. `sees`: what the last look at its inputs said, by id."""
     switches = PackStore(store_folder(settings)).disabled()
+    marks = ShadowMarks(store_folder(settings)).all()
     aside = Aside(store_folder(settings)).all()
     rows = []
     for rule_id, source in compiled.sources.items():
@@ -119,27 +115,38 @@ def rule_rows(
                 "name": rule.name,
                 "level": rule.level,
                 "kind": _kind(rule),
-                "state": f"off ({off.who}: {off.reason})" if off else state_of(rule, aside),
+                "state": _state(state_of(rule, aside), off, marks.get(rule_id)),
                 "alerts": "yes" if rule.alerting else "no",
                 "sees": sees.get(rule_id, ""),
                 "title": rule.title,
             }
         )
-    return rows + [_model_row(source, switches, sees) for source in models.sources.values()]
+    return rows + [
+        _model_row(source, switches.get(rule_id), marks.get(rule_id), sees)
+        for rule_id, source in models.sources.items()
+    ]
+
+
+def _state(otherwise: str, off: Switch | None, mark: ShadowMark | None) -> str:
+    if off:
+        return f"off ({off.who}: {off.reason})"
+    if mark and otherwise == "on":
+        return f"shadow until {mark.until:%Y-%m-%d} ({mark.who}: {mark.reason})"
+    return otherwise
 
 
 def _model_row(
-    source: ModelSource, switches: Mapping[str, Switch], sees: Mapping[str, str]
+    source: ModelSource, off: Switch | None, mark: ShadowMark | None, sees: Mapping[str, str]
 ) -> dict[str, str]:
-    rule, off = source.rule, switches.get(source.rule.id)
+    rule = source.rule
     trained = "on" if source.runs else f"untrained (headgate models train {rule.name or rule.id})"
     return {
         "id": rule.id,
         "name": rule.name,
         "level": rule.level,
         "kind": MODEL,
-        "state": f"off ({off.who}: {off.reason})" if off else trained,
-        "alerts": "yes" if rule.alerting else "no",
+        "state": _state(trained, off, mark),
+        "alerts": "yes" if rule.alerting and not mark else "no",
         "sees": sees.get(rule.id, ""),
         "title": rule.title,
     }

@@ -44,6 +44,13 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
     runbook: str = ""
     alerting: bool = False
     feeds: tuple[str, ...] = ()
+    # Left out of the JSON where a rule is none: packs from before keep their hash.
+    shadow: bool | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def in_shadow(self) -> bool:
+        """Whether its findings are only kept: no alert, no risk, no live correlation."""
+        return self.shadow is True
 
 
 class Rule(Described, frozen=True, kw_only=True):
@@ -201,7 +208,7 @@ def _hash(data: bytes) -> str:
 def content_version(rule: Described) -> str:
     """16 hex digits that change when what the rule says changes, not when its neighbours do."""
     # Left out is what others decide: the settings' levels, and correlations that count the rule.
-    bare = msgspec.structs.replace(rule, version="", alerting=False, feeds=())
+    bare = msgspec.structs.replace(rule, version="", alerting=False, feeds=(), shadow=msgspec.UNSET)
     return hashlib.sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()[:16]
 
 

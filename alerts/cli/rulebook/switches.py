@@ -70,14 +70,14 @@ def enable_rules(args: argparse.Namespace, settings: Settings) -> int:
     pack, changed = switch_on(settings, args.rule[0])
     if not changed:
         print(f"rule {args.rule[0]} was on already", file=sys.stderr)
-    return _tell_in_force(pack)
+    return tell_in_force(pack)
 
 
 def disable_rules(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules disable`."""
     if not _is_single(args):
         return _switch_several(args, settings, on=False)
-    return _tell_in_force(switch_off(settings, args.rule[0], acting_user(), args.reason))
+    return tell_in_force(switch_off(settings, args.rule[0], acting_user(), args.reason))
 
 
 def _is_single(args: argparse.Namespace) -> bool:
@@ -106,7 +106,7 @@ def _switch_several(args: argparse.Namespace, settings: Settings, *, on: bool) -
     if criteria and looked.changed and not args.yes:
         raise Usage("look which they are with --dry-run first, then add --yes")
     done = switch_rules(files, list(chosen), acting_user(), reason, on=on, dry=False)
-    return 0 if done.pack is None else _tell_in_force(done.pack)
+    return 0 if done.pack is None else tell_in_force(done.pack)
 
 
 def _rows(looked: SwitchedRules, chosen: Mapping[str, AnySource]) -> list[dict[str, str]]:
@@ -114,7 +114,8 @@ def _rows(looked: SwitchedRules, chosen: Mapping[str, AnySource]) -> list[dict[s
     return [{"id": r.id, "name": r.name, "level": r.level, "title": r.title} for r in rules]
 
 
-def _tell_in_force(pack: RulePack) -> int:
+def tell_in_force(pack: RulePack) -> int:
+    """Say which pack is in force; exit code 0."""
     count = sum(map(len, (pack.rules, pack.correlations, pack.queries, pack.models)))
     print(f"rule pack {pack.hash} with {count} rules is in force", file=sys.stderr)
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from alerts.domain.finding import identity
@@ -25,7 +26,8 @@ def rule(name: str) -> Rule:
     return Rule(id=name, title=name, predicate=Test("message", "eq", "x"), tactics=tactics)
 
 
-PACK = RulePack(rules=tuple(rule(name) for name in "abcdefgh"))
+SHADOW = msgspec.structs.replace(rule("s"), shadow=True)
+PACK = RulePack(rules=(*(rule(name) for name in "abcdefgh"), SHADOW))
 
 
 def load(_: str) -> RulePack:
@@ -93,6 +95,14 @@ def test_four_rules_above_informational_are_an_incident_and_three_are_not() -> N
     assert (row["rule_id"], row["fields"]["rules"]) == (INCIDENT, "5")
     assert row["holder"]["mac"] == "aa"
     assert [e["event_uid"] for e in row["evidence"]] == ["e0", "e1", "e2", "e4", "e5"]
+
+
+def test_a_rule_in_shadow_adds_to_no_risk() -> None:
+    risks = Risks()
+    tried = [seen("s", n, "critical") for n in range(5)]
+    assert risks.incidents(*tried, *[seen(name, n, "medium") for n, name in enumerate("de")]) == []
+    rows = risks.incidents(*[seen(name, n) for n, name in enumerate("fg", 5)])
+    assert [row["fields"]["rules"] for row in rows] == ["4"]
 
 
 def test_an_incident_rests_on_the_events_of_the_correlations_in_it() -> None:

@@ -1,0 +1,138 @@
+"""`headgate rules shadow`, `promote` and `drop`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from alerts.cli.explain import asking
+from alerts.cli.rulebook.switches import add_criteria, criteria_of, tell_in_force
+from alerts.rollout.shadow import (
+    ShadowWish,
+    drop_rules,
+    promote_rules,
+    shadow_file,
+    shadow_ids,
+    shadow_rules,
+)
+from alerts.rulebook.rule_choice import AnySource, chosen_rules
+from alerts.rulebook.rule_store import read_rule_files
+from alerts.rulepack.locations import store_folder
+from alerts.rulepack.rule_pack import PackStore
+from alerts.rulepack.shadow_marks import ShadowMarks
+from infra.config.settings import Settings
+from infra.errors import Retryable, Usage
+from infra.process.os_user import acting_user
+from infra.process.table_output import add_output_option, print_rows
+
+
+def build(verbs: Any) -> None:
+    """Add `shadow`, `promote` and `drop` below `headgate rules`."""
+    parser = verbs.add_parser(
+        "shadow",
+        help="try rules on live events without alerts; alone: what they would have alerted",
+        description="Without a rule: what each rule in shadow would have alerted. A rule in shadow "
+        "finds as always and alerts nobody, adds to no risk and is counted by no live correlation. "
+        "A file with the id of a rule in force is tried beside it.",
+    )
+    parser.add_argument("rule", nargs="*", metavar="RULE|FILE", help="id, name or a rule's file")
+    add_criteria(parser)
+    parser.add_argument("--pack", default="", metavar="NAMES", help="folders of alerts.rules")
+    parser.add_argument("--days", type=int, default=7, help="how long (default: 7)")
+    parser.add_argument("--reason", default="", help="why, for those who wonder later")
+    parser.add_argument("--yes", action="store_true", help="do it to all that are like that")
+    add_output_option(parser)
+    parser.set_defaults(run=shadow)
+
+    for verb, words, run in (
+        ("promote", "let rules in shadow alert; a changed text takes its rule's place", promote),
+        ("drop", "give up rules in shadow: off, or the changed text taken away", drop),
+    ):
+        ended = verbs.add_parser(verb, help=words)
+        ended.add_argument("rule", nargs="+", metavar="RULE", help="id or name")
+        ended.add_argument("--reason", default="", help="why, for those who wonder later")
+        ended.set_defaults(run=run)
+
+
+def shadow(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules shadow`: without rules a report."""
+    criteria = criteria_of(args)
+    if not args.rule and not criteria:
+        return _report(args, settings)
+    wish = ShadowWish(acting_user(), args.reason, args.days)
+    names = [name for name in args.rule if not _is_file(name)]
+    files = [Path(name) for name in args.rule if _is_file(name)]
+    chosen = chosen_rules(read_rule_files(settings), names, criteria)
+    print(f"{len(chosen) + len(files)} rules are chosen", file=sys.stderr)
+    if criteria and not args.yes:
+        raise Usage("look which they are with 'rules disable --dry-run' first, then add --yes")
+    for path in files:
+        rule_id, pack = shadow_file(settings, path, wish)
+        print(f"{path}: in shadow as {rule_id} for {wish.days} days", file=sys.stderr)
+    if chosen:
+        pack = shadow_rules(settings, list(chosen), wish)
+    return tell_in_force(pack)
+
+
+def _is_file(name: str) -> bool:
+    return name.endswith((".yml", ".yaml"))
+
+
+def promote(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules promote RULE...`."""
+    ids = shadow_ids(settings, args.rule)
+    return tell_in_force(promote_rules(settings, ids, acting_user(), args.reason))
+
+
+def drop(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate rules drop RULE...`."""
+    ids = shadow_ids(settings, args.rule)
+    return tell_in_force(drop_rules(settings, ids, acting_user(), args.reason))
+
+
+def _report(args: argparse.Namespace, settings: Settings) -> int:
+    from alerts.rollout.shadow_report import ShadowOutcome, shadow_outcome
+
+    store = store_folder(settings)
+    marks = ShadowMarks(store).all()
+    files = read_rule_files(settings)
+    # As if live: only then is it known whether they would alert.
+    live = files.translated.put_together(PackStore(store).disabled(), settings.alerts.levels)
+    every: dict[str, AnySource] = {**live.sources, **files.models.sources}
+    now = datetime.now(UTC)
+    outcomes: dict[str, ShadowOutcome] = {}
+    try:
+        with asking(settings) as ask:
+            for rule_id in marks.keys() & every.keys():
+                outcomes[rule_id] = shadow_outcome(
+                    ask, every[rule_id], marks[rule_id], settings, now
+                )
+    except Retryable as error:
+        print(f"nothing to report yet: {error}", file=sys.stderr)
+    rows = []
+    for rule_id, mark in sorted(marks.items()):
+        outcome, source = outcomes.get(rule_id), every.get(rule_id)
+        rows.append(
+            {
+                "rule": (source.rule.name if source else "") or rule_id,
+                "since": mark.since.isoformat(),
+                "until": mark.until.isoformat() + (" (over)" if now > mark.until else ""),
+                "findings": outcome.findings if outcome else None,
+                "alerts": outcome.alerts if outcome else None,
+                "a_day": outcome.per_day if outcome else None,
+                "most": outcome.busiest if outcome else "",
+                "changes": mark.changes,
+                "by": mark.who,
+                "reason": mark.reason,
+                "note": ""
+                if source is None or source.rule.alerting
+                else "live it alerts not itself",
+            }
+        )
+    print_rows(rows, args.output)
+    if not marks:
+        print("no rule is in shadow; 'headgate rules shadow RULE' puts one there", file=sys.stderr)
+    return 0

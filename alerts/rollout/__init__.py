@@ -1,0 +1,1 @@
+"""Rules on their way into force: tried in shadow on live events, then promoted or dropped."""
