@@ -7,6 +7,7 @@ has an id of its own, which follows from what it says, and the rule that it repl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,8 +18,8 @@ import yaml
 
 from alerts.compiler.compiler import Compiled, RuleSource, compile_rules
 from alerts.rulebook.new_rule_files import folder_for_rules, new_rule_file
-from alerts.rulebook.rule_store import recompile, rule_folders
-from alerts.rulebook.rule_switch import compiled_rules
+from alerts.rulebook.rule_store import model_rules, recompile, rule_folders
+from alerts.rulebook.rule_switch import compiled_rules, rule_id_of
 from alerts.rulebook.rule_tests import check_rules
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import Correlation, PackStore
@@ -28,6 +29,59 @@ from infra.config.settings import Settings
 from infra.errors import Usage
 
 Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ThresholdWish:
+    """Who answers for a threshold, why, and who wrote it (`who`)."""
+
+    owner: str
+    reason: str
+    who: str
+
+
+def threshold_rule(settings: Settings, name: str) -> tuple[RuleSource, Correlation]:
+    """A correlation with its file; raises `Usage` for a rule that has no threshold."""
+    model = model_rules(settings).named(name)
+    compiled = compiled_rules(settings)
+    source = None if model else compiled.sources[rule_id_of(compiled, name)]
+    if source is None or not isinstance(source.rule, Correlation):
+        raise Usage(
+            f"rule '{name}' counts nothing, so it has no threshold; 'headgate rules tune' proposes "
+            "filters for a rule over events"
+        )
+    if source.rule.type == "first_seen":
+        raise Usage(f"rule '{name}' tells what is new, which is no number; try 'rules backtest'")
+    return source, source.rule
+
+
+def keep_threshold(
+    settings: Settings,
+    source: RuleSource,
+    chosen: Correlation,
+    wish: ThresholdWish,
+    group_by: Sequence[str] | None = None,
+) -> tuple[str, Path, str, int]:
+    """Keep a choice as an own rule in place of the one it is of: the new rule's id, its file, the
+    pack's hash, and how many tests were left out. Raises `Usage` for the rule as it is.
+
+    `group_by`: as it was asked for; None where it is the rule's.
+    """
+    current = source.rule
+    assert isinstance(current, Correlation)
+    if is_same(chosen, current):
+        raise Usage("that is the rule as it is; choose another number")
+    changed = changed_document(
+        rule_document(source),
+        op=chosen.op,
+        count=chosen.count if chosen.count != current.count else None,
+        timespan_seconds=chosen.timespan_seconds,
+        group_by=group_by,
+    )
+    owner, reason = wish.owner.strip(), wish.reason.strip()
+    copy = own_copy(changed, chosen, owner=owner, reason=reason)
+    path, pack, left_out = write_copy(settings, copy, chosen, wish.who, reason)
+    return str(copy["id"]), path, pack, left_out
 
 
 def rule_document(source: RuleSource) -> Document:

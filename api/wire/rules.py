@@ -247,11 +247,15 @@ class RuleSwitched(WireModel):
     visible: str = Field(description="when it takes effect", examples=["from the next batch on"])
 
 
+RuleJobKind = Literal["preview", "backtest", "thresholds"]
+
+
 class NewRuleJob(WireModel):
     """A rule, or a text that may become one, to be tried on history."""
 
-    kind: Literal["preview", "backtest"] = Field(
-        description="preview: findings; backtest: alerts, as the jobs would have raised them"
+    kind: RuleJobKind = Field(
+        description="preview: findings; backtest: alerts, as the jobs would have raised them; "
+        "thresholds: what other counts and windows of a correlation would have raised"
     )
     rule: str | None = Field(None, max_length=500, description="id or name of a rule")
     text: str | None = Field(
@@ -274,7 +278,7 @@ class NewRuleJob(WireModel):
 class RuleJob(KeptJob):
     """A preview or backtest as a job."""
 
-    kind: Literal["preview", "backtest"] = Field(description="what is done")
+    kind: RuleJobKind = Field(description="what is done")
     rule_id: str = Field(description="the rule, or that of the text")
     title: str = Field(description="what the rule is about")
     draft: bool = Field(description="whether a text was tried that is not in force")
@@ -339,4 +343,24 @@ class FilterSaved(WireModel):
     rule_id: str = Field(description="the rule that it narrows")
     path: str = Field(description="its file; take it away to end it before its day")
     pack: str = Field(description="hash of the rule pack that is in force now")
+    visible: str = Field(description="when it takes effect")
+
+
+class NewThreshold(WireModel):
+    """Another number of a correlation, that somebody answers for."""
+
+    count: float | None = Field(None, gt=0, description="null: as it is")
+    window_seconds: int | None = Field(None, ge=1, description="null: as it is")
+    owner: str = Field(min_length=1, max_length=200, description="who answers for it")
+    reason: str = Field(min_length=1, max_length=2_000, description="why")
+
+
+class ThresholdSaved(WireModel):
+    """An own copy with that number, in force in place of the rule."""
+
+    rule_id: str = Field(description="the copy")
+    replaces: str = Field(description="the rule that is off now")
+    path: str = Field(description="the copy's file")
+    pack: str = Field(description="hash of the rule pack that is in force now")
+    tests_left_out: int = Field(description="tests of the rule that do not hold with it")
     visible: str = Field(description="when it takes effect")

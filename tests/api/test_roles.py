@@ -63,6 +63,7 @@ LEAST = {
         "DELETE /api/v1/rules/{rule}",
         "POST /api/v1/rules/draft",
         "POST /api/v1/rules/{rule}/filters",
+        "POST /api/v1/rules/{rule}/threshold",
         "POST /api/v1/rules/{rule}/enable",
         "POST /api/v1/rules/{rule}/disable",
         "PUT /api/v1/indicators/{name}",
@@ -159,6 +160,7 @@ PAGES = {
         "GET /search?sql=SELECT+1",
         "POST /rule-tries",
         "GET /rule-tries/{job_id}",
+        "GET /rules/{rule_id}/tuning",
         "POST /rule-tries/{job_id}/end",
     },
     "analyst": {
@@ -179,6 +181,8 @@ PAGES = {
     },
     "engineer": {
         "POST /rules/{rule_id}/switch",
+        "POST /rules/{rule_id}/tuning/filter",
+        "POST /rules/{rule_id}/tuning/threshold",
         "GET /rule-editor",
         "POST /rule-editor",
         "POST /rule-editor/check",

@@ -59,6 +59,8 @@ def _take(browser: Any, site: str, theme: str, paths: dict[str, str], folder: Pa
     for name, path in paths.items():
         page = watched.go(path)
         page.wait_for_timeout(400)
+        if page.locator(".big-number").count():
+            raise SystemExit(f"{path}: {page.inner_text('main')}")
         page.screenshot(path=folder / f"{name}-{theme}.png")
         print(f"{name}-{theme}.png", flush=True)
     context.close()

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 from alerts.cli.explain import asking
 from alerts.cli.output import since_when
 from alerts.compiler.compiler import RuleSource
-from alerts.rulebook.rule_store import model_rules
-from alerts.rulebook.rule_switch import compiled_rules, rule_id_of
 from alerts.rulepack.rule_pack import Correlation
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.os_user import acting_user
-from infra.process.table_output import add_output_option, print_rows
+from infra.process.table_output import add_output_option, print_document, print_rows
 from infra.process.text_output import printable
 
 if TYPE_CHECKING:
@@ -55,6 +53,9 @@ def build(verbs: Any) -> None:
     parser.add_argument("--owner", help="who answers for it")
     parser.add_argument("--reason", help="why, for those who wonder later")
     add_output_option(parser)
+    parser.add_argument(
+        "--summary", action="store_true", help="one JSON document: choices, and what they rest on"
+    )
     parser.set_defaults(run=show_thresholds)
 
 
@@ -74,12 +75,13 @@ def _spans(text: str) -> list[int]:
 
 def show_thresholds(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules thresholds RULE`: exit code 1 when there is nothing to count."""
+    from alerts.tuning.threshold_file import threshold_rule
     from alerts.tuning.thresholds import evaluate_threshold, threshold_history
 
     now = datetime.now(UTC)
     since = since_when(args.since, now)
     _require_whole(args)
-    source, current = _correlation(settings, args.rule)
+    source, current = threshold_rule(settings, args.rule)
     groups = {fields: _grouped(settings, source, fields) for fields in args.group_by}
     choices = _choices(args, list(groups.values()), current)
     longest = max(choice.timespan_seconds for choice in choices)
@@ -92,6 +94,15 @@ def show_thresholds(args: argparse.Namespace, settings: Settings) -> int:
             longest_seconds=longest,
             confirmed=_confirmed(settings),
         )
+    if args.summary:
+        outcomes = [evaluate_threshold(choice, history, settings) for choice in choices]
+        rows = _rows(current, choices, outcomes, history)
+        notes = list(_limits(source, current, choices, outcomes, history))
+        print_document(
+            {"rule": current.id, "since": history.since.isoformat(), "until": now.isoformat(),
+             "findings": len(history.rows), "choices": rows, "notes": notes}
+        )  # fmt: skip
+        return 0
     if not history.rows:
         print("none of the rules it counts has a finding in that span", file=sys.stderr)
         return 1
@@ -105,29 +116,17 @@ def show_thresholds(args: argparse.Namespace, settings: Settings) -> int:
         raise Usage(f"--write {args.write}: there are {len(choices)} choices")
     chosen = choices[args.write - 1]
     written = next((f for f, each in groups.items() if each.group_by == chosen.group_by), None)
-    return _write(args, settings, source, current, chosen, written)
+    return _write(args, settings, source, chosen, written)
 
 
 def _require_whole(args: argparse.Namespace) -> None:
     given = [args.owner, args.reason]
+    if args.summary and args.write is not None:
+        raise Usage("--summary only shows; leave it out to --write")
     if args.write is None and any(given):
         raise Usage("--owner and --reason go with --write N")
     if args.write is not None and not all(text and text.strip() for text in given):
         raise Usage("--write needs --owner NAME and --reason TEXT")
-
-
-def _correlation(settings: Settings, name: str) -> tuple[RuleSource, Correlation]:
-    model = model_rules(settings).named(name)
-    compiled = compiled_rules(settings)
-    source = None if model else compiled.sources[rule_id_of(compiled, name)]
-    if source is None or not isinstance(source.rule, Correlation):
-        raise Usage(
-            f"rule '{name}' counts nothing, so it has no threshold; 'headgate rules tune' proposes "
-            "filters for a rule over events"
-        )
-    if source.rule.type == "first_seen":
-        raise Usage(f"rule '{name}' tells what is new, which is no number; try 'rules backtest'")
-    return source, source.rule
 
 
 def _choices(
@@ -175,23 +174,21 @@ def _confirmed(settings: Settings) -> Callable[[dict[str, Any]], bool]:
     return lambda row: confirming.holds(row, index)
 
 
-def _print(
-    form: str,
+def _rows(
     current: Correlation,
     choices: Sequence[Correlation],
     outcomes: Sequence[ThresholdOutcome],
     history: ThresholdHistory,
-) -> None:
+) -> list[dict[str, Any]]:
     from alerts.tuning.thresholds import is_same, timespan_text
 
-    most = max([outcome.alerts for outcome in outcomes] + [1])
-    rows = []
-    for number, (choice, outcome) in enumerate(zip(choices, outcomes, strict=True), 1):
-        row = {
+    return [
+        {
             "choice": number,
             "now": is_same(choice, current),
             "count": choice.count,
             "window": timespan_text(choice.timespan_seconds),
+            "window_seconds": choice.timespan_seconds,
             "group_by": ", ".join(choice.group_by),
             "fires": outcome.fires,
             "alerts": outcome.alerts,
@@ -200,9 +197,24 @@ def _print(
             "true_kept": len(outcome.true_kept),
             "noise_kept": len(outcome.noise_kept),
         }
+        for number, (choice, outcome) in enumerate(zip(choices, outcomes, strict=True), 1)
+    ]
+
+
+def _print(
+    form: str,
+    current: Correlation,
+    choices: Sequence[Correlation],
+    outcomes: Sequence[ThresholdOutcome],
+    history: ThresholdHistory,
+) -> None:
+    most = max([outcome.alerts for outcome in outcomes] + [1])
+    rows = []
+    for row in _rows(current, choices, outcomes, history):
+        row.pop("window_seconds")
         if form == "table":
+            row["curve"] = "#" * round(_BAR * row["alerts"] / most)
             row["now"] = "now" if row["now"] else ""
-            row["curve"] = "#" * round(_BAR * outcome.alerts / most)
         rows.append(row)
     print_rows(rows, form)
 
@@ -242,26 +254,15 @@ def _write(
     args: argparse.Namespace,
     settings: Settings,
     source: RuleSource,
-    current: Correlation,
     chosen: Correlation,
     written: str | None,
 ) -> int:
     """Keep the choice; `written`: its group as it was asked for, None where it is the rule's."""
-    from alerts.tuning.threshold_file import changed_document, own_copy, rule_document, write_copy
-    from alerts.tuning.thresholds import is_same
+    from alerts.tuning.threshold_file import ThresholdWish, keep_threshold
 
-    if is_same(chosen, current):
-        raise Usage(f"--write {args.write}: that is the rule as it is")
-    changed = changed_document(
-        rule_document(source),
-        op=chosen.op,
-        count=chosen.count if chosen.count != current.count else None,
-        timespan_seconds=chosen.timespan_seconds,
-        group_by=None if written is None else _names(written),
-    )
-    owner, reason = args.owner.strip(), args.reason.strip()
-    copy = own_copy(changed, chosen, owner=owner, reason=reason)
-    path, pack, left_out = write_copy(settings, copy, chosen, acting_user(), reason)
+    wish = ThresholdWish(args.owner, args.reason, acting_user())
+    group_by = None if written is None else _names(written)
+    _, path, pack, left_out = keep_threshold(settings, source, chosen, wish, group_by)
     if left_out:
         print(f"{left_out} of its tests do not hold with it and were left out", file=sys.stderr)
     print(

@@ -43,7 +43,7 @@ HistoryViewer = Annotated[ConsoleSession, Depends(history_viewer)]
 def begin_try(
     request: Request, services: Here, session: HistoryViewer, form: CheckedForm
 ) -> Response:
-    """Begin a preview or a backtest, of the text that was sent or of a rule in force."""
+    """Begin a preview, a backtest or another count, of the text that was sent or of a rule."""
     given = {name: values[0] for name, values in form.items()}
     draft = "text" in given
     asked: dict[str, Any] = {
@@ -82,13 +82,20 @@ def end_try(
 
 def _shown(request: Request, services: Services, session: ConsoleSession, job: RuleJob) -> Response:
     result = services.rule_jobs.result(session.caller, job.id) if job.state == "done" else None
-    return respond(request, "rule_try.html", job=job, result=result, charts=_charts(job, result))
+    return respond(
+        request,
+        "rule_try.html",
+        job=job,
+        result=result,
+        charts=_charts(job, result),
+        may_keep=session.caller.may("engineer"),
+    )
 
 
 def _charts(job: RuleJob, result: dict[str, Any] | None) -> dict[str, Any]:
     """Bars of what was found over time, by a name for each chart."""
     until = job.until or job.made_at
-    if result is None:
+    if result is None or job.kind == "thresholds":
         return {}
     if job.kind == "preview":
         counts = {_instant(begin): many for begin, many in result["by_time"].items()}

@@ -1,4 +1,4 @@
-"""Less noise of one rule: filters that its verdicts propose, and keeping one."""
+"""Less noise of one rule: filters that its verdicts propose, other counts, and keeping one."""
 
 from __future__ import annotations
 
@@ -37,5 +37,22 @@ def keep_filter(
 ) -> wire.FilterSaved:
     """As a Sigma filter in the first folder of `alerts.rules`, with owner, reason and end."""
     saved = tuning.save_filter(services.settings, services.reader, who.name, rule, asked)
+    services.rules.forget()
+    return saved
+
+
+@router.post(
+    "/{rule}/threshold",
+    status_code=201,
+    summary="Keep another count or window of a correlation",
+    responses=responses(422, 503),
+    dependencies=[Depends(wants("engineer"))],
+)
+def keep_threshold(
+    services: Here, who: Who, rule: RuleName, asked: wire.NewThreshold
+) -> wire.ThresholdSaved:
+    """As an own copy in the first folder of `alerts.rules`; the rule it is of is switched off.
+    What numbers would have raised, `POST /api/v1/rule-jobs` counts with kind `thresholds`."""
+    saved = tuning.save_threshold(services.settings, who.name, rule, asked)
     services.rules.forget()
     return saved

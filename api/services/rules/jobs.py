@@ -16,6 +16,7 @@ from typing import Any
 from alerts.backtest.progress import backtest_progress
 from alerts.rulebook.rule_texts import DRAFT_FILE, check_text, require_good
 from alerts.rulepack.rule_pack import Correlation, ModelRule
+from alerts.tuning.threshold_file import threshold_rule
 from api.auth import Caller
 from api.observability.audit_log import audit_request
 from api.services.act_store import new_id
@@ -102,24 +103,24 @@ class RuleJobs(KeptJobs[RuleJob]):
                 f"'{rule.title}' is a rule of kind model, which judges hours: headgate rules "
                 f"{asked.kind} {rule.name or rule.id}"
             )
+        if asked.kind == "thresholds":
+            if asked.rule is None:
+                raise Usage("thresholds are of a rule in force; leave text out")
+            threshold_rule(self._settings, rule.id)
         if isinstance(rule, Correlation) and asked.kind == "preview":
             raise Usage(f"'{rule.title}' counts findings of others; backtest it")
         return rule.id, rule.title
 
     def _wish(self, asked: NewRuleJob, rule_id: str) -> _Wish:
         since = asked.since.astimezone(UTC)
-        if asked.kind == "preview":
+        if asked.kind != "backtest":
             if asked.until is not None or asked.against is not None:
                 raise Usage("until and against go with a backtest")
-            options: tuple[str, ...] = (
-                "--since",
-                since.isoformat(),
-                "--limit",
-                str(asked.limit),
-                "--summary",
-            )
+            options: tuple[str, ...] = ("--since", since.isoformat(), "--summary")
+            if asked.kind == "preview":
+                options += ("--limit", str(asked.limit))
             seconds = self._settings.api.job_seconds
-            return _Wish("preview", options, rule_id, asked.text, seconds, lambda _: None)
+            return _Wish(asked.kind, options, rule_id, asked.text, seconds, lambda _: None)
         until = (asked.until or datetime.now(UTC)).astimezone(UTC)
         if since >= until:
             raise Usage("since: not before until")

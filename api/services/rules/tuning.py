@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from alerts.domain.verdict import TRUE_VERDICTS
 from alerts.tuning.filters import FIELDS, Condition, JudgedAlert, Proposal, matches, propose
 from alerts.tuning.judged_alerts import rule_history
@@ -14,6 +16,7 @@ from alerts.tuning.rule_tuning import (
     proposal_row,
     tunable_rule,
 )
+from alerts.tuning.threshold_file import ThresholdWish, keep_threshold, threshold_rule
 from api.observability.audit_log import audit_request
 from api.services.reader import Reader
 from api.services.visibility import in_force_when
@@ -69,6 +72,33 @@ def save_filter(
     audit_request(settings, "rule.filter", "ok", who=who, target=known.id, detail=detail)
     visible = in_force_when(settings)
     return wire.FilterSaved(rule_id=known.id, path=str(written), pack=pack, visible=visible)
+
+
+def save_threshold(
+    settings: Settings, who: str, rule: str, asked: wire.NewThreshold
+) -> wire.ThresholdSaved:
+    """Put an own copy with another number in force; raises `Usage` where that changes nothing."""
+    source, current = threshold_rule(settings, rule)
+    if not asked.owner.strip() or not asked.reason.strip():
+        raise Usage("a threshold needs an owner and a reason")
+    count = current.count if asked.count is None else asked.count
+    # Sigma's count of events is a whole number.
+    whole = int(count) if float(count).is_integer() else count
+    window = asked.window_seconds or current.timespan_seconds
+    chosen = msgspec.structs.replace(current, count=whole, timespan_seconds=window)
+    wish = ThresholdWish(asked.owner, asked.reason, who)
+    rule_id, path, pack, left_out = keep_threshold(settings, source, chosen, wish)
+    detail = {"count": whole, "window_seconds": window, "owner": asked.owner,
+              "reason": asked.reason, "replaces": current.id, "pack": pack}  # fmt: skip
+    audit_request(settings, "rule.threshold", "ok", who=who, target=rule_id, detail=detail)
+    return wire.ThresholdSaved(
+        rule_id=rule_id,
+        replaces=current.id,
+        path=str(path),
+        pack=pack,
+        tests_left_out=left_out,
+        visible=in_force_when(settings),
+    )
 
 
 def _strikes(conditions: tuple[Condition, ...], alert: JudgedAlert) -> bool:
