@@ -66,6 +66,7 @@ class Tail(msgspec.Struct, frozen=True):
         if stray <= 0:
             return 0.0
         at_start = -math.log10(self.share)
+        # Below the tail nothing was fitted: a straight line keeps the score growing with the stray.
         if stray <= self.start:
             return at_start * stray / self.start
         return min(at_start + (stray - self.start) / (self.excess * math.log(10)), MOST_SCORE)

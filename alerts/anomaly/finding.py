@@ -43,6 +43,7 @@ def anomaly_finding(
         "pack": pack,
         "feeds": list(rule.feeds),
         "alerting": rule.alerting,
+        # No single event is behind it: the hour itself stands for one.
         "event_uid": identity(row["entity"], str(hour)),
         "event_time": row["event_time"],
         "received_at": row["received_at"],

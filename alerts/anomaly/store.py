@@ -149,6 +149,7 @@ def baselines_schema() -> pa.Schema:
             pa.field("days", pa.int32()),
             pa.field("peers", pa.int32()),
             pa.field("largest", pa.list_(pa.float64())),
+            # Half the bytes: what is usual is known far less exactly than that.
             *(pa.field(name, pa.list_(pa.float32())) for name in _LISTS),
         ]
     )

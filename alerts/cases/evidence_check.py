@@ -53,6 +53,7 @@ def check_bundle(file: Path, digest: str | None = None) -> Checked:
 def _files(bundle: zipfile.ZipFile, checked: Checked) -> dict[str, bytes]:
     """The files whose hash is the one that was written down."""
     names = bundle.namelist()
+    # A zip may hold a name twice: this reads the last of them, and another program shows the first.
     if len(names) != len(set(names)):
         checked.problems.append("a file is there twice")
     content: dict[str, bytes] = {}
@@ -79,6 +80,7 @@ def _files(bundle: zipfile.ZipFile, checked: Checked) -> dict[str, bytes]:
 
 def _sums(text: bytes) -> Iterator[tuple[str, str]]:
     for line in text.decode("utf-8", "replace").splitlines():
+        # As `sha256sum` writes them, so that `sha256sum -c` checks a bundle that was unpacked.
         digest, _, name = line.partition("  ")
         if len(digest) == 64 and name:
             yield name, digest

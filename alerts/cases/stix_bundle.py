@@ -82,6 +82,7 @@ class _Bundle:
             "type": "marking-definition",
             "spec_version": "2.1",
             "id": self._marking,
+            # As the standard has them, to the letter: every server knows these objects already.
             "created": "2017-01-20T00:00:00.000Z",
             "definition_type": "tlp",
             "name": f"TLP:{colour.upper()}",
@@ -121,6 +122,7 @@ class _Bundle:
                 if body.get(name)
             ],
             external_references=[{"source_name": "headgate", "external_id": alert_id}],
+            # A grouping of nothing is not allowed.
             object_refs=[*seen, *observed] or [self._producer],
         )  # fmt: skip
 
@@ -232,6 +234,7 @@ def _pattern(kind: str | None, value: str | None) -> str | None:
     if path is None:
         return None
     path = path.format(family="ipv6-addr" if ":" in value else "ipv4-addr")
+    # STIX patterns escape a backslash and an apostrophe, and nothing else.
     quoted = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"[{path} = '{quoted}']"
 

@@ -98,6 +98,7 @@ def translate_rules(folders: Sequence[Path], store: Path | None = None) -> Trans
     refused: list[RefusedRule] = []
     drafts: dict[str, Draft] = {}
     cache = CompileCache(store)
+    # A team's own files first: they stand above what was imported under the same id.
     for path in (*files_of(folders), *imported(store)):
         for draft in read_drafts(path, cache, refused):
             taken = drafts.setdefault(draft.id, draft)

@@ -44,6 +44,7 @@ class FeedStore:
 
     def __init__(self, file: Path, origin: str) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
+        # Without an isolation level the module begins no transactions of its own: `page` does.
         self._db = sqlite3.connect(file, isolation_level=None, timeout=30)
         self._db.executescript(_TABLES)
         self._origin = origin
@@ -58,6 +59,8 @@ class FeedStore:
     @contextmanager
     def page(self) -> Iterator[None]:
         """One transaction: all that is put in it is kept, or nothing."""
+        # Locked for writing at once: one that reads first and then writes is refused, without any
+        # waiting, where another wrote in between.
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield

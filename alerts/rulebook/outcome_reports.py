@@ -145,6 +145,7 @@ def _shown(path: Path) -> Path:
 
 def _uri(path: Path) -> str:
     shown = _shown(path)
+    # Relative where it can be: code scanning finds a result's line by its path in the repository.
     return shown.as_uri() if shown.is_absolute() else quote(shown.as_posix())
 
 

@@ -114,6 +114,7 @@ def _wanted(compiled: Compiled, wanted: RuleCriteria) -> tuple[Compiled, Counter
     missed = {i: wanted.missed(source) for i, source in compiled.sources.items()}
     files = {compiled.sources[i].path for i, reason in missed.items() if not reason}
     along = {i for i, source in compiled.sources.items() if source.path in files}
+    # Until nothing is added: what a correlation counts may be a correlation itself.
     grew = True
     while grew:
         rules = [compiled.sources[i].rule for i in along]

@@ -143,6 +143,7 @@ def leaf(test: Test) -> Leaf:
     if op == "like":
         return _like_leaf(test)
     if op == "re":
+        # Anywhere in the value, as Sigma's `re` means it.
         search = regex(str(value)).search
         return lambda v: search(text_of(v)) is not None
     if op == "cidr":

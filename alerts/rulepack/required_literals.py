@@ -95,7 +95,9 @@ _TOKEN = re.compile(
 )
 
 _FLAGS = re.compile(r"\(\?([imsU]+)\)")
+# Numbers of characters, classes and quoted runs: which characters they stand for is not seen here.
 _UNKNOWN_ESCAPES = "xpPQECX01234567"
+# Shorter texts occur in nearly every value, and would only cost the search.
 _MIN_CHARS = 3
 
 

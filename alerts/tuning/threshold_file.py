@@ -178,6 +178,8 @@ def write_copy(
         made = compiled.sources[document["id"]].rule
         if not isinstance(made, Correlation) or not is_same(made, chosen):
             raise Usage(f"{path}: would say something else than was chosen")
+        # Before the copy is kept for good: where this fails it goes, so that never both are in
+        # force.
         PackStore(store_folder(settings)).disable(replaced, who, f"replaced by {path}: {reason}")
     return path, recompile(settings).pack.hash, left_out
 
@@ -218,4 +220,5 @@ def _require_accepted(compiled: Compiled, path: Path) -> None:
 
 
 def _text(document: Mapping[str, Any]) -> str:
+    # Wide, so that long texts are not wrapped anew, which reads as a change of all of them.
     return str(yaml.safe_dump(dict(document), sort_keys=False, width=2**20, allow_unicode=True))

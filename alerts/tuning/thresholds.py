@@ -90,6 +90,7 @@ def counts_around(definition: Correlation) -> list[int | float]:
     if definition.type not in COUNT_TYPES:
         return []
     now = definition.count
+    # A share or a ratio: rounded to whole numbers, all its neighbours would be 0 or 1.
     if isinstance(now, float) and not now.is_integer():
         return sorted({now * step for step in _STEPS})
     return sorted({*(max(1, round(now * step)) for step in _STEPS), int(now)})
@@ -148,6 +149,7 @@ def evaluate_threshold(
     definition: Correlation, history: ThresholdHistory, settings: Settings
 ) -> ThresholdOutcome:
     """What the correlation tells of this history; it alerts even where it is muted today."""
+    # Without those that count it in turn: their alerts are not what is chosen here.
     definition = msgspec.structs.replace(definition, alerting=True, feeds=())
     windows = sorted(over_history(definition, history.rows), key=lambda row: row["event_time"])
     since, until = micros(history.since), micros(history.until)

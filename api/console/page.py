@@ -109,6 +109,8 @@ def pages() -> list[Page]:
 
 
 def _to_login(request: Request) -> Response:
+    # A browser follows a redirect within htmx's request by itself: the sign-in form would be put
+    # into a part of the page. This header makes htmx load the whole page anew.
     if request.headers.get("HX-Request"):
         here = urlsplit(request.headers.get("HX-Current-URL", ""))
         # Back to the page that asked, not to the part of it that was asked for.
@@ -123,6 +125,7 @@ def _told(error: Exception) -> tuple[int, str]:
     """Status and sentence of an error."""
     if isinstance(error, HTTPException):
         return error.status_code, str(error.detail)
+    # The first will do: the form comes back, and tells of the next.
     if isinstance(error, RequestValidationError):
         wrong = error.errors()[0]
         return 422, f"{wrong['loc'][-1]}: {wrong['msg']}"

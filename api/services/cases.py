@@ -116,6 +116,8 @@ class Cases:
                 raise Usage("into: a case cannot be merged into itself")
             if target.status == "merged":
                 raise ChangeRefused(f"{target.case_id} was merged into {target.merged_into} itself")
+            # The act's instant follows from this one (`next_instant`), and has to be after both
+            # histories.
             case.changed_at = max(case.changed_at, target.changed_at)
             self._act(case, who, "merge", value=target.case_id)
             return self.get(target.case_id)

@@ -43,7 +43,9 @@ def latest_index(lake: Lake) -> str | None:
 
 def _newest(lake_root: Location) -> str | None:
     versions = [
-        max(0, newest_version(lake_root / table.path)) for table in (ASSET_VERSION, USER_VERSION)
+        # A table that was never made has version -1, whose sign would part the name once more.
+        max(0, newest_version(lake_root / table.path))
+        for table in (ASSET_VERSION, USER_VERSION)
     ]
     return "-".join(str(version) for version in versions) if any(versions) else None
 

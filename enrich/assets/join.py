@@ -131,5 +131,6 @@ def _cells(batch: pa.RecordBatch, path: Sequence[str]) -> list[Any]:
     if column is None:
         return [None] * batch.num_rows
     if pa.types.is_timestamp(column.type):
+        # Microseconds since 1970, as the index has its instants.
         return list(pc.cast(pc.cast(column, pa.timestamp("us", "UTC")), pa.int64()).to_pylist())
     return [given(value) for value in column.to_pylist()]

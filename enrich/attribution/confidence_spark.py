@@ -107,6 +107,7 @@ def superseded(rows: Iterable[Mapping[str, Any]], newest: Mapping[str, Any]) -> 
     """Of rows of one finding, those that gave its address to others before the newest did."""
     current = newest.get("holder") or {}
     claims = {}
+    # In order, so that of several rows for one device the last that was said stays.
     for row in sorted(rows, key=lambda row: row.get("attr_rev") or -1):
         holder = row.get("holder") or {}
         mac = holder.get("mac")

@@ -72,6 +72,7 @@ def begin_apply(
 ) -> None:
     """Make changes to what is in force. Ends it midway, they are made by `finish_apply`."""
     apply_id = uuid.uuid4().hex
+    # Staged before the journal names it: what a journal tells of is there in full.
     reached("stage")
     staged = _staged(settings, apply_id)
     staged.mkdir(parents=True)
@@ -99,6 +100,7 @@ def finish_apply(settings: Settings, reached: Reached) -> ApplyJournal | None:
         reached("compile")
         recompile(settings)
     _put_all(settings, journal, [k.name for k in CONFIG_KINDS if k.name not in COMPILED], reached)
+    # Last, so that no act is told of that was not done; a rerun tells of all once more.
     for number, change in enumerate(journal.changes):
         reached(f"audit {change.kind} {change.name}")
         _audit(settings, journal, number, change)

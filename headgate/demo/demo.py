@@ -99,6 +99,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         return _run(demo, arguments.kafka_port)
     except KeyboardInterrupt:
         demo.stage("stopping ...")
+        # As a shell tells of SIGINT, 128 and 2: with `--once`, an end by hand is no result.
         return 0 if not arguments.once else 130
 
 

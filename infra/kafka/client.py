@@ -69,6 +69,7 @@ def producer(kafka: KafkaSettings, **options: str | int | bool) -> Producer:
             **client_options(kafka),
             "enable.idempotence": True,
             "message.max.bytes": kafka.max_message_bytes + 65536,
+            # Messages that come together go out together, and none waits for longer.
             "linger.ms": 5,
             "log_level": 3,
             **options,

@@ -161,6 +161,7 @@ def _rewritten(
     # The schema of the files, not the declared one: columns of a newer release stay.
     writer = FileWriter(replace(target, schema=rows.schema))
     try:
+        # As many as make a row group (`infra.delta.parquet_writer`).
         for batch in rows.combine_chunks().to_batches(max_chunksize=20_000):
             writer.write(batch)
         file = writer.close()

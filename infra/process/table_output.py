@@ -116,6 +116,7 @@ def _print_table(
         for line in _lines(names, cells, right):
             print(line, file=stream)
         return
+    # Imported for a terminal alone: a script that reads our output need not wait for it.
     from rich.console import Console
 
     console = Console(file=stream, width=terminal_width(), highlight=False)

@@ -40,6 +40,7 @@ class RateLine:
         f = _FORGET
         return replace(
             self,
+            # Sums alone, which forget by one factor: no batch has to be kept.
             n=f * self.n + 1,
             x=f * self.x + x,
             y=f * self.y + y,

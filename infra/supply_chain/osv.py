@@ -23,6 +23,7 @@ from infra.supply_chain.sbom import Component
 
 _Record = Mapping[str, Any]
 
+# OSV takes a thousand at once.
 MOST_QUERIES = 500
 _TIMEOUT_SECONDS = 30.0
 
@@ -135,6 +136,7 @@ def affects(part: Mapping[str, Any], one: Component) -> bool:
     return any(
         _inside(span.get("events", ()), one.version, at_least)
         for span in part.get("ranges", ())
+        # Ranges of commits (GIT) say nothing of the versions that were released from them.
         if span.get("type") in ("ECOSYSTEM", "SEMVER")
     )
 
@@ -163,6 +165,7 @@ def _pypi_at_least(version: str, bound: str) -> bool:
         return True  # a bound that cannot be read must not hide a vulnerability
 
 
+# Maven's own: a snapshot stands just before its release, a service pack just behind it.
 _ORDER = {"alpha": 0, "a": 0, "beta": 1, "b": 1, "milestone": 2, "m": 2, "rc": 3, "cr": 3}
 _ORDER |= {"snapshot": 4, "": 5, "final": 5, "ga": 5, "release": 5, "sp": 6}
 

@@ -79,6 +79,7 @@ def components() -> list[Component]:
 
 def packages(lock: str) -> Iterator[Component]:
     """Python packages of a lock file that this platform needs, with what is installed of them."""
+    # An entry is folded over lines that end in a backslash; each begins at the left margin.
     for entry in re.split(r"\n(?=[A-Za-z0-9])", lock.replace("\\\n", " ")):
         strip = re.sub(r"\s+#.*|^#.*", "", entry, flags=re.M).strip()
         if not strip:
@@ -108,6 +109,7 @@ def _package(name: str, version: str, hashes: tuple[str, ...]) -> Component:
 def _needs(requirements: Iterable[str]) -> Iterator[str]:
     for text in requirements:
         wanted = Requirement(text)
+        # Without any extra: what only one of those asks for is no need of the package itself.
         if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
             yield canonicalize_name(wanted.name)
 
@@ -119,6 +121,7 @@ def _licences_of(found: Distribution) -> tuple[str, tuple[str, ...]]:
     named = [
         text.rsplit(" :: ", 1)[1]
         for text in metadata.get_all("Classifier") or ()
+        # A classifier that ends there says that there is a licence, and not which.
         if text.startswith("License :: ") and not text.endswith("OSI Approved")
     ]
     line = "".join(metadata.get_all("License") or ()).strip()

@@ -81,6 +81,8 @@ class Outbox:
     @property
     def waits_seconds(self) -> float:
         """For how long the oldest of them waits."""
+        # Numbers only grow, and a dict keeps its order, so the first is the oldest; a retry stays
+        # in place.
         oldest = next(iter(self._under_way.values()), None)
         return 0.0 if oldest is None else self._clock() - oldest.since
 
@@ -150,6 +152,7 @@ class Outbox:
         del self._under_way[number]
         self._bytes -= message.size
         self._by_peer[waiting.peer] -= message.size
+        # Or there would be a counter for each address that ever sent something.
         if self._by_peer[waiting.peer] <= 0:
             del self._by_peer[waiting.peer]
         if outcome is SendOutcome.KEPT:

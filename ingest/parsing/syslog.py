@@ -88,6 +88,7 @@ def read_text(message: str, context: Context) -> Line:
     number = int(pid) if pid and pid.isdecimal() and len(pid) <= 10 else None
     program, text = _value(part["program"]), (part["text"] or "").strip()
     rest = kept(
+        # A priority is eight times the facility plus the level (RFC 5424, 6.2.1).
         facility=None if position.level is None else position.level >> 3,
         level=None if position.level is None else position.level & 7,
         msgid=_value(part.get("msgid")),

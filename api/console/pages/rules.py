@@ -230,6 +230,7 @@ def _rank(row: dict[str, Any], sort: str) -> tuple[Any, ...]:
         "newest": newest,
         "level": level,
         "title": 0,
+        # A share ends at 1: rules that nobody judged come after all that somebody did.
         "rate": row["rate"] if row["rate"] is not None else 2,
     }
     return (ranks[sort], level, item.title)

@@ -71,6 +71,7 @@ def lane_counts(
         "until": until,
         "step": step_of(lane_step(since, until)),
     }
+    # DuckDB unnests the lists of one SELECT side by side, so their nth items make up a row.
     if spans and kind in ("mac", "host"):
         condition += f" OR {_HELD}"
         params |= {

@@ -132,6 +132,7 @@ class RuleJobs(KeptJobs[RuleJob]):
         return _Wish("backtest", options, rule_id, asked.text, seconds, progress)
 
     def _other(self, name: str) -> str:
+        # A pack that a backtest may be held against goes by its hash; all else names a rule.
         if name == "current" or _PACK.fullmatch(name):
             return name
         return self._desk.source(name).rule.id

@@ -108,6 +108,8 @@ class CloudFront(Source):
                 base: dict[str, Any] = {"class_uid": BASE, "activity_id": 0}
                 return http_event(x, stamp, _PRODUCT, message="Names of columns", **base)
             values = text.split("\t")
+            # The first twelve columns have been in every version of the format; others were added
+            # behind them.
             if len(values) < 12 or _TIME.match(text) is None:
                 raise Unreadable(f"no line of CloudFront's columns at byte 0: '{text[:40]}'")
             extra = [f"column_{number}" for number in range(len(names) + 1, len(values) + 1)]

@@ -240,9 +240,11 @@ def _finding(
     category = fields.text("Classification")
     level = fields.text("EventPriority")
     number = fields.number("Priority", most=4)
+    # Snort's priorities, of which 1 is the highest, where the event brings none of its own.
     severity_id = severity(level) if level else {1: 4, 2: 3, 3: 2}.get(number or 0, 1)
     if uid == "430005" and not level:
         severity_id = 4 if fields.get("SHA_Disposition") == "Malware" else 2
+    # A finding's status tells how far people are with it, not what the firewall did.
     decision = {
         key: value for key, value in firewall_disposition(allowed).items() if key != "status_id"
     }

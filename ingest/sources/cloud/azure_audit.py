@@ -105,6 +105,7 @@ class _Entry:
     def _status(self) -> tuple[int, str | None]:
         written = take_name(self.fields, "resultType") or take_text(self.about, "result")
         if self.error is not None:
+            # An error code of 0 is how Entra ID writes that a sign-in went well.
             return FAILURE if self.error else SUCCESS, str(self.error)
         low = (written or "").lower()
         if low in _GOOD:
@@ -199,6 +200,7 @@ class _Entry:
         place = inner(self.about, "location")
         country = take_text(place, "countryOrRegion") or take_text(self.fields, "location")
         source: Fields = {"ip": self.ip, "country": country}
+        # OCSF asks for a source of a call, also where a service acts for itself.
         if not self.ip:
             source |= unnamed(None)
         who = (columns.get("actor") or {}).get("user") or {}

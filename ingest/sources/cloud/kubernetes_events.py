@@ -75,6 +75,7 @@ _CALLS = {
 def _outcome(kind: str | None, reason: str) -> int:
     if kind == "Normal":
         return SUCCESS
+    # An event is Normal or a Warning and has no outcome: a warning may be of what still goes on.
     failed = reason.startswith(("Fail", "BackOff", "Unhealthy", "Err", "Invalid"))
     return FAILURE if kind == "Warning" and failed else UNKNOWN
 

@@ -119,6 +119,7 @@ class CloudRecord:
     ) -> Event:
         """The event of the record. `by` acts, `user` is acted upon; `about` goes to metadata."""
         if class_uid == AUTHENTICATION:
+            # OCSF asks for a user of a login, whatever the service tells.
             user = user or by or {"name": "unknown"}
             columns.setdefault("service", {"name": service or self.product["name"]})
         elif class_uid == API:
@@ -135,6 +136,7 @@ class CloudRecord:
         request = kept(**((request or {}) | kept(user_agent=agent))) or None
         url: Fields = (request or {}).get("url") or {}
         actor: Fields | None = {"user": by} if by else None
+        # OCSF asks for an actor of both: where nobody is named, the service did it itself.
         if class_uid in (API, FILE_HOSTING) and actor is None:
             actor = {"invoked_by": service or self.product["name"]}
         return located(

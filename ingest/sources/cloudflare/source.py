@@ -96,6 +96,7 @@ def _http(fields: Fields, context: Context) -> Event:
     code = code or take_number(fields, "HTTPStatusCode", most=999)
     action = take_text(fields, "Action") or take_text(fields, "SecurityAction")
     decided = _decided(action)
+    # What the policy decided stands before the server's answer: a block page comes with a code too.
     status = decided.pop("status_id", None)
     if status is None and code is not None:
         status = SUCCESS if code < 400 else FAILURE
@@ -193,6 +194,7 @@ def _network(fields: Fields, context: Context) -> Event:
     record = CloudRecord(_PRODUCT, fields, stamp)
     return record.event(
         NETWORK,
+        # OCSF's Refuse and Traffic: sessions are told of once, when they are over.
         5 if status == FAILURE else 6,
         about=kept(event_code=action, uid=take_text(fields, "SessionID")),
         message=f"{action or 'session'} to {(target or {}).get('hostname') or '?'}",

@@ -33,6 +33,7 @@ _OWN = frozenset({*_IDS, "time_dt", "unmapped"})
 
 def _number(fields: Mapping[str, Any], name: str) -> int:
     value = fields.get(name)
+    # Some pipelines write all numbers as texts.
     if type(value) is str and value.isdecimal() and len(value) < 16:
         value = int(value)
     if type(value) is not int:
@@ -196,6 +197,7 @@ class Ocsf(JsonSource):
             raise Unreadable("no 'time' in the object")
         old = before["time"]
         large = type(old) is int and abs(old) >= 10**11
+        # A number as large as this counts milliseconds; one of seconds reaches it in the year 5138.
         new = str(milliseconds(when)) if large else written_like(old, "time", when, zone)
         return replace_value(raw, before, "time", new)
 

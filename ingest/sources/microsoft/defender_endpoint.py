@@ -113,6 +113,7 @@ def _acting(fields: Fields) -> Fields | None:
         path=(file or {}).get("path"),
         cmd_line=line,
         user=user,
+        # A process without a number needs an id in OCSF; a parent's bare name is no process.
         parent=parent if "pid" in parent else None,
         hashes=(file or {}).get("hashes"),
     )

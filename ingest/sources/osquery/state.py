@@ -86,6 +86,8 @@ def user_event(row: OsqueryRow) -> TableRow:
         del row.columns["address"]
     terminal, path = row.take("terminal"), row.take("path")
     uid, login_uid = row.take("uid"), row.take("auid")
+    # The login's uid stays through `su` and `sudo`, so it is who did it; daemons have none, all
+    # bits set.
     if login_uid in UNSET:
         login_uid = None
     user = kept(uid=login_uid or uid, name=row.take("username")) or None

@@ -100,6 +100,7 @@ _NAMES: Mapping[str, str] = MappingProxyType(
         for name in names.split()
     }
 )
+# `SourceAddress`, `source_address` and `Source Address` are one name, so all else is left out.
 _SPELLING = re.compile(r"[^a-z0-9]")
 _TIMES = ("timegenerated", "eventtime", "logtime", "timereceived")
 

@@ -45,6 +45,7 @@ LOGINS: Mapping[int, str] = MappingProxyType(
     }
 )
 """Kinds that are a login, with the service."""
+# With OCSF's number of each method.
 REQUESTS: Mapping[int, tuple[str, int]] = MappingProxyType({3000: ("GET", 3), 3001: ("POST", 6)})
 TOUCHES: Mapping[int, str] = MappingProxyType(
     {

@@ -106,6 +106,7 @@ EXTENDED = re.compile(
     re.ASCII,
 )
 _OWN = re.compile(
+    # The time stands within the line, whose text is all of it all the same.
     rf"(?=(?P<text>.*))\S{{1,255}} \S{{1,255}} [^\[\]]{{1,300}} \[(?P<time>{CLF})\] "
     r"\".*\" (?:\d{3}|-) (?:\d{1,19}|-)",
     re.ASCII,

@@ -90,6 +90,7 @@ def _ctime(match: re.Match[str], zone: ZoneInfo, received_at: datetime) -> Stamp
 def _iso(match: re.Match[str], zone: ZoneInfo, received_at: datetime) -> Stamp:
     year, month, day, _, hour, rest, _, fraction, offset, micro = match.groups()
     fraction = fraction or (micro and micro.zfill(6))
+    # MariaDB pads the hour with a blank where all others write a zero.
     clock = f"{hour:0>2}:{rest}" + (f".{fraction}" if fraction else "")
     return stamp_parts(
         int(year),
@@ -203,6 +204,7 @@ def _like_iso(match: re.Match[str], when: datetime, local: datetime) -> str:
     if offset in ("Z", "UTC"):
         local = when.astimezone(UTC)
     elif offset:
+        # Any day will do: only the offset is read.
         zone = datetime.fromisoformat(f"2000-01-01T00:00:00{offset}").tzinfo
         local = when.astimezone(zone)
     hour = f"{local.hour:02d}" if len(match[5]) == 2 and match[4] != "  " else str(local.hour)

@@ -38,6 +38,7 @@ _PRODUCT: Mapping[str, str] = {"name": "ModSecurity", "vendor_name": "OWASP"}
 _SAID = re.compile(r"(?:\[client [^\]\s]{1,64}\] )?ModSecurity: ")
 _FIELD = re.compile(r' ?\[(\w{1,32}) "((?:[^"\\]|\\.)*+)"\]', re.ASCII | re.DOTALL)
 ACCESS = re.compile(r"Access (denied|allowed)(?: with code (\d{3}))?", re.ASCII)
+# As ModSecurity 2 writes it, by name, and as ModSecurity 3 does, by number: both those of syslog.
 _SEVERITIES: Mapping[str, int] = MappingProxyType(
     {
         **dict.fromkeys(("0", "EMERGENCY"), FATAL),
@@ -95,6 +96,7 @@ def modsecurity_finding(
     if severity not in _SEVERITIES and severity:
         fields["severity"] = severity
     version = fields.pop("ver", None) or None
+    # The rule's own `uri` has no query; the server's line, where it names the target, may have one.
     uri = fields.pop("uri", None)
     link = url(x.target or uri or "", x.method, x.host or where, x.port)
     source, target = ends(x, host)
