@@ -108,6 +108,8 @@ def number(text: str | None) -> int | float | None:
     clean = (text or "").strip()
     if not _NUMBER.fullmatch(clean):
         return None
+    # As a whole number no digit is lost; one so long that a float cannot hold it is none
+    # (`isfinite`).
     if clean.lstrip("-").isdigit() and len(clean) < 300:
         return int(clean)
     value = float(clean)

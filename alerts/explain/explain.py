@@ -55,6 +55,7 @@ _OURS = {
 }
 """Rules that are in no pack, and what they say."""
 
+# Names of files that a batch wrote; what compaction or a rewrite wrote names no batch any more.
 _BATCH = re.compile(r"([a-z]+)-(\d+)-[0-9a-f]{16}-[^/]*$")
 
 

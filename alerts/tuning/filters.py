@@ -29,6 +29,7 @@ FIELDS = (
 
 MOST = 10
 """Proposals at most."""
+# Eighty conditions make 3,160 pairs, each of which is held against all alerts.
 _CANDIDATES, _PAIRED = 2_000, 80
 _SHORTEST, _LONGEST = 4, 300
 _OPS = ("eq", "cidr", "endswith", "startswith", "contains")
@@ -184,9 +185,11 @@ def _wider(name: str, value: str) -> Iterator[Condition]:
         yield from _networks(name, value)
     elif name in _NAMES:
         domain = value[value.index(".") :] if "." in value else ""
+        # A domain below a registered one: `.com` would hide half the world.
         if domain.count(".") > 1:
             yield Condition(name, "endswith", domain)
     elif name in _COMMANDS:
+        # Shorter words stand in command lines of every kind.
         words = re.findall(r"[^\s\"']{8,}", value)
         yield from (Condition(name, "contains", word) for word in words)
     elif last := re.search(r"[\\/][^\\/]+$", value):
@@ -199,6 +202,7 @@ def _wider(name: str, value: str) -> Iterator[Condition]:
 def _networks(name: str, value: str) -> Iterator[Condition]:
     try:
         version = ip_address(value).version
+        # One network of a site, as sites mostly cut them.
         prefix = 24 if version == 4 else 64
         yield Condition(name, "cidr", str(ip_network(f"{value}/{prefix}", strict=False)))
     except ValueError:

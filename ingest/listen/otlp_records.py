@@ -76,6 +76,7 @@ def unzip(data: bytes, limit: int) -> bytes:
     parts, room = [], limit + 1
     # Several members may follow each other (RFC 1952).
     while data:
+        # 31: with gzip's header and checksum, and in no other form (zlib's `inflateInit2`).
         inflate = zlib.decompressobj(wbits=31)
         try:
             # Never more than allowed and a byte: a bomb is not unpacked to see that it is one.

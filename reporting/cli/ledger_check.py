@@ -58,6 +58,7 @@ def run_check(args: argparse.Namespace, settings: Settings) -> int:
     """
     if args.accept is not None and not args.accept.strip():
         raise Usage("--accept: say why it is right to go on; it stays in ops.gap")
+    # Up to that and no further: what starts us on a schedule may have been nice already.
     os.nice(max(0, _NICE - os.nice(0)))
     lake = open_lake(settings, TABLES)
     before = (
@@ -74,6 +75,7 @@ def run_check(args: argparse.Namespace, settings: Settings) -> int:
         _say("new since the check before, and not accepted", new)
         if message:
             accept_holes(settings, lake, message, acting_user(), args.accept)
+            # Once more: what is accepted is known now, and what is told of is what is left.
             checked = check_ledger(settings, lake, everything=args.all)
     rows = [{name: row.get(name) for name in _COLUMNS} for row in checked.rows]
     print_rows(rows, args.output, _COLUMNS)

@@ -36,6 +36,7 @@ _MATRIX = jinja2.Environment(autoescape=True).from_string("""
 ● fired in the interval (thick border); ○ watched, nothing seen; ✕ blind: no rule for it gets its
 data (dashed border). Techniques without a rule are not shown.</p>
 """)
+# A state has a border and a mark besides its colour, which a page in grey does not show.
 _LOOKS = {
     "borders": {"fired": "2px solid #0f172a", "watched": "1px solid #94a3b8",
                 "blind": "2px dashed #b91c1c"},

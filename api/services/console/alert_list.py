@@ -166,6 +166,7 @@ def facet_counts(reader: Reader, wanted: ListFilter) -> FacetCounts:
         )
     columns = ", ".join(f"coalesce({column}, '') AS {column}" for column in FACETS)
     rows = reader.rows(
+        # Every facet asks what fits: made once, it is not filtered anew for each of them.
         f"{_CURRENT}, fitting AS MATERIALIZED ("
         f"SELECT {columns}, rule_name FROM listed WHERE {condition}) {' UNION ALL '.join(parts)}",
         params | wanted.sql()[1],
@@ -198,6 +199,7 @@ def grouped(
     condition, params = wanted.sql()
     key = _KEYS[by]
     rows = reader.rows(
+        # `groups` is counted before the limit takes its page, so it is of all groups.
         f"""{_CURRENT}, keyed AS (
           SELECT *, {key} AS group_key FROM listed WHERE {condition} AND {key} IS NOT NULL
         ),

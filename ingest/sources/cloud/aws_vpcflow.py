@@ -93,6 +93,8 @@ def _of_line(line: str, names: Sequence[str] | None) -> Fields:
     # CloudWatch's export puts a time before each line.
     values = EXPORTED.sub("", line).split()
     if names is None:
+        # With more values the documented order holds only where action and status stand in their
+        # places: somebody may have chosen fields of their own.
         fits = len(values) == DEFAULT or (
             DEFAULT < len(values) <= len(ORDER)
             and values[12] in ("ACCEPT", "REJECT", "-")

@@ -160,6 +160,8 @@ def _connection(payload: Fields, context: Context) -> Fields:
             "protocol_name": _PROTOCOLS.get(-1 if number is None else number),
             **direction,
         },
+        # An entry counts one way, from source to destination; what came back is an entry of its
+        # own.
         "traffic": filled(bytes=sent, bytes_out=sent, packets=packets, packets_out=packets),
         "action_id": (DENIED if denied else ALLOWED) if verdict else None,
         "disposition_id": (_BLOCKED if denied else 1) if verdict else None,

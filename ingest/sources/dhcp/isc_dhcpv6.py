@@ -110,6 +110,7 @@ def _make(activity: int, part: dict[str, str | None], line: Line, context: Conte
         client_uid=duid.hex(":") or None,
         host=line.host,
         lease_seconds=int(lease) if lease else None,
+        # dhcpd tells in the same line that it did not heed it: `..., which is not leased to it.`
         refused=detail.strip(" ,.") if " not " in detail else None,
         message=line.text,
         transaction_uid=part.get("xid"),

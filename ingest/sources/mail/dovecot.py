@@ -225,6 +225,7 @@ def _authentication(words: str, part: Mapping[str, Any], line: Line) -> Event | 
         severity_id=LOW,
         status_detail=message,
         src_endpoint=endpoint(ip, rest=rest) if ip else None,
+        # `?` is what Dovecot writes where the client has named nobody yet.
         user={"name": user} if user and user != "?" else None,
         session={"uid": match["session"]} if match["session"] else None,
         logon_type_id=_NETWORK_LOGON,

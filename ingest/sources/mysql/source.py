@@ -212,6 +212,7 @@ def _following(matches: list[re.Match[str] | None]) -> list[re.Match[str] | None
     """For each line the next one of its connection."""
     latest: dict[str, re.Match[str]] = {}
     match_rows: list[re.Match[str] | None] = []
+    # From the end, so that the next line of each connection is known before the one in front of it.
     for match in reversed(matches):
         match_rows.append(latest.get(match["thread"]) if match else None)
         if match:

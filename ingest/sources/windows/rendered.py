@@ -214,6 +214,8 @@ def _labelled(lines: list[str], event_id: int) -> list[tuple[Any, ...]]:
 def _name(section: str, label: str, event_id: int) -> str | None:
     who = WHO.get(section)
     if who is not None and label in OF_ACCOUNT:
+        # Windows' own data say `MemberSid`, and of a group `TargetSid`, where all others say
+        # `...UserSid`.
         return who + OF_ACCOUNT[label].replace(
             "UserSid", "Sid" if who == "Member" or section.endswith("Group") else "UserSid"
         )
