@@ -161,6 +161,7 @@ def _records(
         content = lake.spark.read.format("binaryFile").load(
             [escaped(entry_row["path"]) for entry_row in far]
         )
+        # Broadcast, or a shuffle would send the bytes of all files to other workers.
         named = content.select("path", "content").join(F.broadcast(arrived), "path")
         parts.append(named.mapInArrow(how.content, RECORD.schema))
     return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])

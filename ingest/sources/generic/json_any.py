@@ -273,6 +273,7 @@ def _stamp(found: Named, context: Context, host: str | None) -> Stamp | None:
         _TIME, lambda value: field_lookup.read_moment(value, zone, received_at)
     )
     if stamp is None:
+        # The likeliest names alone: a `start` or a `t` that is no time mostly means something else.
         spelled, _ = found.find(_TIME[:12], field_lookup.word)
         return None if spelled is None else Stamp.missing(received_at, spelled)
     return stamp

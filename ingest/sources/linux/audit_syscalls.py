@@ -77,6 +77,7 @@ SOCKETS: Mapping[str, int] = MappingProxyType(
     }
 )
 INCOMING = frozenset({"accept", "accept4", "recvfrom", "recvmsg"})
+# O_WRONLY and O_RDWR, the two low bits of the flags.
 _WRITING = 0o3
 _TRACES: Mapping[int, int] = MappingProxyType(
     {
@@ -220,6 +221,7 @@ class Call:
         if activity == SET_USER:
             new = [self._argument(index) for index in range(3)]
             self.rest["ids"] = [
+                # -1 in 32 and in 64 bits: that id stays as it is.
                 None if number_row in (None, 0xFFFFFFFF, 2**64 - 1) else number_row
                 for number_row in new
             ]
@@ -234,6 +236,7 @@ class Call:
     def _argument(self, at: int) -> int | None:
         text = self.main.fields.get(f"a{at}", "")
         try:
+            # Arguments are in hexadecimal, without the mark of it.
             return int(text, 16)
         except ValueError:
             return None

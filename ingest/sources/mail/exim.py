@@ -67,6 +67,7 @@ _TAIL = re.compile(
     r"(?: T=\"(?P<subject>(?:[^\"\\]|\\.)*)\")?(?: from <(?P<sender>[^<>]*)>)?"
     r"(?: for (?P<to>[^\s\"=<>]{1,320}(?: [^\s\"=<>]{1,320}){0,99}))?"
 )
+# A colon behind an address is none of it: the reason follows there.
 _MOVED = re.compile(
     rf"(?P<mark><=|=>|->|>>|\*>|\*\*|==) (?P<addr><>|{_ADDRESS}(?<!:))"
     rf"(?P<aliases>(?: \([^()]{{1,500}}\))?(?: <{_ADDRESS}>)?)(?P<fields>[ :].*)?"

@@ -65,6 +65,7 @@ _TAIL = re.compile(
     re.DOTALL,
 )
 CSV = re.compile(
+    # Aurora writes microseconds since 1970 in place of a date.
     r"(?P<time>\d{8} \d\d:\d\d:\d\d|\d{10,16}),(?P<text>[^,]{0,255},.*,\d{1,20},\d{1,20},"
     r"[A-Z_]{4,20},.*,-?\d{0,10}(?:,[\w. -]{0,32})?)",
     re.ASCII | re.DOTALL,

@@ -178,10 +178,12 @@ def _complete(columns: WindowsColumns, class_uid: int, log: Logged) -> None:
     if class_uid == EVENT_LOG:
         more.setdefault("log_name", log.channel or "unknown")
     if class_uid == MODULE:
+        # OCSF wants to know how; Windows tells of the usual way alone.
         more["module"] = {"load_type_id": 1}
     if class_uid == AUTHORIZATION and not (columns.get("privileges") or columns.get("group")):
         more["privileges"] = []
     if class_uid != AUTHENTICATION:
+        # Only a login has these two.
         more.pop("logon_type", None)
         more.pop("auth_protocol_id", None)
     if columns.get("win_service"):

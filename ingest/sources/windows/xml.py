@@ -214,6 +214,8 @@ def _user_data(part: _Node, data: dict[str, Any]) -> None:
         else:
             _put(data, child.name, child.text.strip())
             for key, value in child.attributes.items():
+                # `xmlns:auto-ns2` declares a namespace in what Windows writes; its prefix is off by
+                # now.
                 if not key.startswith("xmlns") and key != "auto-ns2":
                     _put(data, f"{child.name}.{key}", value)
 

@@ -171,6 +171,7 @@ def fingerprint(value: str) -> dict[str, str]:
 
 # -- SMB ---------------------------------------------------------------------------------------
 
+# Zeek writes it of every SMB request to create, whether that opens a file or makes one.
 FILE_OPEN = 2
 SHARES = MappingProxyType({"DISK": 1, "PIPE": 2, "PRINT": 3})
 
