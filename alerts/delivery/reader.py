@@ -163,6 +163,7 @@ def tail(
             "group.id": "headgate-tail",  # demanded by the client; nothing is committed under it
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
+            # Critical alone: a broker that is away is waited for, and needs no line for each try.
             "log_level": 2,
         }
     )

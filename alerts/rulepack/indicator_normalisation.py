@@ -37,6 +37,7 @@ _MAX_CHARS = 2_048
 
 _HEX = re.compile(r"[0-9a-f]+")
 _DIGITS = MappingProxyType({32: "md5", 40: "sha1", 64: "sha256"})
+# DNS carries 253 characters at most, and 63 of a label (RFC 1035, 2.3.4).
 _NAME = re.compile(
     r"(?=.{4,253}$)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?"
 )

@@ -220,6 +220,8 @@ def idle_lines(events: Sequence[LeaseEvent], base: Session | None) -> set[str]:
     Without what explains them they would grant: who forgets that must forget them, too.
     """
     servers = {line.server for line in events if line.activity == ACK}
+    # An ACK without a lease grants nothing by itself; any other needs an ACK of a second server, or
+    # an INFORM, in front of it.
     if len(servers) < 2 and all(line.activity != INFORM for line in events):
         return set()
     play = _Play(base)
