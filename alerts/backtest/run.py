@@ -41,7 +41,7 @@ from infra.delta.time_travel import require_files
 from infra.errors import Fatal
 from infra.process.log import say
 from infra.storage.paths import location
-from infra.storage.state_file import JsonLayout, StateFile
+from infra.storage.state_file import InstantText, JsonLayout, StateFile
 from infra.streaming.job import Lock
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
@@ -69,18 +69,18 @@ class Run:
     asked: str
     rules: list[str]
     against: str | None
-    since: str
-    until: str
-    warm_since: str
+    since: InstantText
+    until: InstantText
+    warm_since: InstantText
     chunk_seconds: int
     packs: dict[str, str]
     ids: dict[str, list[str]]
     versions: dict[str, int]
-    began: str
+    began: InstantText
     chunks: dict[str, list[str]] = field(default_factory=dict)
     """Files of findings, by the chunk's number."""
     attributed: list[str] | None = None
-    finished: str | None = None
+    finished: InstantText | None = None
 
     def span(self) -> tuple[datetime, datetime]:
         """[since, until)."""

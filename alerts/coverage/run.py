@@ -18,7 +18,7 @@ from alerts.domain.levels import SEVERITY_BY_LEVEL
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import Described, PackStore, RulePack
 from infra.delta.duckdb_views import connect
-from infra.storage.state_file import JsonLayout, StateFile
+from infra.storage.state_file import InstantText, JsonLayout, StateFile
 from ingest.quality.outcome_store import quality_lock
 from ingest.quality.self_events import send
 from ingest.quality.silence_rules import OURS, finished
@@ -69,7 +69,7 @@ class CoverageReport(msgspec.Struct):
 class CoverageState(msgspec.Struct):
     """What one look leaves to the next, in `<home>/blind/state.json`."""
 
-    until: str | None = None
+    until: InstantText | None = None
     habits: list[dict[str, Any]] = []
     feeds: dict[str, str] = {}
     """When a source and class were last heard, by `source|class`."""

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from infra.config.settings import Settings
 from infra.delta.log_reader import commit, newest_version, table_id, versions
 from infra.errors import Fatal
@@ -80,19 +82,29 @@ def publish_offset_file(settings: Settings) -> Path:
 def read_publish_offset(settings: Settings, table: Location) -> PublishOffset | None:
     """The place that the file keeps; None: there is none for this table. Raises `Fatal` for a
     damaged one."""
-    written = _file(settings).read()
-    return (
-        None if written is None or written.get("table") != table_id(table) else read_marker(written)
-    )
+    kept = _file(settings).read()
+    if kept is None or kept.table != table_id(table):
+        return None
+    return PublishOffset(kept.version, kept.commit, kept.compared is True)
 
 
 def write_publish_offset(settings: Settings, table: Location, place: PublishOffset) -> None:
     """Write the place into the file."""
-    _file(settings).write(place.facts(table=table_id(table)))
+    compared = place.compared or msgspec.UNSET
+    _file(settings).write(_Kept(table_id(table), place.version, place.commit, compared))
 
 
-def _file(settings: Settings) -> StateFile[dict[str, Any]]:
-    return StateFile(publish_offset_file(settings), dict[str, Any], f"remove it; then {SET}")
+class _Kept(msgspec.Struct, frozen=True):
+    """A place as its file has it."""
+
+    table: str | None
+    version: int
+    commit: str | None = None
+    compared: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+def _file(settings: Settings) -> StateFile[_Kept]:
+    return StateFile(publish_offset_file(settings), _Kept, f"remove it; then {SET}")
 
 
 def has_told(table: Location, version: int) -> bool:

@@ -46,16 +46,18 @@ class Mark:
     said_us: int = 0
 
 
+def doubts_mark_file(folder: Path) -> StateFile[Mark]:
+    """Where a run leaves how far it has looked."""
+    remedy = "remove it, and all addresses in doubt are looked at again"
+    return StateFile(folder / "mark.json", Mark, remedy)
+
+
 class Doubts:
     """Addresses in doubt, each with the first doubtful instant, microseconds since 1970."""
 
     def __init__(self, lake: Lake, folder: Path, known_us: int, said_us: int) -> None:
         self._lake = lake
-        self._file = StateFile(
-            folder / "mark.json",
-            Mark,
-            "remove it, and all addresses in doubt are looked at again",
-        )
+        self._file = doubts_mark_file(folder)
         # Taken before anything is read: what comes meanwhile is for the next run.
         self.mark = Mark(lake.version(EVENT), known_us, min(known_us, said_us))
 

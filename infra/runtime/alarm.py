@@ -80,7 +80,7 @@ class Alarm:
     def __post_init__(self) -> None:
         """Since when a job misses its target is kept: drivers may come and go meanwhile."""
         folder = self.settings.home.absolute() / "status"
-        remedy = "remove it: what is stuck counts as stuck from now on"
+        remedy = "it is written anew: what is stuck counts as stuck from now on"
         self._file = StateFile(folder / "missing" / "jobs.json", dict[str, float], remedy)
         self._tellers = [make(self.settings) for make in _TELLERS]
         self._news = News(self.tell)
@@ -116,12 +116,13 @@ class Alarm:
             self._news.tell(f"alarm: cannot be told now: {error}")
 
     def _stuck(self, now: float) -> list[Stuck]:
-        before = self._file.read() or {}
+        # A damaged one must not keep the alarm silent: what is stuck counts from now.
+        before = self._file.read_or(None, self._news.tell)
         verdicts = job_status.judge_jobs(
             self.settings, self.jobs(), job_status.read_status(self.settings), now
         )
         # A time ahead is of a clock that was wrong.
-        since = {job: min(first, now) for job, first in before.items()}
+        since = {job: min(first, now) for job, first in (before or {}).items()}
         after, stuck = stuck_jobs(verdicts, since, now, self.settings.targets.alarm_seconds)
         if after != before:
             self._file.write(after)

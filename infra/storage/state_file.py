@@ -18,7 +18,7 @@ import json
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any, Generic, TypeVar, cast
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
@@ -26,6 +26,15 @@ from infra.errors import Fatal
 from infra.storage.atomic_files import write_whole
 from infra.storage.checksums import damaged
 from infra.storage.paths import Location
+
+InstantText = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?"
+        r"(Z|[+-]([01]\d|2[0-3]):[0-5]\d)?$"
+    ),
+]
+"""A time as ISO 8601 text: another text in its place is named as damage, not read later."""
 
 _T = TypeVar("_T")
 _D = TypeVar("_D")
@@ -55,7 +64,7 @@ class JsonLayout(Enum):
 class StateFile(Generic[_T]):
     """One file with a value of type `kind`: a dataclass, a `msgspec.Struct`, or a dict or list.
 
-    `remedy`: what a person does about a damaged one. Keys that a dataclass does not have are
+    `remedy`: what a person does about a damaged one. Keys that its type does not have are
     refused, unless the file may come from a later release (`newer_keys`).
     """
 
@@ -78,7 +87,7 @@ class StateFile(Generic[_T]):
         """What was left; None where nothing was. Raises `Fatal` that names file and remedy."""
         try:
             raw = json.loads(self.path.read_bytes())
-            if is_dataclass(self._kind) and not self._newer_keys:
+            if not self._newer_keys:
                 self._refuse_unknown(raw)
             return msgspec.convert(raw, self._kind)
         except FileNotFoundError:
@@ -110,9 +119,14 @@ class StateFile(Generic[_T]):
         return damaged(self.path, error, self._remedy)
 
     def _refuse_unknown(self, raw: Any) -> None:
-        if not isinstance(raw, dict):
+        kind: Any = self._kind
+        if is_dataclass(kind):
+            known = {field.name for field in fields(kind)}
+        elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            known = set(kind.__struct_encode_fields__)
+        else:
             return
         # `msgspec` passes over keys that it does not know.
-        unknown = sorted(set(raw) - {known.name for known in fields(cast(Any, self._kind))})
+        unknown = sorted(set(raw) - known) if isinstance(raw, dict) else []
         if unknown:
             raise ValueError(f"unknown key '{unknown[0]}'")

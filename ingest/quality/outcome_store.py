@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import Retryable
-from infra.storage.state_file import JsonLayout, StateFile
+from infra.storage.state_file import InstantText, JsonLayout, StateFile
 from infra.streaming.outbox import put_row
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _REMEDY = "remove it: the next run begins as the first one did, and tells again 
 class QualityState:
     """What one run leaves to the next, in `<home>/quality/state.json`."""
 
-    until: str | None = None
+    until: InstantText | None = None
     """Up to where rows were checked, ISO text."""
     failing: dict[str, str] = field(default_factory=dict)
     """Expectations that failed when last checked, and the run they first did."""

@@ -28,7 +28,7 @@ from infra.delta.transaction import Moved
 from infra.errors import Fatal, Retryable, Usage
 from infra.process.os_user import acting_user
 from infra.storage.paths import beginning, delete
-from infra.storage.state_file import StateFile
+from infra.storage.state_file import InstantText, StateFile
 from infra.streaming.job import Lock
 from infra.streaming.outbox import put_row
 from ingest.parsing.source import ParseSettings, lookup
@@ -69,11 +69,11 @@ class ReparseProgress:
 
     asked: str
     run_id: str
-    until: str
+    until: InstantText
     """The end of the span, as ingest had got when the run began."""
-    done: dict[str, str] = field(default_factory=dict)
+    done: dict[str, InstantText] = field(default_factory=dict)
     """By source, up to where its rows are done."""
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: Counts = field(default_factory=Counts)
 
 
 @dataclass(frozen=True)
@@ -145,18 +145,23 @@ def _complete(
     return min(until, reached)
 
 
+def reparse_progress_file(folder: Path) -> StateFile[ReparseProgress]:
+    """Where a reparse keeps how far it is."""
+    remedy = "remove it: the same command then begins anew, and takes nothing twice"
+    return StateFile(folder / "progress.json", ReparseProgress, remedy)
+
+
 class _Run:
     """One run: its progress, and the files of attempts that came to nothing."""
 
     def __init__(self, lake: Lake, folder: Path, asked: str, until: datetime, dry: bool) -> None:
         self.dry = dry
-        remedy = "remove it: the same command then begins anew, and takes nothing twice"
-        self._file = StateFile(folder / "progress.json", ReparseProgress, remedy)
+        self._file = reparse_progress_file(folder)
         fresh = ReparseProgress(asked, uuid.uuid4().hex[:12], until.isoformat())
         self.progress = fresh if dry else self._earlier(asked) or fresh
         # As it was when the run began: a run that goes on must end where it said.
         self.until = datetime.fromisoformat(self.progress.until)
-        self.counts = Counts(**self.progress.counts)
+        self.counts = self.progress.counts
         self.folder = folder / "parsed"
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
@@ -191,7 +196,6 @@ class _Run:
         """A slice is through."""
         self.counts.add(counts)
         self.progress.done[span.source] = span.until.isoformat()
-        self.progress.counts = asdict(self.counts)
         if not self.dry:
             self._save()
 

@@ -16,7 +16,7 @@ from api.sql.allowlist import Scalar
 from api.wire import jobs as wire
 from infra.config.settings import Settings
 from infra.errors import HeadgateError, Usage
-from infra.storage.state_file import StateFile
+from infra.storage.state_file import InstantText, StateFile
 
 _log = logging.getLogger("headgate.api")
 QUERY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -45,8 +45,8 @@ class KeptQuery:
     every_minutes: int
     keep_days: int
     who: str
-    saved_at: str
-    ran_at: str | None = None
+    saved_at: InstantText
+    ran_at: InstantText | None = None
 
     def is_due(self, now: datetime) -> bool:
         """Whether its schedule wants it run."""
