@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 ARGS ?=
 ONLY ?=
 OSV ?=
+# Some shells of containers set it; then each worker of the tests, and each process that they start,
+# would compile all of our code again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test tests test-full test-rest checked lint setup setup-dev classes bench soak docs screenshots audit clean help
 
