@@ -25,7 +25,7 @@ from infra.process.subprocesses import CommandResult, run_command
 
 RUNS_KEPT = timedelta(days=7)
 MOST_RUNS_WAITING = 20
-Document = dict[str, Any]
+RunDocument = dict[str, Any]
 
 
 class CommandRuns:
@@ -46,7 +46,7 @@ class CommandRuns:
         command: tuple[str, ...],
         outcome: Callable[[CommandResult], Mapping[str, Any]],
         clean: Callable[[], None] = lambda: None,
-    ) -> Document:
+    ) -> RunDocument:
         """Ask for a run, of a `kind` that names its folder; raises `Busy` when too many wait.
 
         `about` stands in its document from the start, what `outcome` makes of the result from
@@ -71,14 +71,14 @@ class CommandRuns:
         self._pool.submit(self._run, kind, run, command, outcome, clean)
         return run
 
-    def get(self, kind: str, name: str) -> Document:
+    def get(self, kind: str, name: str) -> RunDocument:
         """A run; raises `NoSuchAct`."""
         run = self._folder(kind).get(name)
         if run is None:
             raise NoSuchAct(f"no run '{name}'; runs are kept for {RUNS_KEPT.days} days")
         return _as_it_is(run)
 
-    def listed(self, kind: str) -> list[Document]:
+    def listed(self, kind: str) -> list[RunDocument]:
         """Runs of a kind, the newest first."""
         runs = [_as_it_is(run) for run in self._folder(kind).all()]
         return sorted(runs, key=lambda run: str(run["made_at"]), reverse=True)
@@ -91,7 +91,7 @@ class CommandRuns:
     def _run(
         self,
         kind: str,
-        run: Document,
+        run: RunDocument,
         command: tuple[str, ...],
         outcome: Callable[[CommandResult], Mapping[str, Any]],
         clean: Callable[[], None],
@@ -121,7 +121,7 @@ class CommandRuns:
         return StateFolder(self._settings, f"runs-{kind}", RUNS_KEPT)
 
 
-def _as_it_is(run: Document) -> Document:
+def _as_it_is(run: RunDocument) -> RunDocument:
     """A run as it is answered; one whose process is gone has failed."""
     pid = int(run.pop("pid", 0))
     if run["state"] in ("queued", "running") and not psutil.pid_exists(pid):
