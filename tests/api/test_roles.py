@@ -136,6 +136,8 @@ PAGES = {
         "GET /alerts",
         "GET /alerts.csv",
         "GET /alerts/live",
+        "POST /alert-views",
+        "POST /alert-views/remove",
         "GET /alerts/{alert_id}",
         "GET /alerts/act/silence",
         "GET /cases",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, get_args
+from urllib.parse import parse_qsl, urlencode
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -25,6 +26,7 @@ from api.routes.access import Here
 from api.routes.alerts import stream_alerts
 from api.services.console import alert_list
 from api.services.console.alert_list import FACETS, GroupBy, ListFilter
+from api.services.console.saved_views import SavedViews
 from infra.errors import Usage
 from infra.process.text_output import harmless
 
@@ -117,6 +119,9 @@ def alerts_page(request: Request, services: Here, session: Signed) -> Response:
         "rows": [],
         "next": None,
     }
+    views = SavedViews(services.settings).views_of(session.caller.name)
+    context["views"] = [(name, query, _same(query, asked.but())) for name, query in views.items()]
+    context["query_now"] = urlencode(asked.but(), doseq=True)
     if group:
         context["groups"], context["group_total"] = alert_list.grouped(
             services.reader, wanted, group, context["number"]
@@ -132,6 +137,11 @@ def alerts_page(request: Request, services: Here, session: Signed) -> Response:
         if asked_for["action"] in TRIAGE_ACTIONS
     }
     return respond(request, "alerts.html", **context)
+
+
+def _same(query: str, shown: dict[str, Any]) -> bool:
+    """Whether a kept address is the one that is shown, in whatever order."""
+    return sorted(parse_qsl(query)) == sorted(parse_qsl(urlencode(shown, doseq=True)))
 
 
 @router.get("/alerts/live")

@@ -48,7 +48,7 @@ def keep_filter(
     responses=responses(422, 503),
     dependencies=[Depends(wants("engineer"))],
 )
-def keep_threshold(
+def keep_other_count(
     services: Here, who: Who, rule: RuleName, asked: wire.NewThreshold
 ) -> wire.ThresholdSaved:
     """As an own copy in the first folder of `alerts.rules`; the rule it is of is switched off.
