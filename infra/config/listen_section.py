@@ -80,7 +80,9 @@ class OtlpListenerSettings(Section):
         (), description="who may send ([[listen.otlp.keys]] with name, token_file); none: anybody"
     )
     request_bytes: int = Field(
-        4 * 1024 * 1024, gt=0, description="largest request as it is sent, packed or not"
+        4 * 1024 * 1024,
+        gt=0,
+        description="largest request as it is sent, packed or not; over gRPC also unpacked",
     )
     unpacked_bytes: int = Field(
         16 * 1024 * 1024, gt=0, description="largest request once it is unpacked (HTTP)"

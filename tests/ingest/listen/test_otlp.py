@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import httpx
+import psutil
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
     ExportLogsServiceRequest,
@@ -162,3 +165,58 @@ def test_grpc_answers_when_kafka_has_it_and_says_when_to_come_again(tmp_path: Pa
     run_apart(run())
     assert len(sink.kept) == 2
     assert otlp_records.of_json(sink.kept[0].value, BOUNDS).records == 2
+
+
+def test_grpc_unpacks_no_more_than_a_request_may_be_and_serves_the_next(tmp_path: Path) -> None:
+    sink = MemorySink()
+
+    async def run() -> None:
+        async with listening(tmp_path, sink, otlp={"grpc_port": 0}) as listener:
+            assert listener.grpc is not None
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{listener.grpc.port}") as channel:
+                export: Callable[..., Any] = channel.unary_unary(EXPORT)
+                # 16 kB on the wire.
+                with pytest.raises(grpc.aio.AioRpcError) as bomb:
+                    await export(b"\0" * (16 << 20), compression=grpc.Compression.Gzip)
+                assert bomb.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                body = request().SerializeToString()
+                assert not refusal(await export(body, compression=grpc.Compression.Gzip))
+
+    run_apart(run())
+    assert len(sink.kept) == 1
+
+
+BOMBS = """
+import sys, grpc
+channel = grpc.insecure_channel(sys.argv[1], options=(("grpc.max_send_message_length", -1),))
+export = channel.unary_unary(sys.argv[2])
+for _ in range(3):
+    try:
+        export(bytes(200 << 20), compression=grpc.Compression.Gzip, timeout=60)
+    except grpc.RpcError as error:
+        print(error.code().name)
+"""
+
+
+@pytest.mark.full
+def test_a_bomb_of_gzip_over_grpc_takes_no_memory(tmp_path: Path) -> None:
+    most = 0
+
+    async def run() -> str:
+        nonlocal most
+        async with listening(tmp_path, MemorySink(), otlp={"grpc_port": 0}) as listener:
+            assert listener.grpc is not None
+            address = f"127.0.0.1:{listener.grpc.port}"
+            # In a process of its own: the sender has all of it in memory.
+            sender = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", BOMBS, address, EXPORT), stdout=asyncio.subprocess.PIPE
+            )
+            said = asyncio.create_task(sender.communicate())
+            before = psutil.Process().memory_info().rss
+            while not said.done():
+                most = max(most, psutil.Process().memory_info().rss - before)
+                await asyncio.sleep(0.02)
+            return (await said)[0].decode()
+
+    assert run_apart(run()).split() == ["RESOURCE_EXHAUSTED"] * 3
+    assert most < 50 << 20
