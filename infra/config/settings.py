@@ -36,6 +36,7 @@ from infra.config.sections import (
     SourceSettings,
     SparkSettings,
 )
+from infra.config.telemetry_section import TelemetrySettings
 from infra.config.webhook_section import WebhookSettings
 from infra.errors import Usage
 from infra.storage.paths import SCHEME, Location, bucketed, location
@@ -60,6 +61,7 @@ __all__ = [
     "SourceSettings",
     "SparkSettings",
     "TargetSettings",
+    "TelemetrySettings",
     "WebhookSettings",
     "load",
 ]
@@ -116,6 +118,7 @@ class Settings(BaseSettings):
     reports: ReportSettings = ReportSettings()
     listen: ListenSettings = ListenSettings()
     intelligence: IntelligenceSettings = IntelligenceSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     sources: dict[str, SourceSettings] = Field(
         default_factory=dict, description="by source name, or by family: 'zeek' serves zeek:conn"
     )

@@ -12,6 +12,7 @@ import signal
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
@@ -23,6 +24,7 @@ from infra.delta.retention import require_sources
 from infra.delta.schema import Table
 from infra.errors import Fatal, Retryable, Usage
 from infra.kafka.client import ensure_topics, require_broker
+from infra.process.batch_telemetry import hear_batches
 from infra.process.clock import clock
 from infra.process.log import News, say, use
 from infra.runtime import job_status as status
@@ -46,6 +48,9 @@ from infra.spark.session import (
 from infra.storage.file_lock import SharedLock
 from infra.streaming.job import beside
 from infra.streaming.lake import Lake
+
+if TYPE_CHECKING:
+    from infra.process.otlp_export import OtlpExporter
 
 _Say = Callable[[str], None]
 
@@ -130,6 +135,7 @@ class Driver:
         self.tell("spark: up")
         lake = Lake(spark, self.settings).ensure()
         self.tell(f"tables: ready in {self.settings.lake_root}")
+        exporter = self._exporter()
         ticker, waker = self._clockwork()
         folder = OutboxFlusher(lake, self._outboxes()).start()
         scheduled = [every.start() for every in self._scheduled()]
@@ -164,6 +170,9 @@ class Driver:
                 # With `once` nothing is told: another driver may be running the job.
                 if each.name in watch.statuses and not each.stopped_for:
                     watch.ended(each.name, "stopped", "")
+            if exporter:
+                hear_batches(None)
+                exporter.stop()
             if alive:
                 # Before Spark: what it folds last is a commit.
                 folder.stop()
@@ -186,6 +195,17 @@ class Driver:
         waker = Waker()
         waker.ticker = Ticker(kafka, Arrivals(kafka), waker.due).start()
         return waker.ticker, waker.start()
+
+    def _exporter(self) -> OtlpExporter | None:
+        """What tells a collector of batches, begun; None where the settings name none."""
+        if self.settings.telemetry.otlp_endpoint is None:
+            return None
+        # Inside: Protobuf and TLS take memory that most drivers do not need.
+        from infra.process.otlp_export import OtlpExporter
+
+        exporter = OtlpExporter(self.settings.telemetry, self.tell).start()
+        hear_batches(exporter.hear)
+        return exporter
 
     def _outboxes(self) -> dict[str, Table]:
         return {folder: table(name) for folder, name in outboxes().items()}

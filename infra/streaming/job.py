@@ -27,6 +27,7 @@ from infra.checkpoint.leftovers import put_aside
 from infra.checkpoint.offset_log import digest_of
 from infra.checkpoint.soundness import check, unfinished
 from infra.errors import Retryable
+from infra.process.batch_telemetry import BatchRecord, batch_ended
 from infra.process.clock import clock
 from infra.process.log import batch_in_hand, note_batch
 from infra.spark.internals import QueryControl, streamed_paths
@@ -60,6 +61,8 @@ class Batch:
     rows: dict[str, int] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    commits: list[tuple[str, float, float]] = field(default_factory=list)
+    """Table, beginning and end of each commit, epoch seconds."""
     replayed: bool = False
     # Handing on, as to the alerts' topic, is no part of the batch: tables are committed whatever
     # Kafka does, and what is held back goes out with a later batch.
@@ -102,6 +105,12 @@ class Batch:
         if decisions_file(self.folder, self.batch_id).exists():
             self.decisions = decided(self.folder, self.batch_id)
         return self
+
+    def record(self, error: str | None = None) -> BatchRecord:
+        """What became of this attempt, for telemetry; `error`: the kind of what ended it."""
+        began, now = self.started_at.timestamp(), clock.time()
+        return BatchRecord(self.job, self.query_id, self.batch_id, began, now, dict(self.counts),
+                           dict(self.rows), self.replayed, tuple(self.commits), error)  # fmt: skip
 
     def ledger_row(self) -> dict[str, Any]:
         """The batch as a row of `ops.ledger`."""
@@ -378,7 +387,11 @@ class _Runner:
         run = self._batch(batch_id)
         began = time.monotonic()
         self._pulse.batch, self._pulse.offsets = batch_id, run.offsets
-        self._work(rows, run)
+        try:
+            self._work(rows, run)
+        except BaseException as error:
+            batch_ended(run.record(type(error).__name__))
+            raise
         # Spark's own commit comes after this call. If that fails the batch runs again, and must
         # still leave one row (decision 0003).
         if not run.decisions.get("in_ledger"):
@@ -406,6 +419,7 @@ class _Runner:
         if run.due_after:
             pulse.expect(run.due_after)
         pulse.ended(run.batch_id, now, run.held_back)
+        batch_ended(run.record())
         note_batch(
             f"job {run.job}: batch {run.batch_id} is in",
             rows_read=pulse.rows,

@@ -40,6 +40,7 @@ from infra.delta.tables import DeltaTables
 from infra.delta.time_travel import bring_back
 from infra.delta.transaction import commit_files
 from infra.errors import Fatal
+from infra.process.clock import clock
 from infra.process.log import say
 from infra.storage.paths import Location, beginning, delete, tables_below
 from infra.streaming.admission import ALL, Intake
@@ -207,7 +208,9 @@ class Lake(DeltaTables):
         files: only so can a restart tell that it was done.
         """
         with self.alone(table):
+            began = clock.time()
             version = commit_files(self.spark, self.path(table), files, run.metadata)
+            run.commits.append((table.name, began, clock.time()))
             run.versions[table.name] = version
             # Under the same lock, and seldom: listing a log costs more the longer it is.
             if version % RETIRE_EVERY == 0:

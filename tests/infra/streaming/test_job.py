@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 from infra.delta.ops_tables import LEDGER
 from infra.delta.schema import Column, Table
 from infra.errors import Fatal
+from infra.process.batch_telemetry import BatchRecord, hear_batches
 from infra.runtime.outbox_flusher import flush_outbox
 from infra.streaming.job import Batch, Job, Lock
 from infra.streaming.lake import Lake
@@ -63,6 +64,30 @@ def test_rows_written_before_a_crash_are_not_written_again(lake, numbers):
 
     assert written(lake) == [1, 4, 9, 16]
     assert seen == [True]
+
+
+def test_each_attempt_at_a_batch_is_handed_on_with_its_commits(lake, numbers):
+    heard: list[BatchRecord] = []
+    hear_batches(heard.append)
+    try:
+        numbers(1, 2)
+
+        def fail(run: Batch) -> None:
+            raise RuntimeError("once")
+
+        with pytest.raises(Exception, match="once"):
+            squares(lake, fail).wait()
+        squares(lake).wait()
+    finally:
+        hear_batches(None)
+    failed, done = heard
+    assert (failed.job, failed.error, done.error) == ("squares", "RuntimeError", None)
+    assert [(table, began <= ended) for table, began, ended in failed.commits] == [
+        ("gold.square", True)
+    ]
+    assert dict(failed.rows_written) == {"gold.square": 2}
+    assert done.replayed
+    assert failed.began <= failed.ended <= done.ended
 
 
 @pytest.mark.full
