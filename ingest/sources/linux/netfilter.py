@@ -40,6 +40,11 @@ _LOGGED = 17
 UPTIME = re.compile(r"\[ *(\d+\.\d+)\] ?", re.ASCII)
 # A rule's prefix has at most 128 characters; the kernel bounds it.
 _BODY = re.compile(r"(?P<prefix>.{0,128}?)(?P<body>IN=\S* OUT=\S*(?: .*)?)", re.DOTALL)
+# Whoever plugs a device in chooses its name, which may read like a packet.
+_DEVICE = re.compile(
+    r"(?:usb|scsi|sd|hid-[\w-]+) [\w.:-]+: |input: .* as /devices/|Bluetooth: ",
+    re.ASCII | re.DOTALL,
+)
 DENIES = re.compile(
     r"(?<![a-z])(?:block|drop|den(?:y|ied)|reject|discard|banned|blacklist)(?:p?ed|s)?(?![a-z])",
     re.IGNORECASE,
@@ -105,8 +110,9 @@ def _macs(fields: Fields) -> tuple[str | None, str | None]:
 def _packet(text: str) -> Mapping[str, Any] | None:
     """The columns of a packet that was logged; None where `text` speaks of none."""
     uptime = UPTIME.match(text)
-    match = _BODY.fullmatch(text, uptime.end() if uptime else 0)
-    if match is None:
+    start = uptime.end() if uptime else 0
+    match = _BODY.fullmatch(text, start)
+    if match is None or _DEVICE.match(text, start):
         return None
     fields, flags, quoted = _fields(match["body"])
     prefix = match["prefix"].strip()
