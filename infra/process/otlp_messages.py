@@ -32,7 +32,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 
 from infra.process.batch_telemetry import BatchRecord
 
-SCOPE = InstrumentationScope(name="headgate.batches")
+SCOPE = InstrumentationScope(name="headgate")
 BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Upper bounds of the durations' buckets, seconds."""
 
@@ -100,7 +100,7 @@ class BatchCounts:
         if not points:
             return Metric()
         return Metric(
-            name=f"headgate.job.{name}", unit=unit, description=description,
+            name=f"job.{name}", unit=unit, description=description,
             sum=Sum(
                 data_points=points, is_monotonic=True,
                 aggregation_temporality=AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE,
@@ -119,7 +119,7 @@ class BatchCounts:
         if not points:
             return Metric()
         return Metric(
-            name="headgate.job.batch.duration", unit="s",
+            name="job.batch.duration", unit="s",
             description="From the beginning of a batch until its tables are committed.",
             histogram=Histogram(
                 data_points=points,
@@ -143,12 +143,12 @@ def _spans(batch: BatchRecord) -> Sequence[Span]:
     trace = hashlib.sha256(named.encode()).digest()[:16]
     root = _span_id(trace, "")
     facts: dict[str, str | int | bool | None] = {
-        "headgate.job": batch.job,
-        "headgate.batch": batch.batch_id,
-        "headgate.rows.read": batch.counts.get("read"),
-        "headgate.rows.dead": batch.counts.get("dead"),
-        "headgate.rows.late": batch.counts.get("late"),
-        "headgate.replayed": batch.replayed,
+        "job": batch.job,
+        "batch": batch.batch_id,
+        "rows.read": batch.counts.get("read"),
+        "rows.dead": batch.counts.get("dead"),
+        "rows.late": batch.counts.get("late"),
+        "replayed": batch.replayed,
         "error.type": batch.error,
     }
     failed = Status(code=Status.STATUS_CODE_ERROR) if batch.error else None
@@ -163,7 +163,7 @@ def _spans(batch: BatchRecord) -> Sequence[Span]:
             name=f"commit {table}", kind=Span.SPAN_KIND_INTERNAL,
             start_time_unix_nano=_nanos(began), end_time_unix_nano=_nanos(ended),
             attributes=_attributes(
-                {"headgate.table": table, "headgate.rows.written": batch.rows_written.get(table)}
+                {"table": table, "rows.written": batch.rows_written.get(table)}
             ),
         )
         for table, began, ended in batch.commits
@@ -180,7 +180,7 @@ def _nanos(seconds: float) -> int:
 
 
 def _of(job: str, table: str) -> list[KeyValue]:
-    named = {"headgate.job": job or None, "headgate.table": table or None}
+    named = {"job": job or None, "table": table or None}
     return _attributes(named)
 
 

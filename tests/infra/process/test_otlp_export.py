@@ -75,7 +75,7 @@ class Collector:
     def metrics(self) -> dict[str, Any]:
         newest = [message for path, message in self.got if path == "/v1/metrics"][-1]
         return {
-            each.name.removeprefix("headgate.job."): each
+            each.name.removeprefix("job."): each
             for each in newest.resource_metrics[0].scope_metrics[0].metrics
         }
 
@@ -134,14 +134,14 @@ def test_a_batch_is_a_trace_with_a_span_a_commit_and_counts(
     assert first.parent_span_id == whole.span_id
     assert (first.end_time_unix_nano - first.start_time_unix_nano) == 10**9
     told = facts(whole.attributes)
-    assert (told["headgate.batch"], told["headgate.rows.read"]) == (0, 10)
+    assert (told["batch"], told["rows.read"]) == (0, 10)
     failed = spans[-3]
     assert failed.status.code == Status.STATUS_CODE_ERROR
     assert facts(failed.attributes)["error.type"] == "Retryable"
 
     metrics = collector.metrics()
     counts = {
-        (name, facts(point.attributes).get("headgate.table")): point.as_int
+        (name, facts(point.attributes).get("table")): point.as_int
         for name, metric in metrics.items()
         for point in metric.sum.data_points
     }
@@ -171,7 +171,7 @@ def test_a_collector_that_is_down_is_told_once_and_what_waited_comes_later(
     until(lambda: len(told) == 2)
     sending.stop()
     assert told[1].endswith("takes again")
-    assert [facts(span.attributes)["headgate.batch"] for span in collector.spans()[:1]] == [1]
+    assert [facts(span.attributes)["batch"] for span in collector.spans()[:1]] == [1]
     assert len(collector.spans()) == 3
 
 
