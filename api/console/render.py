@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -25,6 +26,8 @@ from api.console.safe_text import plain_text, shown_lines, shown_text
 THEMES = ("auto", "dark", "light")
 ZONES = ("utc", "local")
 _FOLDER = Path(__file__).parent
+_INSTANT = re.compile(r"\b(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z")
+"""An instant within a sentence, as programs write it."""
 _SMALL = 1400
 """Bytes below which a page is not compressed: it fits one packet."""
 
@@ -110,6 +113,7 @@ def templates() -> jinja2.Environment:
         "seg": lambda text: quote(str(text), safe=""),
         "when": _when,
         "iso_when": _iso_when,
+        "instants": lambda text: _INSTANT.sub(r"\1 \2 UTC", str(text or "")),
         "clock": _clock,
         "iso": _iso,
         "span": time_span,

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 import pytest
+from starlette.datastructures import QueryParams
 
+from api.console.pages.alerts import AlertsAddress
+from api.console.time_words import earliest
+from api.services.console.entity_lanes import alerts_as_known
 from api.services.console.saved_views import MOST_VIEWS, SavedViews
 from infra.config.settings import load
 from infra.errors import Usage
@@ -65,3 +70,35 @@ def test_a_person_keeps_so_many_and_may_write_over_one(tmp_path):
     assert views.views_of("ann")["View 00"] == "level=low"
     assert len(views.views_of("ann")) == MOST_VIEWS
     assert views.views_of("bob") == {}
+
+
+@pytest.mark.parametrize(
+    ("shown", "asked"),
+    [
+        ("", "status=open"),
+        ("lifecycle=closed&level=high&since=-24h", "status=closed&level=high&since=-24h"),
+        ("level=high&level=low", "status=open&level=high&level=low"),
+        ("lifecycle=new&lifecycle=triaged&lifecycle=closed&verdict=", "verdict=none"),
+        ("lifecycle=new", None),
+        ("rule_id=a&rule_id=b", None),
+    ],
+)
+def test_the_list_is_copied_as_the_question_that_gives_it_over_rest(shown, asked):
+    assert AlertsAddress.of(QueryParams(shown)).rest_query() == asked
+
+
+def test_a_user_or_host_is_found_by_alerts_that_only_name_it(tmp_path):
+    desk = PlainDesk(tmp_path)
+    client = desk.client("vic", "viewer")
+    alert = client.get("/api/v1/alerts").json()["items"][0]["alert_id"]
+    body = client.get(f"/api/v1/alerts/{alert}").json()["body"]
+    named = {entity["type"]: entity["value"] for entity in body["entities"]}
+    user = named["user"]
+    listed = desk.browser("ann", "read").get(f"/alerts?entity={user}").text
+    assert f"row-{alert}" in listed
+    since = {"since": "2025-01-01", "until": "2026-01-01"}
+    reader = desk.app.state.services.reader
+    first, last = (earliest(name, text, datetime.now(UTC)) for name, text in since.items())
+    about = alerts_as_known(reader, "user", user, first, last, None)
+    assert alert in {row["alert_id"] for row in about}
+    assert alerts_as_known(reader, "user", "nobody-at-all", first, last, None) == []

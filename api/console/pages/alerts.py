@@ -84,6 +84,24 @@ class AlertsAddress:
         kept = {k: v for k, v in self.params.items() if k not in ("cursor", "page", "open")}
         return {name: value for name, value in (kept | changes).items() if value not in ("", None)}
 
+    def rest_query(self) -> str | None:
+        """The same list over REST; None where that has no parameter for what is chosen."""
+        states = frozenset(self.params.get("lifecycle", ("new", "triaged")))
+        status = {frozenset({"new", "triaged"}): "open", frozenset({"closed"}): "closed"}
+        if states not in status and states != {"new", "triaged", "closed"}:
+            return None
+        asked: dict[str, Any] = {"status": status.get(states), "level": self.params.get("level")}
+        for name in ("attribution", "verdict", "assignee", "rule_id"):
+            values = self.params.get(name, [])
+            if len(values) > 1:
+                return None
+            # Nobody and nothing have a word there.
+            asked[name] = (values[0] or "none") if values else None
+        asked |= {name: self.params.get(name) for name in ("q", "entity", "since", "until")}
+        asked |= {"incident_id": self.params.get("incident"), "muted": self.params.get("muted")}
+        given = {name: value for name, value in asked.items() if value}
+        return urlencode(given, doseq=True)
+
     def toggled(self, facet: str, value: str) -> dict[str, Any]:
         """The state with a value of a facet chosen, or left out if it was."""
         now = list(self.params.get(facet, ()))
@@ -121,6 +139,7 @@ def alerts_page(request: Request, services: Here, session: Signed) -> Response:
     }
     views = SavedViews(services.settings).views_of(session.caller.name)
     context["views"] = [(name, query, _same(query, asked.but())) for name, query in views.items()]
+    context["rest_query"] = asked.rest_query()
     context["query_now"] = urlencode(asked.but(), doseq=True)
     if group:
         context["groups"], context["group_total"] = alert_list.grouped(

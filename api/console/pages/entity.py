@@ -51,8 +51,10 @@ def entity(
     start, end = _window(services, kind, named, since, until, now)
     then = earliest("known_by", known_by, now)
     spans = _spans(services, kind, named, start, end, then)
-    find_alerts = entity_lanes.address_alerts if kind == "ip" else entity_lanes.alerts_as_known
-    alerts = find_alerts(services.reader, named, start, end, then)
+    if kind == "ip":
+        alerts = entity_lanes.address_alerts(services.reader, named, start, end, then)
+    else:
+        alerts = entity_lanes.alerts_as_known(services.reader, kind, named, start, end, then)
     counts = entity_lanes.lane_counts(services.reader, kind, named, start, end, spans)
     events = timeline(services.reader, kind, named, start, end, 60, cursor)
     holder = None if kind != "ip" or not spans else spans[-1]
@@ -187,13 +189,17 @@ def _counted(scale: Scale, lane: str, rows: list[dict[str, Any]], width: float) 
         TimeMark(
             scale.x(row["bucket"]) + width / 2,
             2.2 + 5.5 * (row["n"] / most) ** 0.5,
-            f"{row['n']} events at {row['bucket']:%Y-%m-%d %H:%M:%S} UTC"
+            f"{_events(row['n'])} at {row['bucket']:%Y-%m-%d %H:%M:%S} UTC"
             + (f", {row['failed']} failed" if row["failed"] else ""),
             "failed" if row["failed"] * 2 > row["n"] else "some",
         )
         for row in rows
     ]
-    return Lane(lane, f"{sum(row['n'] for row in rows):,} events", marks=marks)
+    return Lane(lane, _events(sum(row["n"] for row in rows)), marks=marks)
+
+
+def _events(number: int) -> str:
+    return f"{number:,} {'event' if number == 1 else 'events'}"
 
 
 def _quietly(ask: Any, *arguments: Any) -> Any:

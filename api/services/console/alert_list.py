@@ -60,7 +60,12 @@ class ListFilter:
                 " OR contains(lower(hostname), lower($text)))",
                 self.text or None,
             ),
-            "entity": ("(entity_value = $entity OR src_ip = $entity)", self.entity or None),
+            "entity": (
+                "(entity_value = $entity OR src_ip = $entity OR alert_id IN (SELECT alert_id"
+                f" FROM {INDEX} WHERE list_has_any(names, ['user|' || lower($entity),"
+                " 'host|' || lower($entity)])))",
+                self.entity or None,
+            ),
             "incident": (
                 "(incident_id = $incident OR alert_id = $incident)",
                 self.incident or None,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
+from api.services.alert_index import INDEX
 from api.services.console.lease_spans import LeaseSpan
 from api.services.console.time_buckets import bucket_sql, step_of
 from api.services.reader import Reader, ReaderRow
@@ -40,7 +41,7 @@ _NAMED = {
 _ALERTS = """
 SELECT alert_id, revision, rule_name, level, severity_id, event_time, entity_type, entity_value,
        previous_entity, status, count, (body->>'$.attribution.hostname') AS hostname,
-       coalesce((body->>'$.lifecycle'), 'new') AS lifecycle, (body->>'$.verdict') AS verdict
+       coalesce((body->>'$.lifecycle'), 'new') AS lifecycle, (body->>'$.verdict') AS verdict{more}
 FROM gold.alert
 WHERE event_time >= $since AND event_time < $until
   AND ($known_by IS NULL OR (body->>'$.detected_at')::TIMESTAMPTZ <= $known_by)
@@ -86,14 +87,20 @@ def lane_counts(
 
 def alerts_as_known(
     reader: Reader,
+    kind: EntityKind,
     value: str,
     since: datetime,
     until: datetime,
     known_by: datetime | None,
 ) -> list[ReaderRow]:
-    """Alerts that were about it, in the newest revision that there was at `known_by`."""
+    """Alerts about it, in the newest revision that there was at `known_by`; those of a user or
+    host also where they only name it."""
+    about, more = "entity_value = $value OR previous_entity = $value", ""
+    if kind in ("user", "host"):
+        about += " OR list_contains(names, $value)"
+        more = ", json_extract_string(body, '$.entities[*].value') AS names"
     return reader.rows(
-        f"SELECT * FROM ({_ALERTS}) WHERE entity_value = $value OR previous_entity = $value"
+        f"SELECT * FROM ({_ALERTS.format(more=more)}) WHERE {about}"
         " ORDER BY event_time DESC LIMIT 200",
         {"value": value, "since": since, "until": until, "known_by": known_by},
         needs=("gold.alert",),
@@ -105,7 +112,7 @@ def address_alerts(
 ) -> list[ReaderRow]:
     """Alerts whose event came from an address, whomever they name."""
     return reader.rows(
-        f"SELECT * FROM ({_ALERTS}) JOIN (SELECT DISTINCT alert_id FROM gold.alert"
+        f"SELECT * FROM ({_ALERTS.format(more='')}) JOIN (SELECT DISTINCT alert_id FROM gold.alert"
         " WHERE src_ip = $value OR entity_value = $value) USING (alert_id)"
         " ORDER BY event_time DESC LIMIT 200",
         {"value": value, "since": since, "until": until, "known_by": known_by},
@@ -125,10 +132,19 @@ def span_of(reader: Reader, kind: EntityKind, value: str) -> tuple[datetime, dat
             "SELECT min(seg_start), max(known_at) FROM silver.dhcp_segment"
             f" WHERE {column} = $value AND kind <> 'heartbeat'"
         )
+    needs: tuple[str, ...] = ("gold.alert", "silver.dhcp_segment")
+    params = {"value": value}
+    if kind in ("user", "host"):
+        # Alerts name them and are seldom about them.
+        parts.append(
+            f"SELECT min(first_event_time), max(event_time) FROM {INDEX}"
+            " WHERE list_contains(names, $name)"
+        )
+        needs, params = (*needs, INDEX), params | {"name": f"{kind}|{value}".lower()}
     rows = reader.rows(
         f"SELECT min(low) AS low, max(high) AS high FROM ({' UNION ALL '.join(parts)})",
-        {"value": value},
-        needs=("gold.alert", "silver.dhcp_segment"),
+        params,
+        needs=needs,
     )
     low, high = rows[0]["low"], rows[0]["high"]
     return (low, high) if low is not None else None
