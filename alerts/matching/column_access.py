@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -227,11 +228,28 @@ class Picked:
     rows: Numbers
     paths: Sequence[str] = ()
     lists: dict[str | int, list[Any]] = field(default_factory=dict)
+    whole: Picked | None = None
+    places: Sequence[int] = ()
+
+    def only(self, places: Sequence[int]) -> Picked:
+        """Fewer of these rows; what was read of all is not read again."""
+        return Picked(self.batch, self.rows[places], self.paths, {}, self, places)
 
     def __getitem__(self, path: str | int) -> list[Any]:
         """Values by path, or by the number of the path."""
         lists = self.lists.get(path)
         if lists is None:
             name = path if isinstance(path, str) else self.paths[path]
-            lists = self.lists[path] = column(self.batch, name, self.rows)
+            if self.whole is not None and (known := self.whole.known(name)) is not None:
+                lists = [known[place] for place in self.places]
+            else:
+                lists = column(self.batch, name, self.rows)
+            self.lists[path] = lists
         return lists
+
+    def known(self, name: str) -> list[Any] | None:
+        """The values at a path, if they were read already, by either of its keys."""
+        if (lists := self.lists.get(name)) is not None:
+            return lists
+        slot = bisect_left(self.paths, name)
+        return self.lists.get(slot) if self.paths[slot : slot + 1] == [name] else None
