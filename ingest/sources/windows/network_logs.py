@@ -23,6 +23,7 @@ from ingest.parsing.ocsf import (
     SUCCESS,
     address,
 )
+from ingest.sources.shared.http_exchange import host_port
 from ingest.sources.windows.codes import DNS_STATUS, DNS_TYPES, NTSTATUS, status_code
 from ingest.sources.windows.record import Fields, Logged, filled, whole
 from ingest.sources.windows.rule import (
@@ -207,13 +208,13 @@ def _share_denied(title: str) -> EventRule:
 
 def winrm(fields: Fields, log: Logged) -> WindowsColumns:
     """6 and 91: a remote shell asked for or made; `connection` names the machine."""
-    # `HOST/wsman?PSVersion=5.1`, with or without a scheme before the host.
-    name = (fields.peek("connection", "connectionString") or "").partition("/")[0]
-    host = name.rpartition("//")[2].partition("?")[0] or None
-    return {
-        "src_endpoint": here(log),
-        "dst_endpoint": filled(hostname=host) if log.event_id == 6 else here(log),
-    }
+    text = fields.peek("connection", "connectionString") or ""
+    # `HOST:5985/wsman?PSVersion=5.1`, with or without a scheme before the host.
+    authority = re.split(r"[/?]", re.sub(r"^[A-Za-z]{1,20}://", "", text), maxsplit=1)[0]
+    host, port = host_port(authority)
+    ip = address(host or "")
+    there = filled(ip=ip, hostname=None if ip else host or None, port=port if host else None)
+    return {"src_endpoint": here(log), "dst_endpoint": there if log.event_id == 6 else here(log)}
 
 
 NETWORK_LOGS: Mapping[str, Mapping[int, EventRule]] = MappingProxyType(

@@ -24,6 +24,7 @@ REMOTE = "Microsoft-Windows-TerminalServices-RemoteConnectionManager"
 CORE = "Microsoft-Windows-RemoteDesktopServices-RdpCoreTS"
 GATEWAY = "Microsoft-Windows-TerminalServices-Gateway"
 SERVER, CLIENT = "Microsoft-Windows-SMBServer", "Microsoft-Windows-SMBClient"
+WINRM = "Microsoft-Windows-WinRM"
 DOMAIN = "Microsoft-Windows-ActiveDirectory_DomainService"
 SOCKET = "0200C0EA0A0000070000000000000000"
 
@@ -132,6 +133,12 @@ CASES: list[tuple[Sample, int, int, int | None, dict[str, Any]]] = [
      {"dst_endpoint": {"hostname": "srv"}, "traffic": {"bytes_in": 7}}),
     (Sample(4825, {"AccountName": "ann", "AccountDomain": "CORP", "ClientAddress": "10.0.0.7"},
             keywords=FAILURE), 3002, 1, 2, {"user": ANN, "src_endpoint": {"ip": "10.0.0.7"}}),
+    (operational(6, WINRM, {"connection": "srv/wsman?PSVersion=5.1"}), 4001, 1, None,
+     {"src_endpoint": HERE, "dst_endpoint": {"hostname": "srv"}}),
+    (operational(6, WINRM, {"connection": "http://10.0.0.9:5985/wsman"}), 4001, 1, None,
+     {"src_endpoint": HERE, "dst_endpoint": {"ip": "10.0.0.9", "port": 5985}}),
+    (operational(6, WINRM, {"connection": "https://[2001:db8::1]/wsman"}), 4001, 1, None,
+     {"src_endpoint": HERE, "dst_endpoint": {"ip": "2001:db8::1"}}),
 ]  # fmt: skip
 
 
