@@ -13,6 +13,7 @@ from headgate.cli import COMMANDS
 from infra.config.settings import Settings
 from infra.delta.catalog import catalog, views
 from infra.runtime.job_registry import JOBS
+from ingest.parsing.source import sources
 from tests.docs import generated
 from tests.docs.pages import (
     CURRENT,
@@ -29,6 +30,7 @@ from tests.docs.pages import (
     tracked,
     words,
 )
+from tests.docs.tried_lines import table
 
 PACKAGES = "infra|ingest|enrich|alerts|reporting|api|headgate"
 MOST_WORDS = 600
@@ -110,6 +112,17 @@ def test_commands_and_targets_in_the_text_exist(page: Path) -> None:
     targets = set(re.findall(r"(?:`|^\s*)make ([a-z][a-z-]*)", text, re.M))
     assert commands - set(COMMANDS) == set()
     assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.M)] == []
+
+
+def test_of_every_source_it_is_told_how_many_lines_of_which_versions_were_tried() -> None:
+    rows = [line.strip("| ").split(" | ") for line in table() if line.startswith("| `")]
+    named = {row[0].strip("`") for row in rows}
+    families = {name.partition(":")[0] for name in sources()}
+    assert families <= named
+    for row in rows:
+        assert len(row) == 4, row
+        assert int(row[1] or 0) + int(row[2] or 0) > 0, row
+        assert len(row[3]) > 5, row
 
 
 def test_generated_pages_are_up_to_date() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ingest.parsing.source import source_modules, sources
+from tests.docs.tried_versions import VERSIONS
 from tests.ingest.logs import FILES, SAMPLES, lines
 from tests.ingest.sources.test_forgery import ALL
 from tests.ingest.sources.test_new_services import SAMPLES as RECORDS
@@ -75,4 +76,6 @@ def table() -> Iterator[str]:
         if ":" in name and not captured[name]:
             continue  # a log of a family whose own row has them
         row = (f"`{name}`", captured[name] or "", written[name] or "")
-        yield f"| {' | '.join(map(str, row))} | {versions(of_module.get(name, ''))} |"
+        # A log of a family comes as the family does.
+        about = VERSIONS.get(name.partition(":")[0]) or versions(of_module.get(name, ""))
+        yield f"| {' | '.join(map(str, row))} | {about} |"

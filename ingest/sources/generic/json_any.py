@@ -9,6 +9,7 @@ or from Azure's Log Analytics, is read as that message.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
@@ -34,6 +35,7 @@ from ingest.parsing.ocsf import (
     LOW,
     MEDIUM,
     SUCCESS,
+    address,
     device,
     event,
     kept,
@@ -46,126 +48,35 @@ from ingest.parsing.strict_json import decode_object
 from ingest.parsing.syslog import SEVERITIES, Line
 from ingest.parsing.timestamps import Stamp, stamp_epoch
 from ingest.sources.generic.json_class import guessed
+from ingest.sources.generic.json_names import (
+    COMMAND,
+    EVENT_CODE,
+    EVENT_UID,
+    EXECUTABLE,
+    HOST,
+    LEVEL,
+    MESSAGE,
+    OUTCOME,
+    PID,
+    PROGRAM,
+    SOURCE_HOST,
+    SOURCE_IP,
+    SOURCE_MAC,
+    SOURCE_NAME,
+    SOURCE_PORT,
+    TARGET_HOST,
+    TARGET_IP,
+    TARGET_MAC,
+    TARGET_NAME,
+    TARGET_PORT,
+    TIME,
+    USER,
+    USER_MAIL,
+    USER_UID,
+)
 from ingest.sources.generic.otlp import records_of
 
 _PRODUCT: Mapping[str, str] = {"name": "JSON", "vendor_name": "Unknown"}
-_TIME = (
-    *(
-        "timestamp",
-        "time",
-        "ts",
-        "eventtime",
-        "eventtimestamp",
-        "datetime",
-        "date",
-        "timegenerated",
-    ),
-    *("timecreated", "timestampms", "timems", "epochms", "createdat", "created", "createtime"),
-    *("eventcreated", "eventstart", "published", "occurredat", "logtime", "logtimestamp"),
-    *("timeiso8601", "isotimestamp", "isotime", "utctime", "utctimestamp", "asctime", "unixtime"),
-    *("epoch", "epochtime", "dt", "t", "starttime", "start", "devicetime", "rt", "eventdate"),
-    *(
-        "recordtimestamp",
-        "requesttime",
-        "receivedat",
-        "ingesttime",
-        "timereceived",
-        "eventdatetime",
-    ),
-    *("realtimetimestamp", "sourcerealtimetimestamp", "activitydatetime", "creationtime", "timedt"),
-)
-"""Names of the time, the likeliest first: without case and separators, as all names here."""
-SOURCE_IP = (
-    *("srcip", "sourceip", "clientip", "sourceaddress", "srcaddr", "saddr", "srcaddress"),
-    *("sourceipaddress", "srcipaddr", "remoteip", "remoteaddr", "remoteaddress", "remotehost"),
-    *("clientaddress", "clientaddr", "callerip", "calleripaddress", "peerip", "peeraddress"),
-    *(
-        "srcendpointip",
-        "idorigh",
-        "cip",
-        "httprequestremoteip",
-        "requestclientip",
-        "networkclientip",
-    ),
-    *("clientipaddress", "ipaddress", "actoripaddress", "useripaddress", "ipaddr", "ip", "client"),
-    *("src", "source", "remote", "peer", "origin"),
-)
-TARGET_IP = (
-    *("dstip", "destinationip", "destip", "destinationaddress", "dstaddr", "daddr", "dstaddress"),
-    *("destinationipaddress", "destaddr", "destaddress", "targetip", "serverip", "serveraddress"),
-    *(
-        "dstendpointip",
-        "idresph",
-        "sip",
-        "networkdestinationip",
-        "dst",
-        "dest",
-        "destination",
-        "target",
-    ),
-)
-SOURCE_PORT = ("srcport", "sourceport", "clientport", "spt", "sport", "remoteport", "idorigp")
-TARGET_PORT = ("dstport", "destinationport", "destport", "dpt", "dport", "serverport", "idrespp")
-SOURCE_MAC = ("srcmac", "sourcemac", "clientmac", "smac", "mac", "macaddress")
-TARGET_MAC = ("dstmac", "destinationmac", "destmac", "dmac")
-SOURCE_HOST = ("srchost", "sourcehost", "sourcehostname", "sourcedomain", "clienthostname", "shost")
-TARGET_HOST = ("dsthost", "destinationhost", "destinationhostname", "destinationdomain", "dhost")
-_USER = (
-    *("username", "user", "usr", "accountname", "account", "login", "loginname", "userlogin"),
-    *("principal", "principalname", "userprincipalname", "suser", "targetusername", "usrname"),
-    *(
-        "subjectusername",
-        "srcuser",
-        "actorname",
-        "actorusername",
-        "actor",
-        "identity",
-        "useridname",
-    ),
-)
-USER_UID = ("userid", "uid", "useruid", "accountid", "actorid", "usersid", "sid")
-USER_MAIL = ("useremail", "email", "emailaddress", "useremailaddress", "actoremail")
-_HOST = (
-    *("hostname", "hosthostname", "host", "computer", "computername", "devicehostname"),
-    *("agenthostname", "nodename", "node", "servername", "machine", "machinename", "logsource"),
-    *("devicename", "fqdn", "dvchost", "dvc", "sysloghostname", "instance", "beathostname"),
-)
-_MESSAGE = (
-    *("message", "msg", "log", "shortmessage", "fullmessage", "eventoriginal", "text"),
-    *("description", "logmessage", "rawmessage", "eventmessage", "body", "summary", "raw", "line"),
-)
-_LEVEL = (
-    *("level", "loglevel", "severity", "levelname", "severitytext", "severitylabel", "lvl", "sev"),
-    *(
-        "severitylevel",
-        "syslogseverity",
-        "severityname",
-        "sysloglevel",
-        "priority",
-        "eventseverity",
-    ),
-    *("logsyslogseverityname", "loglevelname", "syslogseverityname", "criticality", "risklevel"),
-)
-PROGRAM = (
-    *("program", "programname", "appname", "application", "app", "logger", "loggername"),
-    *("processname", "syslogidentifier", "ident", "servicename", "service", "component", "tag"),
-    *("containername", "kubernetescontainername", "eventprovider", "process"),
-)
-PID = ("pid", "processid", "processpid", "procid", "syslogpid")
-_COMMAND = ("processcommandline", "commandline", "cmdline", "processcommand")
-EXECUTABLE = ("processexecutable", "processpath", "executable", "exe", "exepath")
-EVENT_CODE = (
-    "eventcode",
-    "eventid",
-    "eventtype",
-    "eventname",
-    "eventaction",
-    "action",
-    "signatureid",
-)
-EVENT_UID = ("uuid", "eventuuid", "messageid", "requestid", "traceid", "id", "recordid", "logid")
-OUTCOME = ("eventoutcome", "outcome", "result", "status", "success", "eventresult")
-
 _LEVELS: Mapping[str, int] = MappingProxyType(
     {
         **dict.fromkeys(("fatal", "emerg", "emergency", "panic"), FATAL),
@@ -210,13 +121,13 @@ _ALONE = Framing()
 def _read(fields: dict[str, Any], context: Context, framing: Framing = _ALONE) -> Event:
     """The event of an object, which is emptied of what is used."""
     named = Named(fields)
-    host = named.take(_HOST) or framing.host or context.host
+    host = named.take(HOST) or framing.host or context.host
     stamp = _stamp(named, context, host) or framing.stamp
     stamp = stamp or Stamp.missing(context.record.received_at, None)
-    message = named.take(_MESSAGE)
+    message = named.take(MESSAGE)
     level, number = _level(named)
-    source = _endpoint(named, SOURCE_IP, SOURCE_PORT, SOURCE_MAC, SOURCE_HOST)
-    target = _endpoint(named, TARGET_IP, TARGET_PORT, TARGET_MAC, TARGET_HOST)
+    source = _endpoint(named, SOURCE_IP, SOURCE_PORT, SOURCE_MAC, SOURCE_HOST, SOURCE_NAME)
+    target = _endpoint(named, TARGET_IP, TARGET_PORT, TARGET_MAC, TARGET_HOST, TARGET_NAME)
     user = _user(named)
     program = named.take(PROGRAM) or framing.program
     process = _process(named, program, framing.pid)
@@ -270,11 +181,11 @@ def _stamp(found: Named, context: Context, host: str | None) -> Stamp | None:
         found.drop(clock_at)
         return both
     stamp: Stamp | None = found.take(
-        _TIME, lambda value: field_lookup.read_moment(value, zone, received_at)
+        TIME, lambda value: field_lookup.read_moment(value, zone, received_at)
     )
     if stamp is None:
         # The likeliest names alone: a `start` or a `t` that is no time mostly means something else.
-        spelled, _ = found.find(_TIME[:12], field_lookup.word)
+        spelled, _ = found.find(TIME[:12], field_lookup.word)
         return None if spelled is None else Stamp.missing(received_at, spelled)
     return stamp
 
@@ -295,7 +206,7 @@ def _level(found: Named) -> tuple[str | None, int | None]:
             return str(value), _BY_TENS[value]
         return (str(value), SEVERITIES[value]) if gelf and 0 <= value <= 7 else None
 
-    value, path = found.find(_LEVEL, reads)
+    value, path = found.find(LEVEL, reads)
     if path is None:
         return None, None
     found.drop(path)
@@ -309,6 +220,7 @@ def _endpoint(
     ports: tuple[str, ...],
     macs: tuple[str, ...],
     hosts: tuple[str, ...],
+    names: tuple[str, ...],
 ) -> dict[str, Any] | None:
     take = found.take(ips, field_lookup.ip)
     port = found.take(ports, field_lookup.port)
@@ -316,13 +228,19 @@ def _endpoint(
         ip=take[0] if take else None,
         port=port if port is not None else take[1] if take else None,
         mac=found.take(macs, field_lookup.mac),
-        hostname=found.take(hosts),
+        hostname=found.take(hosts) or found.take(names, _host_name),
     )
     return end or None
 
 
+def _host_name(value: Any) -> str | None:
+    """A host's name with a dot; an address in its place is none."""
+    named = type(value) is str and re.fullmatch(r"[\w-]+(?:\.[\w-]+)+\.?", value, re.ASCII)
+    return value if named and address(value) is None else None
+
+
 def _user(found: Named) -> dict[str, Any] | None:
-    name = found.take(_USER)
+    name = found.take(USER)
     mail = found.take(USER_MAIL)
     uid = found.take(USER_UID, field_lookup.word)
     return kept(name=name or mail, uid=uid, email_addr=mail) or None
@@ -332,7 +250,7 @@ def _process(found: Named, program: str | None, pid: int | None) -> dict[str, An
     number = found.take(PID, field_lookup.whole)
     # The object's own pid counts before that of the frame it came in.
     number = pid if number is None else number
-    path, line = found.take(EXECUTABLE), found.take(_COMMAND)
+    path, line = found.take(EXECUTABLE), found.take(COMMAND)
     # OCSF has no process of a name alone.
     if number is None and not path and not line:
         return None
@@ -343,9 +261,9 @@ def _process(found: Named, program: str | None, pid: int | None) -> dict[str, An
 def _outcome(value: Any) -> int | None:
     if type(value) is bool:
         return SUCCESS if value else FAILURE
-    if type(value) is str and value.lower() in _DONE:
+    if type(value) is str and value.lower().lstrip("/") in _DONE:
         return SUCCESS
-    return FAILURE if type(value) is str and value.lower() in _FAILED else None
+    return FAILURE if type(value) is str and value.lower().lstrip("/") in _FAILED else None
 
 
 # -- syslog in a wrapper of JSON -------------------------------------------------------------------
@@ -450,7 +368,7 @@ class Json(JsonSource):
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         named = Named(decode_object(raw))
-        _, path = named.find(_TIME, lambda value: field_lookup.read_moment(value, zone, when))
+        _, path = named.find(TIME, lambda value: field_lookup.read_moment(value, zone, when))
         if path is None or len(path) != 1:
             raise Unreadable("no time at the top of the object")
         return restamp_json(raw, path[0], when, zone)

@@ -1,0 +1,73 @@
+"""Versions and forms that sources are tried in, where their own docstring does not say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+_WINDOWS = "fields of the event, or its rendered message alone"
+
+VERSIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "apache": "common, combined, vhost, SSL, JSON",
+        "auditd": "raw, enriched, `ausearch -i`, syslog, auoms",
+        "aws_cloudfront": "standard logs",
+        "aws_cloudtrail": "`eventVersion` 1.05 to 1.11; files, CloudWatch, EventBridge",
+        "aws_elb": "ALB and classic ELB",
+        "aws_guardduty": "`schemaVersion` 2.0",
+        "aws_s3_access": "records with and without the newer fields",
+        "aws_waf": "WAFv2, `formatVersion` 1",
+        "azure_audit": "diagnostic records of Azure Monitor",
+        "bind": "BIND 9: current and older words, files and syslog",
+        "bitbucket_audit": "Data Center's `audit/*.audit.log`",
+        "cef": "CEF 0, LEEF 1.0 and 2.0",
+        "cisco_asa": "ASA; Firepower (FTD) in ASA's words and its own",
+        "cloudflare": "Logpush datasets, times in all three forms",
+        "courier": "IMAP and POP3, with `port=` and without",
+        "crowdstrike": "Streaming API, Falcon Data Replicator",
+        "defender_endpoint": "advanced hunting: streaming API, Log Analytics",
+        "dnsmasq": "dnsmasq 2.7x to 2.9x",
+        "entra_id": "Graph v1.0 and beta, Log Analytics",
+        "fortiauthenticator": "FortiAuthenticator 6.6, syslog and download",
+        "gcp_audit": "LogEntry v2, as sinks export it",
+        "gcp_vpcflow": "LogEntry v2 and its `jsonPayload` alone",
+        "github_audit": "API, export and streaming",
+        "gitlab_audit": "`audit_json.log`, streams, API",
+        "google_workspace": "Reports API v1",
+        "graph_alerts": "`alerts_v2`",
+        "haproxy": "up to HAProxy 3.0: HTTP, HTTPS, TCP, errors",
+        "headgate": "this release",
+        "iis": "W3C logs: IIS, HTTPERR, FTP, SMTP",
+        "infoblox": "NIOS 8.5 and 9.0",
+        "isc_dhcpd_leases": "IPv4 and IPv6; UTC or `db-time-format local`",
+        "json": "ECS nested and dotted, CEF, OpenTelemetry (OTLP), GELF, journald",
+        "k8s_audit": "audit.k8s.io v1, v1beta1; EKS, AKS",
+        "k8s_events": "v1 and events.k8s.io/v1",
+        "kea_leases4": "`kea-leases4.csv`, `kea-leases6.csv`",
+        "m365_audit": "Management Activity API, `Search-UnifiedAuditLog`",
+        "netfilter": "iptables, nftables, ufw, firewalld, UniFi, VyOS",
+        "nginx": "combined, virtual hosts, ingress-nginx, JSON",
+        "nginx_error": "error log, files and syslog",
+        "ocsf": "OCSF up to 1.8",
+        "okta": "System Log API v1, event hooks, EventBridge",
+        "opencanary": "JSON, kinds by `logtype`",
+        "openldap": "OpenLDAP 2.3 to 2.6",
+        "openvpn": "OpenVPN 2.x; status files",
+        "osquery": "filesystem and TLS loggers",
+        "paloalto": "up to PAN-OS 11, CSV; JSON of the logging services",
+        "pam": "Linux-PAM before and since 1.3; sss, krb5, winbind, ldap",
+        "postfix": "Postfix 2.6 to 3.10",
+        "proftpd": "system log, TransferLog, ExtendedLog",
+        "squid": "native, with port or headers, web servers' forms",
+        "suricata": "EVE, whole and as shippers wrap it",
+        "syslog": "RFC 3164 and 5424, journald",
+        "unbound": "queries, replies, policy zones; file and syslog",
+        "vsftpd": "its own log, wu-ftpd's transfer log",
+        "windows_dhcp": "IPv4 and IPv6 audit logs since Server 2008 R2",
+        "windows_evtx_json": _WINDOWS,
+        "windows_nxlog": _WINDOWS,
+        "windows_xml": _WINDOWS,
+        "winlogbeat": "documents whole, packed, or as samples hold them; messages alone",
+        "zeek": "JSON, TSV, the spellings of Corelight and shippers",
+    }
+)
