@@ -174,7 +174,7 @@ class Matcher:
         for group, pair in enumerate(pairs.tolist()):
             name, uid = divmod(pair, len(uids))
             rules[group] = self._rules_for(uids[uid], names[name])
-        looked_at = rules.any(axis=1)
+        looked_at = np.asarray(rules.any(axis=1))
         # Most events concern no rule; they are dropped before any of their columns is read.
         rows = np.flatnonzero(seen.to_numpy(zero_copy_only=False) & looked_at[groups])
         # One product of matrices in place of a loop over rules and groups.

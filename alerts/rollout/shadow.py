@@ -22,12 +22,10 @@ from alerts.rulebook.rule_switch import compiled_rules
 from alerts.rulebook.rule_texts import check_text, require_good
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore, RulePack
-from alerts.rulepack.shadow_marks import ShadowMark, ShadowMarks
+from alerts.rulepack.shadow_marks import MOST_DAYS, ShadowMark, ShadowMarks
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.storage.atomic_files import write_whole
-
-MOST_DAYS = 90
 
 _ID = re.compile(r"^id:.*$", re.M)
 _NAME = re.compile(r"^name:.*$", re.M)

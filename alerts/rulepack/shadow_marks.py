@@ -10,6 +10,9 @@ import msgspec
 
 from infra.storage.state_file import JsonLayout, StateFile
 
+MOST_DAYS = 90
+"""Longest that a rule is put in shadow for; it may be put there again."""
+
 CANDIDATES = "candidates"
 """Folder of the store with files of changed rules that are tried beside the rules in force."""
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from alerts.rulepack.shadow_marks import MOST_DAYS
 from api.wire.base import WireModel
 from api.wire.jobs import KeptJob
 from api.wire.moment import Moment
@@ -237,8 +238,15 @@ class SwitchReason(WireModel):
     reason: str = _WHY
 
 
+class NewShadow(WireModel):
+    """A rule that is to be tried on live events without alerts."""
+
+    days: int = Field(7, ge=1, le=MOST_DAYS, description="how long it is to be tried")
+    reason: str = _WHY
+
+
 class RuleSwitched(WireModel):
-    """A rule that was switched on or off."""
+    """A rule that was switched on or off, or put in shadow or taken out of it."""
 
     id: str = Field(description="of the rule")
     pack: str = Field(description="hash of the rule pack that is in force now")

@@ -13,6 +13,13 @@ from typing import Any
 from alerts.compiler.compiler import Compiled, RefusedRule, RuleSource
 from alerts.compiler.model_rule_files import BadModel, ModelSource
 from alerts.coverage.run import CoverageState, coverage_folder
+from alerts.rollout.shadow import (
+    ShadowWish,
+    drop_rules,
+    promote_rules,
+    shadow_ids,
+    shadow_rules,
+)
 from alerts.rulebook.model_rule_tests import check_models
 from alerts.rulebook.own_rules import (
     OwnRule,
@@ -157,6 +164,28 @@ class RuleDesk:
             changed = not self.one(rule).rule.state.startswith("off")
             pack = switch_off(self._settings, rule, who, reason)
         self.forget()
+        return self._switched(rule_id, pack, changed=changed)
+
+    def shadow(self, who: str, rule: str, asked: wire.NewShadow) -> wire.RuleSwitched:
+        """Put a rule in force in shadow; raises `Usage` for one that is not there."""
+        with self._changing():
+            source = self.source(rule)
+            changed = not source.rule.in_shadow
+            wish = ShadowWish(who, asked.reason.strip(), asked.days)
+            pack = shadow_rules(self._settings, [source.rule.id], wish)
+        return self._switched(source.rule.id, pack, changed=changed)
+
+    def leave_shadow(
+        self, who: str, rule: str, reason: str, *, promoted: bool
+    ) -> wire.RuleSwitched:
+        """Promote a rule, or drop it; raises `Usage` for one that is not in shadow."""
+        leave = promote_rules if promoted else drop_rules
+        with self._changing():
+            (rule_id,) = shadow_ids(self._settings, [rule])
+            pack = leave(self._settings, [rule_id], who, reason.strip())
+        return self._switched(rule_id, pack, changed=True)
+
+    def _switched(self, rule_id: str, pack: RulePack, *, changed: bool) -> wire.RuleSwitched:
         return wire.RuleSwitched(
             id=rule_id,
             pack=pack.hash,

@@ -73,3 +73,21 @@ def test_a_rule_is_switched_off_with_a_reason_and_on_again(client: TestClient) -
     on = client.post("/api/v1/rules/odd_tool/enable").json()
     assert (on["changed"], on["rules"]) == (True, 1)
     assert get(client, "/api/v1/rules")["items"][0]["state"] == "on"
+
+
+def test_a_rule_is_tried_in_shadow_and_promoted_or_dropped(client: TestClient) -> None:
+    asked = {"days": 3, "reason": "is it loud?"}
+    tried = client.post("/api/v1/rules/odd_tool/shadow", json=asked).json()
+    assert (tried["changed"], tried["rules"]) == (True, 1)
+    (item,) = get(client, "/api/v1/rules")["items"]
+    assert item["state"].startswith("shadow until ")
+    assert item["alerts"] is False
+    assert client.post("/api/v1/rules/odd_tool/shadow", json=asked).json()["changed"] is False
+
+    assert client.post("/api/v1/rules/odd_tool/promote", json={}).json()["changed"] is True
+    assert get(client, "/api/v1/rules")["items"][0]["state"] == "on"
+    answer = client.post("/api/v1/rules/odd_tool/drop", json={})
+    assert "is in shadow" in problem(answer, 422)["detail"]
+    client.post("/api/v1/rules/odd_tool/shadow", json={})
+    assert client.post("/api/v1/rules/odd_tool/drop", json={"reason": "loud"}).json()["rules"] == 0
+    assert client.post("/api/v1/rules/odd_tool/shadow", json={"days": 0}).status_code == 422
