@@ -8,17 +8,17 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
-from fastapi.openapi.utils import get_openapi
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api import models, problems
+from api import problems
 from api.auth import Access
 from api.auth_roles import Role
 from api.console.install import install_console
 from api.idempotency import IdempotentPosts
 from api.observability.audit_log import note_unended
 from api.observability.metrics import Meters
+from api.openapi_document import openapi_document
 from api.query_parameters import refuse_unknown
 from api.routes import route_modules
 from api.routes.access import Services, wants
@@ -109,35 +109,8 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(IdempotentPosts, settings=settings, access=services.access)
     app.add_middleware(BaseHTTPMiddleware, dispatch=_measured(services.meters))
     app.add_middleware(_BoundedBody)
-    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's documented way
+    app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]  # FastAPI's documented way
     return app
-
-
-def _openapi(app: FastAPI) -> dict[str, Any]:
-    # Built once: it goes through all routes and models.
-    if app.openapi_schema is None:
-        schema = get_openapi(
-            title=app.title, version=app.version, summary=app.summary, routes=app.routes
-        )
-        known = schema["components"]["schemas"]
-        known["Problem"] = models.Problem.model_json_schema(
-            ref_template="#/components/schemas/{model}"
-        )
-        # Pydantic nests the definitions; OpenAPI has one place for all.
-        known.update(known["Problem"].pop("$defs"))
-        # FastAPI's own form of a 422 is never sent: every error is a problem.
-        for unused in ("HTTPValidationError", "ValidationError"):
-            known.pop(unused, None)
-        for path in schema["paths"].values():
-            for operation in path.values():
-                _problem_for_422(operation["responses"])
-        app.openapi_schema = schema
-    return app.openapi_schema
-
-
-def _problem_for_422(responses: dict[str, Any]) -> None:
-    if "422" in responses:
-        responses["422"] = problems.responses(422)[422]
 
 
 def _measured(meters: Meters) -> Any:

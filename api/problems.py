@@ -49,6 +49,12 @@ _KINDS: tuple[tuple[type[HeadgateError], int, str], ...] = (
 """Status and name of a problem by the error behind it, the first that fits."""
 
 
+_RETRY_AFTER = {
+    "description": "seconds after which the same request may be taken",
+    "schema": {"type": "integer", "minimum": 1},
+}
+
+
 def problem(
     request: Request,
     status: int,
@@ -80,6 +86,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
             "description": HTTPStatus(status).phrase,
             "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
+        | ({"headers": {"Retry-After": _RETRY_AFTER}} if status in (429, 503) else {})
         for status in statuses
     }
 
@@ -94,6 +101,10 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unforeseen)
 
 
+_NO_BODY = "There was an error parsing the body"
+"""FastAPI's words for bytes that are no text; text that is no JSON is a 422 of its own."""
+
+
 async def _http(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
@@ -101,6 +112,9 @@ async def _http(request: Request, error: Exception) -> Response:
     # Starlette's own words for a path that no route has; a route's 404 says more.
     if error.status_code == 404 and detail == "Not Found":
         detail = f"there is no {request.url.path}; see /api/v1/openapi.json"
+    elif error.status_code == 400 and detail == _NO_BODY:
+        detail = "the body is not JSON in UTF-8"
+        return problem(request, 422, detail, name="invalid-request")
     elif error.status_code == 405:
         detail = f"{request.method} is not for {request.url.path}; see /api/v1/openapi.json"
     return problem(request, error.status_code, detail, headers=dict(error.headers or {}))

@@ -118,6 +118,27 @@ def test_a_key_that_asks_too_often_is_told_when_to_come_again(home: Settings) ->
     assert "2 requests a minute" in answers[2].json()["detail"]
 
 
+def test_the_description_tells_of_quotas_and_of_keys_for_retries(home: Settings) -> None:
+    paths = create_app(home).openapi()["paths"]
+    operations = [o for path, methods in paths.items() if path.startswith("/api/v1")
+                  for o in methods.values()]  # fmt: skip
+    assert len(operations) > 90
+    for operation in operations:
+        assert "Retry-After" in operation["responses"]["429"]["headers"]
+    posts = [methods["post"] for methods in paths.values() if "post" in methods]
+    for post in posts:
+        assert "Idempotency-Key" in [one["name"] for one in post["parameters"]]
+        assert {"409", "413" if "requestBody" in post else "409"} <= set(post["responses"])
+
+
+def test_bytes_that_are_no_text_are_refused_as_any_wrong_body(home: Settings) -> None:
+    client = TestClient(create_app(home), raise_server_exceptions=False)
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    refused = client.post("/api/v1/statements", content=b'{"sql": "\xff"}', headers=headers)
+    assert refused.status_code == 422
+    assert refused.json()["detail"] == "the body is not JSON in UTF-8"
+
+
 def test_a_quota_fills_again_as_time_goes_by() -> None:
     now = [0.0]
     quotas = Quotas(lambda: now[0])
