@@ -173,11 +173,17 @@ def test_a_bundled_rule_is_copied_and_switched_off_by_the_copy(tmp_path):
 
 def test_a_copy_of_a_rule_that_others_count_does_not_switch_it_off_by_itself(people, settings):
     (settings.home / "rules" / "many.yml").write_text(COUNTING)
-    page = people("ann").get(f"/rule-editor?copy={ID}").text
+    ann = people("ann")
+    page = ann.get(f"/rule-editor?copy={ID}").text
     assert "would see nothing then" in page
     box = re.search(r'<input type="checkbox" name="switch_off"[^>]*>', page)
     assert box is not None
     assert "checked" not in box[0]
+    # What counts others' findings has no preview, which looks at events.
+    counting = ann.get("/rules/many_odd").text
+    assert "Backtest on 7 days" in counting
+    assert "Preview on 7 days" not in counting
+    assert "Preview on 7 days" in ann.get(f"/rules/{ID}").text
 
 
 def test_the_check_says_lines_remedies_oddities_and_tests_and_keeps_nothing(people, settings):

@@ -10,6 +10,7 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from alerts.domain.levels import LEVELS
+from alerts.rulepack.rule_pack import Correlation
 from api.console.page import Page, console_router
 from api.console.render import respond
 from api.console.request import CheckedForm, Signed, signed_in
@@ -122,6 +123,7 @@ def rule(
         may_switch=session.caller.may("engineer"),
         may_try=session.caller.may("viewer"),
         versions=services.rules.versions(detail.rule.id).items,
+        counts=isinstance(services.rules.source(rule_id).rule, Correlation),
         saved=saved,
         left_on=left_on,
     )
