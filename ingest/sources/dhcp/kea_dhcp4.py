@@ -68,6 +68,22 @@ _LEASED = re.compile(
     r"has been (?:allocated|reused|renewed) for (\d{1,10}|infinity) second", re.ASCII
 )
 
+# DHCPv4 in DHCPv6 (RFC 7341): the servers tell each other by type 20 and 21 what came for whom.
+_OVER_SIX = frozenset(
+    {
+        "DHCP4_DHCP4O6_PACKET_RECEIVED",
+        "DHCP4_DHCP4O6_PACKET_SEND",
+        "DHCP6_DHCP4O6_PACKET_RECEIVED",
+    }
+)
+_CARRIED = re.compile(
+    r"(?P<start>.*?)(?:received DHCPv4o6 packet from DHCPv[46] server|trying to send packet \S+) "
+    r"\(type (?P<type>20|21)\) (?:for|to) (?P<ip>[0-9a-fA-F:.]{2,45})"
+    r"(?: port (?P<port>\d{1,5}))? on interface (?P<interface>\S+)"
+    r"(?: encapsulating .*: (?P<inner>DHCP[A-Z]{3,12}) \(type \d{1,2}\))?",
+    re.ASCII,
+)
+
 _ACTIVITY: Mapping[str, int] = MappingProxyType(
     {
         "DHCP4_LEASE_ADVERT": OFFER,
@@ -140,6 +156,8 @@ def _read(body: str, stamp: Stamp, host: str | None, rest: dict[str, Any], at: C
         return _base(body, stamp, host, rest, None)
     code, text = match["id"], match["text"]
     rest = rest | {"log_level": match["level"], "logger": match["logger"]}
+    if code in _OVER_SIX and (carried := _CARRIED.fullmatch(text)):
+        return _over_six(carried, code, stamp, host, rest, at)
     # The longer form first, since a DUID alone is a part of it.
     client = _CLIENT.search(text) or DUID_ONLY.search(text)
     activity = _ACTIVITY.get(code)
@@ -173,6 +191,39 @@ def _read(body: str, stamp: Stamp, host: str | None, rest: dict[str, Any], at: C
             cid=part.get("cid"),
             iaid=iaid[1] if iaid else None,
             hwaddr=part.get("mac") if mac is None else None,
+        ),
+        fields={"event_code": code},
+    )
+
+
+def _over_six(
+    carried: re.Match[str],
+    code: str,
+    stamp: Stamp,
+    host: str | None,
+    rest: dict[str, Any],
+    at: Context,
+) -> Event:
+    """A message of DHCPv4 on its way over IPv6; the lease that it ends in has a line of its own."""
+    client = _CLIENT.match(carried["start"])
+    return dhcp_event(
+        OTHER,
+        at,
+        stamp,
+        _PRODUCT6 if code.startswith("DHCP6_") else _PRODUCT,
+        activity_name="DHCPv4-query" if carried["type"] == "20" else "DHCPv4-response",
+        # Where the packet comes from or goes to: the client, or the relay before it.
+        ip=address(carried["ip"]),
+        mac=None,
+        host=host,
+        transaction_uid=client["tid"] if client else None,
+        message=carried[0],
+        rest=rest
+        | kept(
+            port=carried["port"],
+            interface=carried["interface"],
+            carried=carried["inner"],
+            hwaddr=client["mac"] if client else None,
         ),
         fields={"event_code": code},
     )

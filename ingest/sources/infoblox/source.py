@@ -54,9 +54,10 @@ _LEASE = re.compile(
 )
 _OPTION_82 = re.compile(
     r"Option 82: received an? (?P<word>[A-Z]{3,10}) DHCP packet from relay-agent "
-    r"(?P<relay>[0-9.]{7,15}) with a circuit-id of \"(?P<circuit>[^\"]{0,300})\""
-    r"(?: and remote-id of \"(?P<remote>[^\"]{0,300})\")? for (?P<ip>[0-9.]{7,15}) "
-    r"\((?P<mac>[0-9a-fA-F:]{11,60})\)(?: lease time is (?P<lease>\d{1,10}) seconds)?\.?",
+    r"(?P<relay>[\w.:-]{1,45}) with a (?:circuit-id of \"(?P<circuit>[^\"]{0,600})\")?"
+    r"(?:(?:, a | and (?:a )?)?remote-id of \"(?P<remote>[^\"]{0,600})\")? "
+    r"for (?P<ip>[0-9.]{7,15}) \((?P<mac>[0-9a-fA-F:]{11,60})\)"
+    r"(?: lease time is (?:(?P<lease>\d{1,10})|undefined) seconds)?\.?(?: \((?P<state>[A-Z]+)\))?",
     re.ASCII,
 )
 """What the relay added (RFC 3046): the port of the switch that the client is behind."""
@@ -154,7 +155,8 @@ def _relayed(line: Line, context: Context) -> Event | None:
     if match is None or ip is None:
         return None
     activity = _MESSAGES.get(match["word"], OTHER)
-    mac = mac_address(match["mac"])
+    # The appliance leaves out a leading zero of an octet.
+    mac = mac_address(":".join(octet.zfill(2) for octet in match["mac"].split(":")))
     return dhcp_event(
         activity,
         context,
@@ -174,6 +176,8 @@ def _relayed(line: Line, context: Context) -> Event | None:
             circuit_id=match["circuit"] or None,
             remote_id=match["remote"] or None,
             lease_seconds=match["lease"],
+            state=match["state"],
+            relay_interface=match["relay"] if address(match["relay"]) is None else None,
         ),
         fields={"log_provider": line.program, "event_code": "Option 82"},
     )

@@ -98,6 +98,44 @@ def test_dhcpd_of_ipv6(text: str, activity: int, ip: str, lease: int | None) -> 
     assert (row["activity_id"], row["transaction_uid"]) == (1, "0x12AB")
 
 
+# -- DHCPv4 over DHCPv6 (RFC 7341), whose lease is told as any other -------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "word", "carried"),
+    [
+        (
+            "DHCP4_DHCP4O6_PACKET_RECEIVED",
+            "received DHCPv4o6 packet from DHCPv6 server (type 20) for 2001:db8::5 port 546 on "
+            "interface eth0",
+            "DHCPv4-query",
+            None,
+        ),
+        (
+            "DHCP6_DHCP4O6_PACKET_RECEIVED",
+            "received DHCPv4o6 packet from DHCPv4 server (type 21) for 2001:db8::5 on interface "
+            "eth0",
+            "DHCPv4-response",
+            None,
+        ),
+        (
+            "DHCP4_DHCP4O6_PACKET_SEND",
+            f"[hwtype=1 {MAC}], cid=[no info], tid=0x1: trying to send packet DHCPV4_RESPONSE "
+            f"(type 21) to 2001:db8::5 port 546 on interface eth0 encapsulating [hwtype=1 {MAC}], "
+            "cid=[no info], tid=0x1: DHCPACK (type 5)",
+            "DHCPv4-response",
+            "DHCPACK",
+        ),
+    ],
+)
+def test_kea_carries_dhcpv4_over_ipv6(code: str, text: str, word: str, carried: str | None) -> None:
+    row = kea(code, text)
+    assert (row["class_uid"], row["activity_id"], row["activity_name"]) == (4004, 99, word)
+    # A packet on its way gives nobody an address.
+    assert (row["src_ip"], row["mac"]) == ("2001:db8::5", None)
+    assert json.loads(row["unmapped"]).get("carried") == carried
+
+
 # -- Kea ---------------------------------------------------------------------------------------
 
 

@@ -44,6 +44,29 @@ def test_the_history_of_leases(what: str, activity: int) -> None:
     assert row["lease_dur"] == (691200 if activity == 5 else None)
 
 
+@pytest.mark.parametrize(
+    ("ids", "end", "relay"),
+    [
+        ('circuit-id of "1a:2", a remote-id of "a:4"', "undefined seconds. (NEW)", "eth2"),
+        ('circuit-id of "1a:2" and remote-id of "a:4"', "7200 seconds.", "10.9.0.1"),
+        ('circuit-id of "1a:2"', "7200 seconds. (RENEW)", "10.9.0.1"),
+        ('remote-id of "a:4"', "7200 seconds", "10.9.0.1"),
+    ],
+)
+def test_what_a_relay_adds_in_all_its_wordings(ids: str, end: str, relay: str) -> None:
+    row = nios(
+        f"Option 82: received a REQUEST DHCP packet from relay-agent {relay} with a {ids} for "
+        f"10.7.0.1 (2:42:ac:77:b:10) lease time is {end}",
+        "dhcpd[7]",
+    )
+    assert (row["class_uid"], row["activity_id"], row["src_ip"]) == (4004, 3, "10.7.0.1")
+    assert row["mac"] == "02:42:ac:77:0b:10"
+    assert row["relay_ip"] == (None if relay == "eth2" else relay)
+    kept = json.loads(row["unmapped"])
+    assert kept.get("circuit_id") == ("1a:2" if "circuit" in ids else None)
+    assert kept.get("remote_id") == ("a:4" if "remote" in ids else None)
+
+
 def test_a_name_in_the_history_cannot_forge_an_address() -> None:
     name = "x,66:66:66:66:66:66,1,2,,$"
     row = nios(f"r-l-e:10.7.0.1,Issued,{name},{MAC},1457708974,1458400174,,$", "dhcpd[7]")
