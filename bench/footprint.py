@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
+from random import Random
 
 import pyarrow.parquet as pq
 
@@ -85,12 +86,13 @@ def _state(report: Report, devices: int) -> None:
 def _lease(device: int, after_seconds: int) -> LeaseEvent:
     at = START_US + after_seconds * SECOND_US + device
     high, low = divmod(device, 250)
+    # Neither ids nor hardware addresses are alike, and the state is compressed.
+    chance = Random(device * 10_000 + after_seconds)
     return LeaseEvent(
-        event_uid=f"{device:016x}{after_seconds:016x}",
+        event_uid=f"{chance.getrandbits(104):026x}",
         scope="default",
         ip=f"10.{high // 250}.{high % 250}.{low}",
-        mac=f"02:00:{device >> 24 & 255:02x}:{device >> 16 & 255:02x}:{device >> 8 & 255:02x}:"
-        f"{device & 255:02x}",
+        mac=f"02:{Random(device).randbytes(5).hex(':')}",
         hostname=f"host-{device}",
         activity=ACK,
         time_us=at,

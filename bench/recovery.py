@@ -28,8 +28,6 @@ SOURCES = ("isc_dhcpd", "zeek:dns")
 COMMITS = {"ingest": "bronze.record", "sessions": "silver.dhcp_segment"}
 """Jobs whose first commit is waited for, and the table that shows it."""
 ENVIRONMENT = {
-    # The form for many devices; the same for few, so that only their number differs.
-    "HEADGATE_JOBS__SESSION_STATE": "cells",
     "HEADGATE_JOBS__QUALITY_MINUTES": "0",
     "HEADGATE_MAINTENANCE__MINUTES": "0",
 }

@@ -1,10 +1,10 @@
 """The session tracker at 100,000 and a million devices, beside Spark's usual way.
 
-Ours has two forms (`jobs.session_state`): cells, and one blob a bucket, which is for fewer devices.
-The usual way is `applyInPandasWithState` keyed by address: the same rules, the same lines in,
-the same segments out (compared first), one key an address, one blob a key. Nobody tells its keys
-how far time has come, so it never forgets nor paints on; at a million devices filling it alone
-would take most of an hour, so it is measured over 100,000, which favours it.
+Ours is one blob a bucket of addresses. The usual way is `applyInPandasWithState` keyed by address:
+the same rules, the same lines in, the same segments out (compared first), one key an address, one
+blob a key. Nobody tells its keys how far time has come, so it never forgets nor paints on; at a
+million devices filling it alone would take most of an hour, so it is measured over 100,000, which
+favours it.
 """
 
 from __future__ import annotations
@@ -28,20 +28,13 @@ from bench.measure import Report
 from bench.plot import bars, panel
 from enrich.dhcp.sessions_job import limits, tracked_rows
 from enrich.dhcp.state_encoding import decode_bucket, encode_bucket
-from enrich.dhcp.state_layout import VERSIONS
-from enrich.dhcp.stateful_operator import (
-    frame,
-    read_state,
-    row_schema,
-    tracked,
-    with_store,
-)
+from enrich.dhcp.stateful_operator import frame, read_state, row_schema, tracked
 from enrich.dhcp.tracker_state import TrackerBucket
 from infra.config.settings import JobSettings, load
 from infra.spark.session import session
 
-JOBS = {"cells": JobSettings(session_state="cells"), "blob": JobSettings(session_buckets=256)}
-LIMITS = limits(JOBS["cells"])
+JOBS = JobSettings()
+LIMITS = limits(JOBS)
 SIZES = (100_000, 1_000_000)
 BATCH_SECONDS = 5
 FILL_LINES = 50_000
@@ -77,12 +70,9 @@ def run(quick: bool = False) -> Report:
         _agree(spark, home / "compared")
         usual = _measure(report, spark, home, "keyed by address", sizes[0], keyed, quick=quick)
         for size in sizes:
-            for form in ("cells", "blob") if size == sizes[0] else ("cells",):
-                own, way = with_store(spark, VERSIONS[form]), ours_of(form)
-                ours = _measure(report, own, home, f"ours ({form})", size, way, quick=quick)
-                ours.compared_with, ours.ratio = usual.name, (ours.value or 0) / (usual.value or 1)
-                if form == "cells":
-                    ours.bar, ours.met = f">= {RATIO:g}x", ours.ratio >= RATIO
+            own = _measure(report, spark, home, "ours", size, ours, quick=quick)
+            own.compared_with, own.ratio = usual.name, (own.value or 0) / (usual.value or 1)
+            own.bar, own.met = f">= {RATIO:g}x", own.ratio >= RATIO
     finally:
         spark.stop()
         shutil.rmtree(home, ignore_errors=True)
@@ -101,18 +91,14 @@ def run(quick: bool = False) -> Report:
 # -- the sides -----------------------------------------------------------------------------------
 
 
-def ours_of(form: str) -> Way:
+def ours(events: DataFrame) -> DataFrame:
     """As job `sessions` does it."""
-
-    def way(events: DataFrame) -> DataFrame:
-        return tracked(tracked_rows(events, JOBS[form]), LIMITS, VERSIONS[form])
-
-    return way
+    return tracked(tracked_rows(events, JOBS), LIMITS)
 
 
 def keyed(events: DataFrame) -> DataFrame:
     """The usual way."""
-    rows = tracked_rows(events, JOBS["cells"]).where("NOT beat")
+    rows = tracked_rows(events, JOBS).where("NOT beat")
     return rows.groupBy("scope", "ip").applyInPandasWithState(
         _one_address, row_schema(), STATE, "append", GroupStateTimeout.NoTimeout
     )
@@ -135,22 +121,20 @@ def _one_address(
 
 
 def _agree(spark: SparkSession, home: Path) -> None:
-    """Raises `AssertionError` unless all ways say the same of a small network."""
+    """Raises `AssertionError` unless both ways say the same of a small network."""
     network = Network(300)
     tables = [network.leases(0, 300, 60), *(network.traffic(120, 1800) for _ in range(12))]
     arrive(home / "lines", tables)
-    sides = [(form, with_store(spark, VERSIONS[form]), ours_of(form)) for form in VERSIONS]
-    sides.append(("keyed", spark, keyed))
     said = [
         sorted(
-            through(own, home / "lines", home / name, _compared(way), keep=True).outputs, key=str
+            through(spark, home / "lines", home / name, _compared(way), keep=True).outputs, key=str
         )
-        for name, own, way in sides
+        for name, way in (("ours", ours), ("keyed", keyed))
     ]
-    for other in said[1:]:
-        if len(said[0]) < 12 * 100 or said[0] != other:
-            differing = [two for two in zip(said[0], other, strict=False) if two[0] != two[1]][:2]
-            raise AssertionError(f"{len(said[0])} rows against {len(other)}, such as {differing}")
+    own, other = said
+    if len(own) < 12 * 100 or own != other:
+        differing = [two for two in zip(own, other, strict=False) if two[0] != two[1]][:2]
+        raise AssertionError(f"{len(own)} rows against {len(other)}, such as {differing}")
 
 
 def _compared(way: Way) -> Way:

@@ -1,7 +1,7 @@
 """A new checkpoint for job `sessions`, with a state that goes on exactly where the tables end.
 
-For a checkpoint that was lost, for another number of buckets, and for a release that keeps its
-state in another form, the one before included. The state is made from `silver.dhcp_segment` and
+For a checkpoint that was lost, for another number of buckets, and for one whose state this release
+does not read: in cells, or of a release after it. The state is made from `silver.dhcp_segment` and
 the lines of `silver.event` that are not settled yet (`enrich.dhcp.state_bootstrap`), up to where
 the newest commit of the job says it had read (`enrich.dhcp.input_offset`).
 
@@ -29,22 +29,19 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from enrich.dhcp.input_offset import Position, events_until, newest
-from enrich.dhcp.sessions_job import limits
 from enrich.dhcp.state_bootstrap import SEED, Sown, write
+from enrich.dhcp.state_encoding import VERSION
 from enrich.dhcp.state_layout import (
     INPUT,
     SESSIONS_JOB,
-    VERSIONS,
-    Shape,
     layout_folder,
     note_layout,
     wanted_layout,
 )
-from enrich.dhcp.stateful_operator import sown, with_store
-from enrich.dhcp.tracker_state import TrackerLimits
+from enrich.dhcp.stateful_operator import sown
 from enrich.tables import DHCP_SEGMENT
 from infra.checkpoint.offset_log import numbers
-from infra.errors import Fatal, Usage
+from infra.errors import Fatal
 from infra.process.os_user import acting_user
 from infra.streaming.job import Batch, Lock
 from infra.streaming.lake import Lake
@@ -73,19 +70,11 @@ class Rebuilt:
     kept: str | None
 
 
-def rebuild(
-    lake: Lake, version: int | None = None, say: Callable[[str], None] = lambda line: None
-) -> Rebuilt:
-    """Make the checkpoint anew, its state of `version` (None: as the settings say) and the
-    settings' number of buckets.
+def rebuild(lake: Lake, say: Callable[[str], None] = lambda line: None) -> Rebuilt:
+    """Make the checkpoint anew, with the settings' number of buckets.
 
-    Raises `Usage` for a version that cannot be written, `Fatal` when the job runs or the tables
-    do not say enough.
+    Raises `Fatal` when the job runs or the tables do not say enough.
     """
-    version = wanted_layout(lake.settings).version if version is None else version
-    if version not in VERSIONS.values():
-        wanted = ", ".join(map(str, VERSIONS.values()))
-        raise Usage(f"state version {version}: this release writes {wanted}")
     target = layout_folder(lake.settings)
     lock = Lock(target, SESSIONS_JOB)
     try:
@@ -96,7 +85,7 @@ def rebuild(
         shutil.rmtree(seeds, ignore_errors=True)
         made = write(lake, events_until(lake, position), seeds)
         say(f"{made.addresses} addresses are to be remembered")
-        done = _exchange(lake, target, seeds, position, made, version)
+        done = _exchange(lake, target, seeds, position, made)
         shutil.rmtree(seeds)
     finally:
         lock.release()
@@ -104,9 +93,7 @@ def rebuild(
     return done
 
 
-def _exchange(
-    lake: Lake, target: Path, seeds: Path, position: Position, made: Sown, version: int
-) -> Rebuilt:
+def _exchange(lake: Lake, target: Path, seeds: Path, position: Position, made: Sown) -> Rebuilt:
     """Put the old checkpoint aside and a new one in its place; back when that fails."""
     now = datetime.now(UTC)
     there = any((target / name).exists() for name in _PARTS)
@@ -114,8 +101,8 @@ def _exchange(
     if aside is not None:
         _move(target, aside)
     try:
-        _sow(lake.spark, seeds, target / "spark", limits(lake.settings.jobs), version)
-        run = _named(lake, target, position, version, now)
+        _sow(lake.spark, seeds, target / "spark")
+        run = _named(lake, target, position, now)
     except BaseException:
         shutil.rmtree(target / "spark", ignore_errors=True)
         (target / "state.json").unlink(missing_ok=True)
@@ -125,7 +112,7 @@ def _exchange(
         raise
     known = made.known.at_us
     return Rebuilt(
-        version=version,
+        version=VERSION,
         buckets=lake.settings.jobs.session_buckets,
         addresses=made.addresses,
         unplayed=made.unplayed,
@@ -137,14 +124,11 @@ def _exchange(
     )
 
 
-def _sow(
-    spark: SparkSession, seeds: Path, checkpoint: Path, bounds: TrackerLimits, version: int
-) -> None:
+def _sow(spark: SparkSession, seeds: Path, checkpoint: Path) -> None:
     """Run the one batch that writes the state into the new checkpoint."""
-    own = with_store(spark, version)
-    rows = own.readStream.schema(SEED).parquet(str(seeds)).select("bucket", "state")
+    rows = spark.readStream.schema(SEED).parquet(str(seeds)).select("bucket", "state")
     query = (
-        sown(rows, bounds, version)
+        sown(rows)
         # The rows must be read by somebody, or Spark runs no operator and writes no state.
         .writeStream.foreachBatch(lambda sown, _: sown.write.format("noop").mode("append").save())
         .option("checkpointLocation", str(checkpoint))
@@ -160,10 +144,10 @@ def _sow(
     shutil.rmtree(checkpoint / "sources")
 
 
-def _named(lake: Lake, target: Path, position: Position, version: int, now: datetime) -> Batch:
+def _named(lake: Lake, target: Path, position: Position, now: datetime) -> Batch:
     """Give the new checkpoint its place in the input, and name it in the table."""
     text = _placed(target / "spark" / "offsets" / "0", position.offset)
-    note_layout(target, Shape(version, lake.settings.jobs.session_buckets))
+    note_layout(target, wanted_layout(lake.settings))
     run = Batch(
         job=SESSIONS_JOB,
         query_id=json.loads((target / "spark" / "metadata").read_text("utf-8"))["id"],

@@ -21,17 +21,11 @@ def build(subparsers: Any) -> None:
         help="make a job's checkpoint anew from the tables",
         description="Make the checkpoint of job sessions anew from silver.dhcp_segment and "
         "silver.event, so that it goes on exactly where the tables end: when the checkpoint is "
-        "lost, when jobs.session_buckets or jobs.session_state is to change, and between "
-        "releases. The job must be stopped. The old checkpoint is kept beside the new one.",
+        "lost, when jobs.session_buckets is to change, when its state lies in cells, and with a "
+        "release to which you go back. The job must be stopped. The old checkpoint is kept beside "
+        "the new one.",
     )
     command.add_argument("job", choices=("sessions",))
-    command.add_argument(
-        "--state-version",
-        type=int,
-        metavar="N",
-        help="write the state in this version, for a release before this one "
-        "(default: as jobs.session_state says)",
-    )
     add_output_option(command)
     command.set_defaults(run=run_rebuild)
 
@@ -49,7 +43,7 @@ def run_rebuild(args: argparse.Namespace, settings: Settings) -> int:
     spark = session(settings)
     try:
         lake = Lake(spark, settings).ensure()
-        _show(rebuild(lake, args.state_version, say), args.output)
+        _show(rebuild(lake, say), args.output)
     finally:
         spark.stop()
     return 0

@@ -24,7 +24,7 @@ from enrich.dhcp.lease_rules import (
     replay,
 )
 from enrich.dhcp.state_layout import INPUT, claim
-from enrich.dhcp.stateful_operator import LINE, MICROS, tracked, with_store
+from enrich.dhcp.stateful_operator import LINE, MICROS, tracked
 from enrich.dhcp.tracker_state import TrackerLimits
 from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import JobSettings
@@ -48,9 +48,7 @@ def sessions(lake: Lake, *, once: bool = False) -> Job:
 
     Raises `Fatal` when the checkpoint's state has another shape than the settings ask for.
     """
-    version = claim(lake.settings)
-    # A query takes its state store from its session, so this job has a session of its own.
-    lake = Lake(with_store(lake.spark, version), lake.settings)
+    claim(lake.settings)
     events = lake.stream(EVENT, job="sessions").where(
         (F.col("source") == HEARTBEAT)
         | (
@@ -68,7 +66,7 @@ def sessions(lake: Lake, *, once: bool = False) -> Job:
         lake.append(segments, DHCP_SEGMENT, run, counts={"late": late})
 
     trigger = None if once else lake.settings.jobs.sessions_trigger_seconds
-    segments = track(events, lake.settings.jobs, version)
+    segments = track(events, lake.settings.jobs)
     return lake.each_batch("sessions", segments, batch, trigger_seconds=trigger)
 
 
@@ -80,20 +78,17 @@ def limits(jobs: JobSettings) -> TrackerLimits:
     )
 
 
-def track(events: DataFrame, jobs: JobSettings, version: int) -> DataFrame:
+def track(events: DataFrame, jobs: JobSettings) -> DataFrame:
     """A stream of silver.event as the stream of rows of silver.dhcp_segment it leads to.
 
     Uses DHCP lines of modes live and replay, and ingest's heartbeats, of which each bucket
     gets one. Appends only; `known_at` never runs back. A batch with a heartbeat gives one row
     of kind `heartbeat`, which says how far all buckets have come.
 
-    `version`: of the state (`enrich.dhcp.state_layout`). The stream is one of a session of
-    `enrich.dhcp.stateful_operator.with_store`. `allowed_lateness_seconds` and
-    `max_lease_seconds` are frozen while a query runs, `version` and `session_buckets` for the
-    life of a checkpoint
-    (`enrich.dhcp.checkpoint_rebuild` makes another).
+    `allowed_lateness_seconds` and `max_lease_seconds` are frozen while a query runs,
+    `session_buckets` for the life of a checkpoint (`enrich.dhcp.checkpoint_rebuild` makes another).
     """
-    rows = tracked(tracked_rows(events, jobs), limits(jobs), version)
+    rows = tracked(tracked_rows(events, jobs), limits(jobs))
     return rows.select(*segment_columns())
 
 

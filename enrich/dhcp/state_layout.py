@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from enrich.dhcp.state_cells import VERSION
-from enrich.dhcp.state_encoding import WHOLE
+from enrich.dhcp.state_encoding import CELLS, VERSION, WHOLE
 from infra.checkpoint.offset_log import numbers
 from infra.config.settings import Settings
 from infra.errors import Fatal
@@ -19,10 +18,6 @@ from infra.storage.state_file import StateFile
 SESSIONS_JOB = "sessions"
 INPUT = "input"
 """Key in a commit's marker: how far the batch has read its input, as Spark notes it."""
-
-
-VERSIONS = {"blob": WHOLE, "cells": VERSION}
-"""Versions of the state, by what `jobs.session_state` calls them."""
 
 
 @dataclass(frozen=True)
@@ -56,43 +51,36 @@ def _file(checkpoint: Path) -> StateFile[Shape]:
 
 
 def wanted_layout(settings: Settings) -> Shape:
-    """What the settings ask of a checkpoint; nothing else asks `jobs.session_state`."""
-    return Shape(VERSIONS[settings.jobs.session_state], settings.jobs.session_buckets)
+    """What this release and the settings make of a checkpoint."""
+    return Shape(VERSION, settings.jobs.session_buckets)
 
 
-def claim(settings: Settings) -> int:
-    """See that the checkpoint is for this release and these settings; note it for a new one.
+def claim(settings: Settings) -> None:
+    """See that the checkpoint is for this release and these settings, and note that it is.
 
-    The version of its state, which every other function is given. Raises `Fatal` that says what
-    it is for, and what makes it fit.
+    One of the release before goes on: its blobs are read, and written as this release writes them.
+    Raises `Fatal` that says what it is for, and what makes it fit.
     """
     checkpoint = layout_folder(settings)
     wanted = wanted_layout(settings)
     there = read_layout(checkpoint)
-    # A release before noted no number of buckets; the settings' one is taken for it.
-    if there is None or there == Shape(wanted.version, None):
-        checkpoint.mkdir(parents=True, exist_ok=True)
-        note_layout(checkpoint, wanted)
-    elif there.version != wanted.version:
-        kept = next((name for name, layout in VERSIONS.items() if layout == there.version), None)
-        if kept is None:
-            raise Fatal(
-                f"job {SESSIONS_JOB}: the state in {checkpoint} has version {there.version}, "
-                "which this "
-                f"release does not know; 'headgate rebuild {SESSIONS_JOB}' makes it anew, "
-                "nothing is lost"
-            )
-        raise Fatal(
-            f"job {SESSIONS_JOB}: the state in {checkpoint} lies in {kept} form, the settings say "
-            f"jobs.session_state = {settings.jobs.session_state}; set that back, or "
-            f"'headgate rebuild {SESSIONS_JOB}' makes the state anew, nothing is lost"
+    if there is not None and there.version not in (WHOLE, VERSION):
+        what = (
+            "lies in cells, a form that is gone"
+            if there.version == CELLS
+            else f"has version {there.version}, which this release does not know"
         )
-    elif there.buckets != wanted.buckets:
+        raise Fatal(
+            f"job {SESSIONS_JOB}: the state in {checkpoint} {what}; "
+            f"'headgate rebuild {SESSIONS_JOB}' makes it anew, nothing is lost"
+        )
+    # An early release noted no number of buckets; the settings' one is taken for it.
+    if there is not None and there.buckets not in (None, wanted.buckets):
         raise Fatal(
             f"job {SESSIONS_JOB}: the state in {checkpoint} has {there.buckets} buckets, the "
-            "settings say "
-            f"jobs.session_buckets = {wanted.buckets}; set that back, or 'headgate rebuild "
-            f"{SESSIONS_JOB}' "
-            "makes the state anew, nothing is lost"
+            f"settings say jobs.session_buckets = {wanted.buckets}; set that back, or 'headgate "
+            f"rebuild {SESSIONS_JOB}' makes the state anew, nothing is lost"
         )
-    return wanted.version
+    if there != wanted:
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        note_layout(checkpoint, wanted)

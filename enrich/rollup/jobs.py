@@ -10,11 +10,10 @@ import json
 import time
 from datetime import UTC, datetime, timedelta
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from enrich.attribution.asof_join import newest_cover, statements
-from enrich.dhcp.stateful_operator import with_rocksdb
 from enrich.rollup.reconcile import RollupComparison, check_rollup, counted_in
 from enrich.rollup.rollup import login_sessions, rolled
 from enrich.rollup.topic import Topic
@@ -26,6 +25,18 @@ from infra.streaming.job import Batch, Job
 from infra.streaming.lake import Lake
 from infra.streaming.merge import merge
 from ingest.tables import EVENT
+
+_STORE = "spark.sql.streaming.stateStore"
+_ROCKSDB = {
+    f"{_STORE}.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # A batch leaves a file with its changes, not a copy of the store.
+    f"{_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+    # A start plays those files since the last snapshot: at the default of 10 the few large batches
+    # of a backlog all came again with each start. A snapshot is cheap here: only what is new.
+    f"{_STORE}.minDeltasForSnapshot": "3",
+}
 
 _LONG = timedelta(hours=6)
 """An import that takes longer was likely ended half way."""
@@ -168,6 +179,15 @@ def with_holders(sessions: DataFrame, segments: DataFrame) -> DataFrame:
 
 
 _HOLDER = ("mac", "hostname", "session_id")
+
+
+def with_rocksdb(spark: SparkSession) -> SparkSession:
+    """A session whose queries keep their state in RocksDB."""
+    # The state store provider is a setting of the session: the other jobs keep theirs.
+    own = spark.newSession()
+    for key, value in _ROCKSDB.items():
+        own.conf.set(key, value)
+    return own
 
 
 def _for_counting(lake: Lake, once: bool) -> Lake:

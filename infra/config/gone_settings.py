@@ -27,6 +27,13 @@ _MARKED = "every commit carries a marker of headgate's own"
 
 GONE_SETTINGS = {
     "sink": Gone({"marker": _MARKED, "txn": f"{_MARKED}, and did so beside Delta's txn"}),
+    "jobs.session_state": Gone(
+        {"blob": "session state has this form only"},
+        {
+            "cells": "session state has one form, blobs; take the setting out, and where job "
+            "sessions has run, 'headgate rebuild sessions' makes its state anew, nothing is lost"
+        },
+    ),
 }
 """By former name."""
 

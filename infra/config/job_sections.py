@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field, field_validator
 
 from infra.config.sections import Section
@@ -55,10 +53,6 @@ class JobSettings(Section):
         gt=0,
         description="by how much Python workers may grow with an ingest batch, and how much the "
         "rows of any other batch may take in memory",
-    )
-    session_state: Literal["blob", "cells"] = Field(
-        "blob",
-        description="blob: one a bucket, for up to some 50,000 devices; cells: RocksDB, for more",
     )
     session_buckets: int = Field(16, gt=0, description="keys of the session state")
     alert_buckets: int = Field(8, gt=0, description="keys of the alert state")

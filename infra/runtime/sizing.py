@@ -20,7 +20,7 @@ HEAP_GB = 2.0
 """Of an executor; its JVM only hands rows to Python."""
 DRIVER_GB = 6.0
 DEVICES_A_PARTITION = 50_000
-"""What one state in one value still serves well (docs/explanation/state.md)."""
+"""A choice: stateful jobs have as many tasks as partitions, and their number is fixed for good."""
 TABLES = 3
 """A task of ingest writes a file of each: bronze.record, silver.event, gold.finding."""
 

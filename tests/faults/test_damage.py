@@ -17,8 +17,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from enrich.dhcp.state_cells import VERSION
-from enrich.dhcp.stateful_operator import with_store
+from enrich.rollup.jobs import with_rocksdb
 from infra.config.settings import Settings, load
 from infra.delta.ops_tables import AUDIT, LEDGER
 from infra.delta.schema import Column, Table
@@ -136,7 +135,7 @@ def worked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
 @pytest.fixture(scope="module")
 def stored(spark: SparkSession) -> SparkSession:
     """A session whose jobs keep their state in RocksDB."""
-    return with_store(spark, VERSION)
+    return with_rocksdb(spark)
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ import pytest
 from enrich.dhcp.checkpoint_rebuild import rebuild
 from enrich.dhcp.lease_rules import DECLINE, RELEASE
 from enrich.dhcp.sessions_job import sessions
-from enrich.dhcp.state_encoding import WHOLE
-from enrich.dhcp.state_layout import Shape, claim, layout_folder, read_layout
+from enrich.dhcp.state_encoding import CELLS, VERSION, WHOLE
+from enrich.dhcp.state_layout import Shape, claim, layout_folder, note_layout, read_layout
 from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import load
 from infra.errors import Fatal, Usage
@@ -96,7 +96,7 @@ def test_a_lost_checkpoint_and_other_buckets_neither_double_nor_lose_a_segment(
     shutil.rmtree(layout_folder(lost.settings))
     done = rebuild(lost)
     assert (done.addresses, done.unplayed, done.kept, done.from_batch) == (4, 0, None, 1)
-    assert (done.version, done.buckets) == (WHOLE, 5)
+    assert (done.version, done.buckets) == (VERSION, 5)
 
     put(begun, EVENT, [finished(3001)])
     run(begun, AFTER, 3300)
@@ -105,27 +105,6 @@ def test_a_lost_checkpoint_and_other_buckets_neither_double_nor_lose_a_segment(
     assert order_said(lost) == order_said(begun)
     audited = [json.loads(file.read_text()) for file in (lost.spool / "audit").glob("*.json")]
     assert [(row["act"], row["outcome"]) for row in audited] == [("sessions.rebuild", "ok")]
-
-
-@pytest.mark.soak
-def test_a_state_goes_into_cells_and_back(begun, tmp_path) -> None:
-    other = copied(begun, tmp_path / "copy", session_state="cells")
-    shutil.rmtree(layout_folder(other.settings))
-    assert rebuild(other).version == 2
-    early, late = AFTER[:2], AFTER[2:]
-    run(begun, early, 3150)
-    run(other, early, 3150)
-    assert told(other) == told(begun)
-
-    again = Lake(other.spark, load(home=other.settings.home, jobs=JOBS | {"session_buckets": 5}))
-    with pytest.raises(Fatal, match="in cells form"):
-        sessions(again, once=True)
-    done = rebuild(again)
-    assert (done.version, done.buckets, done.unplayed) == (WHOLE, 5, 0)
-    assert (Path(done.kept or "") / "spark" / "offsets").is_dir()
-    run(begun, late, 3300)
-    run(again, late, 3300)
-    assert told(again, "rev") == told(begun, "rev")
 
 
 def test_another_number_of_buckets_is_refused_until_the_state_is_rebuilt(settings) -> None:
@@ -139,21 +118,44 @@ def test_another_number_of_buckets_is_refused_until_the_state_is_rebuilt(setting
         claim(other)
 
 
-def test_a_checkpoint_of_before_is_told_by_what_it_lacks(settings) -> None:
-    offsets = layout_folder(settings) / "spark" / "offsets"
+def layout_with(settings, shape: Shape | None) -> Path:
+    """A checkpoint that has run; None: of a release that noted no shape."""
+    folder = layout_folder(settings)
+    offsets = folder / "spark" / "offsets"
     offsets.mkdir(parents=True)
-    assert read_layout(layout_folder(settings)) is None
+    assert read_layout(folder) is None
     (offsets / "0").write_text("v1\n{}\n{}")
-    assert read_layout(layout_folder(settings)) == Shape(WHOLE, None)
+    if shape is not None:
+        note_layout(folder, shape)
+    return folder
+
+
+@pytest.mark.parametrize("noted", [None, Shape(WHOLE, 16), Shape(VERSION, 16)])
+def test_a_checkpoint_with_blobs_of_before_goes_on(settings, noted: Shape | None) -> None:
+    folder = layout_with(settings, noted)
+    assert read_layout(folder) == (noted or Shape(WHOLE, None))
     claim(settings)
-    assert read_layout(layout_folder(settings)) == Shape(WHOLE, 16)
-    with pytest.raises(Fatal, match=r"in blob form.*session_state = cells.*headgate rebuild"):
-        claim(load(home=settings.home, jobs={"session_state": "cells"}))
+    assert read_layout(folder) == Shape(VERSION, 16)
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [(CELLS, "lies in cells, a form that is gone"), (7, "has version 7")]
+)
+def test_a_state_that_is_not_read_is_refused_with_its_remedy(
+    settings, version: int, said: str
+) -> None:
+    folder = layout_with(settings, Shape(version, 16))
+    with pytest.raises(Fatal, match=rf"{said}.*'headgate rebuild sessions' makes it anew"):
+        claim(settings)
+    assert read_layout(folder) == Shape(version, 16)
+
+
+def test_a_setting_that_asks_for_cells_names_the_remedy(settings) -> None:
+    with pytest.raises(Usage, match=r"session_state = 'cells' is gone.*headgate rebuild sessions"):
+        load(home=settings.home, jobs={"session_state": "cells"})
 
 
 def test_nothing_to_rebuild_is_said_and_changes_nothing(lake) -> None:
     with pytest.raises(Fatal, match="there is nothing to rebuild"):
         rebuild(lake)
-    with pytest.raises(Usage, match="state version 7: this release writes 1, 2"):
-        rebuild(lake, 7)
     assert not (layout_folder(lake.settings) / "spark").exists()

@@ -13,21 +13,14 @@ from alerts.tables import FINDING
 from enrich.attribution.stream_join import attribution_as_of
 from enrich.dhcp.lease_rules import DECLINE, RELEASE
 from enrich.dhcp.sessions_job import as_segments, sessions_of, track
-from enrich.dhcp.state_layout import VERSIONS
-from enrich.dhcp.stateful_operator import with_store
 from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import JobSettings
 from infra.delta.catalog import views
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 from tests.enrich.rows import IP, A, B, at, dhcp, finding, finished, put, rows
-from tests.full import rest_full
 
-FORMS = {
-    form: JobSettings(session_buckets=3, allowed_lateness_seconds=600, session_state=form)
-    for form in VERSIONS
-}
-JOBS = FORMS["blob"]
+JOBS = JobSettings(session_buckets=3, allowed_lateness_seconds=600)
 OTHER = "10.0.0.2"
 
 # .1   AAAAAAAAAABBBBBBBBBBBBBBB.......   B takes over at 10, releases at 25
@@ -50,18 +43,16 @@ NO_LEASES = [
 ]
 
 
-@pytest.fixture(params=rest_full(1, FORMS))
-def run(request: pytest.FixtureRequest, lake: Lake, tmp_path: Path) -> Callable[[], None]:
+@pytest.fixture
+def run(lake: Lake, tmp_path: Path) -> Callable[[], None]:
     """Runs the tracker over what is new in silver.event, then stops it."""
-    version = VERSIONS[request.param]
-    spark = with_store(lake.spark, version)
 
     def keep(batch: DataFrame, _: int) -> None:
         batch.write.format("delta").mode("append").save(lake.path(DHCP_SEGMENT))
 
     def once() -> None:
         query = (
-            track(Lake(spark, lake.settings).stream(EVENT), FORMS[request.param], version)
+            track(lake.stream(EVENT), JOBS)
             .writeStream.foreachBatch(keep)
             .option("checkpointLocation", str(tmp_path / "sessions"))
             .trigger(availableNow=True)
