@@ -28,7 +28,7 @@ START = "start"
 _MOST = 2**62
 """No sequence and no revision is greater."""
 
-NOT_OURS = "after: not a cursor of ours; take 'next' of the page before as it is"
+_NOT_OURS = "after: not a cursor of ours; take 'next' of the page before as it is"
 
 FEED_SQL = """
 SELECT sequence, alert_id, revision, body FROM gold.alert
@@ -71,13 +71,13 @@ def place_of(cursor: str, lake: str) -> FeedCursor:
         decoded = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
         identity, sequence, alert_id, revision = decoded
     except (binascii.Error, ValueError, TypeError, RecursionError):
-        raise Usage(NOT_OURS) from None
+        raise Usage(_NOT_OURS) from None
     kinds = (str, int, str, int)
     # The exact type, as True would pass for a number.
     if not all(type(v) is kind for v, kind in zip(decoded, kinds, strict=True)):
-        raise Usage(NOT_OURS)
+        raise Usage(_NOT_OURS)
     if not (abs(sequence) < _MOST and abs(revision) < _MOST and alert_id.isascii()):
-        raise Usage(NOT_OURS)
+        raise Usage(_NOT_OURS)
     # Sequences begin again in a lake that was made anew; a cursor of then would skip alerts.
     if identity != lake:
         raise Usage("after: belongs to another lake; begin again with after=start")

@@ -16,7 +16,7 @@ STREAM_PAGE = 200
 MOST_STREAMS = 50
 """Open at a time: each asks the lake every other second."""
 
-POLL_SECONDS = 2.0
+_POLL_SECONDS = 2.0
 BEAT_SECONDS = 15.0
 """A comment that often keeps proxies from ending a connection on which nothing happens."""
 
@@ -54,7 +54,7 @@ async def event_stream(
     try:
         # The first bytes at once: some proxies and browsers wait for them before they open the
         # stream.
-        yield f": alerts as they come\nretry: {int(POLL_SECONDS * 1000)}\n\n"
+        yield f": alerts as they come\nretry: {int(_POLL_SECONDS * 1000)}\n\n"
         # A reader that left is noticed only by asking; sending to it may succeed for a while.
         while not streams.closing and not await gone():
             try:
@@ -62,7 +62,7 @@ async def event_stream(
                 fresh = await run_in_threadpool(page, cursor)
             except HeadgateError as error:
                 yield f": {' '.join(str(error).split())}\n\n"
-                await asyncio.sleep(POLL_SECONDS)
+                await asyncio.sleep(_POLL_SECONDS)
                 continue
             for item in fresh.items:
                 beat = time.monotonic()
@@ -78,6 +78,6 @@ async def event_stream(
             cursor = fresh.next
             # Behind a backlog it asks again at once.
             if not fresh.more:
-                await asyncio.sleep(POLL_SECONDS)
+                await asyncio.sleep(_POLL_SECONDS)
     finally:
         streams.open -= 1

@@ -33,7 +33,7 @@ from infra.config.settings import Settings
 from infra.errors import Fatal, Usage
 
 MOST_AT_ONCE = 10_000
-SAMPLE = 10
+_SAMPLE = 10
 ME = "me"
 ANY_REVISION = "*"
 Row = dict[str, Any]
@@ -129,7 +129,7 @@ class Triage:
             refused_because=refused[0] if refused else None,
             by_level=_grouped(alert.level for alert in changing),
             by_rule=_grouped(str(alert.body["rule"]["name"]) for alert in changing),
-            sample=[alert.alert_id for alert in changing[:SAMPLE]],
+            sample=[alert.alert_id for alert in changing[:_SAMPLE]],
         )
 
     def bulk(self, who: str, act: wire.BulkAct) -> wire.BulkDone:

@@ -11,7 +11,7 @@ from alerts.domain.verdict import Verdict
 from api.wire.base import WireModel
 
 TITLE = Field(min_length=1, max_length=300, description="what it is about")
-NOTE = Field(None, max_length=20_000, description="what to note with it")
+_NOTE = Field(None, max_length=20_000, description="what to note with it")
 ALERTS = Field(
     max_length=5_000, description="alert_id, or its first characters where they are unique"
 )
@@ -24,7 +24,7 @@ class NewCase(WireModel):
     alerts: list[str] = Field(
         default_factory=list, max_length=5_000, description="alerts to begin with"
     )
-    note: str | None = NOTE
+    note: str | None = _NOTE
     assignee: str | None = Field(None, max_length=64, description="who works on it; 'me': you")
 
 
@@ -37,7 +37,7 @@ class CaseChange(WireModel):
     )
     status: Literal["open", "closed"] | None = Field(None, description="open or closed")
     outcome: Verdict | None = Field(None, description="as what it is closed")
-    note: str | None = NOTE
+    note: str | None = _NOTE
 
 
 class CaseAlerts(WireModel):

@@ -23,7 +23,7 @@ _LINE_BYTES = 1024 * 1024
 _FILE_BYTES = 256 * 1024 * 1024
 _FILE_LINES = 2_000_000
 _COLUMNS = 1_000
-SUFFIXES = (".csv", ".json", ".jsonl", ".ndjson")
+_SUFFIXES = (".csv", ".json", ".jsonl", ".ndjson")
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ def files_of(where: str) -> list[Path]:
     try:
         # In order, as of two lines about one entry the first counts.
         ordered = sorted(
-            path_row for path_row in path.iterdir() if path_row.suffix.lower() in SUFFIXES
+            path_row for path_row in path.iterdir() if path_row.suffix.lower() in _SUFFIXES
         )
     except OSError as error:
         raise Usage(f"{path}: cannot be read ({error.strerror})") from None
     if not ordered:
-        raise Usage(f"{path}: no file in it ends in {', '.join(SUFFIXES)}")
+        raise Usage(f"{path}: no file in it ends in {', '.join(_SUFFIXES)}")
     return ordered
 
 

@@ -39,7 +39,7 @@ LINES = (
 ENVIRONMENT = {"HEADGATE_MAINTENANCE__MINUTES": "0", "HEADGATE_JOBS__QUALITY_MINUTES": "0"}
 _LAST = "alert"
 """The job that begins last of those which alerts wait for."""
-LONGEST_SECONDS = 600.0
+_LONGEST_SECONDS = 600.0
 _KEPT_SECONDS = 30 * 24 * 3600.0
 _PREFIX = "headgate-classes-"
 _USERS = ("HEADGATE_", "SPARK_", "PYSPARK_", "HADOOP_", "YARN_", "AWS_")
@@ -83,7 +83,7 @@ def make_archive(say: _Say, *, again: bool = False) -> bool:
 @contextmanager
 def _alone(wanted: Path, say: _Say) -> Iterator[None]:
     """One at a time: others wait for what the first one makes."""
-    end, news = time.monotonic() + LONGEST_SECONDS, News(say)
+    end, news = time.monotonic() + _LONGEST_SECONDS, News(say)
     while True:
         try:
             right = ExclusiveLock(
@@ -103,7 +103,7 @@ def _alone(wanted: Path, say: _Say) -> Iterator[None]:
 
 def _make(wanted: Path) -> None:
     for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):  # of one that was killed
-        if left.stat().st_mtime < time.time() - 2 * LONGEST_SECONDS:
+        if left.stat().st_mtime < time.time() - 2 * _LONGEST_SECONDS:
             shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as own:
         made = Path(own) / "classes.jsa"
@@ -127,7 +127,7 @@ def _put(made: Path, wanted: Path) -> None:
         beside.unlink(missing_ok=True)
 
 
-def gathered(command: Sequence[str], made: Path, seconds: float = LONGEST_SECONDS) -> None:
+def gathered(command: Sequence[str], made: Path, seconds: float = _LONGEST_SECONDS) -> None:
     """Run a command in the folder of `made`, and wait until all it began has ended: JVMs, too.
 
     Raises `Fatal` when it fails, does not end in time, or leaves no whole archive.
@@ -190,7 +190,7 @@ def main() -> None:
         client.flush(30)
         environment = ENVIRONMENT | {"HEADGATE_KAFKA__BOOTSTRAP": broker.address}
         command = [sys.executable, "-m", "headgate.cli", "--home", str(settings.home), "up"]
-        end = time.monotonic() + LONGEST_SECONDS * 0.8
+        end = time.monotonic() + _LONGEST_SECONDS * 0.8
         with subprocess.Popen(
             command, env=os.environ | environment, preexec_fn=die_with_parent
         ) as driver:

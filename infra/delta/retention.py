@@ -20,7 +20,7 @@ from infra.storage.state_file import StateFile
 if TYPE_CHECKING:
     from infra.delta.schema import Table
 
-NOTE = "_expired"
+_NOTE = "_expired"
 _REMEDY = (
     "it tells what retention took out: put it back from a backup, or remove it, whereupon hours "
     "that were emptied may be counted anew as empty"
@@ -161,4 +161,4 @@ class _Written:
 
 
 def _file(folder: Location) -> StateFile[_Written]:
-    return StateFile(folder / NOTE, _Written, _REMEDY, newer_keys=True)
+    return StateFile(folder / _NOTE, _Written, _REMEDY, newer_keys=True)

@@ -19,7 +19,7 @@ from infra.kafka.client import Broker, ensure_topics, require_free
 
 HEAP = "512m"
 LOOK_SECONDS = 2.0
-LONGEST_PAUSE = 60.0
+_LONGEST_PAUSE = 60.0
 _OWN = re.compile(r"(127\.0\.0\.1|localhost):(\d{1,5})")
 
 
@@ -123,5 +123,5 @@ class EmbeddedBroker:
             self._broker.start()
         except Fatal as error:
             self._say(f"broker: {error}")
-            return min(LONGEST_PAUSE, pause * 2)
+            return min(_LONGEST_PAUSE, pause * 2)
         return LOOK_SECONDS

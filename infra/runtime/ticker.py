@@ -25,7 +25,7 @@ ASK_SECONDS = 0.2
 TOPICS_SECONDS = 3.0
 """How often it is asked which topics there are."""
 
-ANSWER_SECONDS = 5.0
+_ANSWER_SECONDS = 5.0
 
 QUIET_SECONDS = 300.0
 """So long nothing came when ticks come more seldom still: each makes a batch of six jobs."""
@@ -39,7 +39,7 @@ class Arrivals:
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self._kafka = kafka
-        self._broker = OffsetReader(kafka, ANSWER_SECONDS)
+        self._broker = OffsetReader(kafka, _ANSWER_SECONDS)
         self._places: list[TopicPartitionKey] = []
         self._listed = float("-inf")
 
@@ -94,7 +94,7 @@ class Ticker:
     def stop(self) -> None:
         """End within a tick."""
         self._stop.set()
-        self._thread.join(self._kafka.tick_seconds + ANSWER_SECONDS)
+        self._thread.join(self._kafka.tick_seconds + _ANSWER_SECONDS)
 
     @property
     def state(self) -> object:

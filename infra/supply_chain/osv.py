@@ -24,7 +24,7 @@ from infra.supply_chain.sbom import Component
 _Record = Mapping[str, Any]
 
 # OSV takes a thousand at once.
-MOST_QUERIES = 500
+_MOST_QUERIES = 500
 _TIMEOUT_SECONDS = 30.0
 
 
@@ -72,10 +72,10 @@ def query_osv(components: Iterable[Component], url: str) -> Iterator[_Record]:
     """
     wanted = list(components)
     ids: set[str] = set()
-    for index in range(0, len(wanted), MOST_QUERIES):
+    for index in range(0, len(wanted), _MOST_QUERIES):
         queries = [
             {"package": {"purl": component.purl}}
-            for component in wanted[index : index + MOST_QUERIES]
+            for component in wanted[index : index + _MOST_QUERIES]
         ]
         answer = _asked(f"{url}/v1/querybatch", {"queries": queries})
         if len(answer.get("results", ())) != len(queries):

@@ -28,7 +28,7 @@ from ingest.parsing.timestamps import (
     stamp_rfc3164,
 )
 
-ZONES: Mapping[str, str] = MappingProxyType(
+_ZONES: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("Z", "UTC", "GMT", "WET"), "+0000"),
         **dict.fromkeys(("CET", "MET", "BST", "WEST"), "+0100"),
@@ -46,7 +46,7 @@ ZONES: Mapping[str, str] = MappingProxyType(
 )
 """Zones that senders abbreviate, as most of them mean the letters."""
 
-_ABBREVIATED = "|".join(ZONES)
+_ABBREVIATED = "|".join(_ZONES)
 # A zone must end at a space or a colon: `EST-HOST-1` is a host, no zone.
 _ZONE = rf"(?: ?(?:[+-]\d\d:?\d\d|(?:{_ABBREVIATED})(?![^\s:])))?"
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
@@ -110,7 +110,7 @@ def _stamp_bsd(text: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
         return Stamp.missing(received_at, text)
     year = part["y1"] or part["y2"] or part["y3"]
     fraction = part["fraction"]
-    offset = None if part["zone"] is None else ZONES.get(part["zone"], part["zone"])
+    offset = None if part["zone"] is None else _ZONES.get(part["zone"], part["zone"])
     if year:
         clock = part["clock"] + (f".{fraction}" if fraction else "")
         month, day = month_number(part["month"]), int(part["day"])
@@ -142,7 +142,7 @@ def _write_bsd(text: str, when: datetime, zone: ZoneInfo) -> str | None:
     if part is None or part["month"] not in MONTHS:
         return None
     named = part["zone"]
-    where: tzinfo = _fixed(ZONES.get(named, named)) if named else zone
+    where: tzinfo = _fixed(_ZONES.get(named, named)) if named else zone
     local = when.astimezone(where)
     # RFC 3164 pads the day with a blank; some senders write one blank and no more.
     padded = len(part["gap"]) + len(part["day"]) == 3
@@ -180,7 +180,7 @@ def _as_iso(text: str) -> tuple[str, str]:
     part = _SPACED.fullmatch(text)
     if part is None or part["zone"] is None:
         return text, ""
-    return f"{part[1]} {part[2]}{ZONES.get(part['zone'], part['zone'])}", part[3]
+    return f"{part[1]} {part[2]}{_ZONES.get(part['zone'], part['zone'])}", part[3]
 
 
 def _stamp_iso(text: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
@@ -247,7 +247,7 @@ def find(text: str) -> _Found:
     for header in HEADERS:
         match = header.pattern.fullmatch(text, spaced)
         if match:
-            if match["host"] is None and match["program"] in ZONES:
+            if match["host"] is None and match["program"] in _ZONES:
                 # `Nov 21 10:00:00 UTC: %SYS-...`: that is no program, but the clock's zone.
                 match = CISCO.fullmatch(text, spaced) or match
             return _Found(match, header, level, octets)

@@ -18,7 +18,7 @@ from reporting.document.html import to_html
 from reporting.document.pdf import to_pdf
 from reporting.interval import Interval
 
-SUFFIXES = {"html": ".html", "pdf": ".pdf", "json": ".json", "csv": ".csv.zip"}
+_SUFFIXES = {"html": ".html", "pdf": ".pdf", "json": ".json", "csv": ".csv.zip"}
 _DAY = 86_400
 
 
@@ -37,7 +37,7 @@ def stem_of(name: str, interval: Interval, subject: str = "") -> str:
 
 
 def in_form(report: Report, form: str) -> bytes:
-    """A report in one of the forms of `SUFFIXES`."""
+    """A report in one of the forms of `_SUFFIXES`."""
     if form == "json":
         return to_json(report).encode()
     if form == "csv":
@@ -51,7 +51,7 @@ def keep(settings: Settings, report: Report, forms: Sequence[str]) -> list[Path]
     stem = stem_of(report.name, report.interval, report.subject)
     folder = reports_folder(settings)
     # All are made before the first is written: a PDF that fails leaves the old set whole.
-    made = {f"{stem}{SUFFIXES[form]}": in_form(report, form) for form in dict.fromkeys(forms)}
+    made = {f"{stem}{_SUFFIXES[form]}": in_form(report, form) for form in dict.fromkeys(forms)}
     made[f"{stem}.json"] = in_form(report, "json")
     made |= {f"{stem}.{name}": content for name, content in report.attachments.items()}
     return [write(folder / name, content) for name, content in made.items()]
@@ -84,7 +84,7 @@ def forget_old(settings: Settings) -> list[Path]:
     gone = []
     for file in reports_folder(settings).glob("*"):
         # Only what has a report's ending: the folder may hold a person's own files.
-        ours = file.name.endswith((*SUFFIXES.values(),))
+        ours = file.name.endswith((*_SUFFIXES.values(),))
         if ours and file.is_file() and file.stat().st_mtime < before:
             file.unlink(missing_ok=True)
             gone.append(file)

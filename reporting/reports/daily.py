@@ -24,7 +24,7 @@ TABLES = (
 )  # fmt: skip
 """What it reads."""
 
-STATUSES = {
+_STATUSES = {
     "leased": "a lease proves which device it was",
     "static": "the address is configured as set by hand",
     "none": "no lease covered the address, as far as the DHCP log is known",
@@ -158,7 +158,7 @@ def attribution(coverage: dict[str, int]) -> Section:
     whole = sum(coverage.values())
     rows = [
         {"status": status, "meaning": meaning, "findings": many, "share": many / whole}
-        for status, meaning in STATUSES.items()
+        for status, meaning in _STATUSES.items()
         if (many := coverage.get(status, 0))
     ]
     columns = [

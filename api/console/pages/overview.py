@@ -19,17 +19,17 @@ from infra.errors import Usage
 router = console_router()
 PAGE = Page("overview", "Overview", router, "/", "overview", 10, "h")
 
-WINDOWS = {"-6h": timedelta(minutes=10), "-24h": timedelta(hours=1), "-7d": timedelta(hours=6),
+_WINDOWS = {"-6h": timedelta(minutes=10), "-24h": timedelta(hours=1), "-7d": timedelta(hours=6),
            "-30d": timedelta(days=1)}  # fmt: skip
 
 
 @router.get("/")
 def overview(request: Request, services: Here, session: Signed, since: str = "-24h") -> Response:
     """The page."""
-    if since not in WINDOWS:
-        raise Usage(f"since: '{since}' is none of {', '.join(WINDOWS)}")
+    if since not in _WINDOWS:
+        raise Usage(f"since: '{since}' is none of {', '.join(_WINDOWS)}")
     now = datetime.now(UTC)
-    start, step = earliest("since", since, now) or now, WINDOWS[since]
+    start, step = earliest("since", since, now) or now, _WINDOWS[since]
     buckets, levels = alert_overview.by_time(services.reader, start, now, step)
     arrivals, rates = platform_health.rates(services.reader, start, step)
     jobs = platform_health.job_views(services.settings)
@@ -40,7 +40,7 @@ def overview(request: Request, services: Here, session: Signed, since: str = "-2
         "overview.html",
         page=PAGE,
         since=since,
-        windows=list(WINDOWS),
+        windows=list(_WINDOWS),
         alerts_chart=_chart(buckets, levels, step, "/alerts?lifecycle=new&lifecycle=triaged"),
         total=sum(map(sum, levels.values())),
         rate_chart=_chart(arrivals, _most(rates), step, ""),

@@ -30,7 +30,7 @@ from infra.process.text_output import harmless
 
 router = console_router()
 PAGE = Page("search", "Search", router, "/search", "search", 30, "s", group="look")
-SPANS = (("-15m", "15 minutes"), ("-1h", "1 hour"), ("-6h", "6 hours"), ("-24h", "24 hours"),
+_SPANS = (("-15m", "15 minutes"), ("-1h", "1 hour"), ("-6h", "6 hours"), ("-24h", "24 hours"),
          ("-7d", "7 days"), ("-30d", "30 days"))  # fmt: skip
 _KNOWN = ("q", "f", "add", "since", "until", "cols", "cursor", "sql")
 SHORTEST = timedelta(seconds=1)
@@ -89,7 +89,7 @@ def search(request: Request, services: Here, session: Signed) -> Response:
     context: dict[str, Any] = {
         "page": PAGE,
         "asked": asked,
-        "spans": SPANS,
+        "spans": _SPANS,
         "known_columns": list(COLUMNS_OF_EVENTS),
         "spark": asked.question.spark(asked.columns),
         "statement": statement,

@@ -18,7 +18,7 @@ from infra.process.subprocesses import CommandResult
 from infra.storage.atomic_files import write_private
 
 KIND = "inventory"
-VISIBLE = "in events and alerts from the next batch on, once the load is done"
+_VISIBLE = "in events and alerts from the next batch on, once the load is done"
 
 
 class InventoryDesk:
@@ -99,4 +99,4 @@ def _outcome(result: CommandResult) -> Mapping[str, Any]:
 
 def _shown(run: dict[str, Any]) -> wire.InventoryLoad:
     known = {name: value for name, value in run.items() if name != "pid"}
-    return wire.InventoryLoad.model_validate({**known, "visible": VISIBLE})
+    return wire.InventoryLoad.model_validate({**known, "visible": _VISIBLE})

@@ -16,7 +16,7 @@ _NEEDS = ("silver.event", "silver.events")
 PAGE_EVENTS = 100
 EXPORT_EVENTS = 5000
 BUCKETS = 60
-AT_ONCE = 20
+_AT_ONCE = 20
 
 COLUMNS_OF_EVENTS: dict[str, str] = {
     "time": "time",
@@ -254,10 +254,10 @@ def raw_records(reader: Reader, event: ReaderRow) -> list[ReaderRow]:
         # Bounds on arrival let DuckDB pass over the files of other days.
         " AND received_at >= $low AND received_at <= $high LIMIT $most",
         {
-            "ids": list(event["record_ids"] or ())[:AT_ONCE],
+            "ids": list(event["record_ids"] or ())[:_AT_ONCE],
             "low": received - timedelta(hours=1),
             "high": received + timedelta(hours=1),
-            "most": AT_ONCE,
+            "most": _AT_ONCE,
         },
         needs=("bronze.record",),
     )

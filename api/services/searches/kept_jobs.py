@@ -23,7 +23,7 @@ from infra.config.settings import Settings
 from infra.errors import Fatal, Retryable
 from infra.storage.atomic_files import write_private
 
-STATE = "job.json"
+_STATE = "job.json"
 LEAST_FREE = 1 << 30
 """Bytes: with less room on the disk no job begins, so that the jobs of the lake keep theirs."""
 _OVER = ("done", "failed", "cancelled")
@@ -88,7 +88,7 @@ class KeptJobs(Generic[AnyJob]):
     def _mine(self, caller: Caller) -> list[AnyJob]:
         """The caller's jobs, newest first; an administrator sees everybody's."""
         self.sweep()
-        known = [job for file in self._folder.glob(f"*/{STATE}") if (job := self._read(file))]
+        known = [job for file in self._folder.glob(f"*/{_STATE}") if (job := self._read(file))]
         mine = [job for job in known if job.who == caller.name or caller.may("admin")]
         return sorted(mine, key=lambda job: job.made_at, reverse=True)
 
@@ -116,7 +116,7 @@ class KeptJobs(Generic[AnyJob]):
             if running is not None:
                 self._removed.add(name)
             # Its state first: from then on nobody meets the job, however long the rest takes to go.
-            (self._folder / name / STATE).unlink(missing_ok=True)
+            (self._folder / name / _STATE).unlink(missing_ok=True)
         if running is not None:
             running[1].set()
             running[0].cancel()
@@ -132,7 +132,7 @@ class KeptJobs(Generic[AnyJob]):
     def sweep(self) -> None:
         """Remove results whose time is over; jobs of a process that is gone have failed."""
         now = datetime.now(UTC)
-        for file in list(self._folder.glob(f"*/{STATE}")):
+        for file in list(self._folder.glob(f"*/{_STATE}")):
             job = self._read(file)
             if job is None or job.expires_at <= now:
                 shutil.rmtree(file.parent, ignore_errors=True)
@@ -160,7 +160,7 @@ class KeptJobs(Generic[AnyJob]):
             if job.id in self._removed or not folder.is_dir():
                 return
             try:
-                write_private(folder / STATE, job.model_dump_json())
+                write_private(folder / _STATE, job.model_dump_json())
             except OSError as error:
                 raise Fatal(f"{folder}: cannot be written ({error.strerror})") from error
 

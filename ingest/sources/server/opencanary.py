@@ -46,7 +46,7 @@ LOGINS: Mapping[int, str] = MappingProxyType(
 )
 """Kinds that are a login, with the service."""
 # With OCSF's number of each method.
-REQUESTS: Mapping[int, tuple[str, int]] = MappingProxyType({3000: ("GET", 3), 3001: ("POST", 6)})
+_REQUESTS: Mapping[int, tuple[str, int]] = MappingProxyType({3000: ("GET", 3), 3001: ("POST", 6)})
 TOUCHES: Mapping[int, str] = MappingProxyType(
     {
         3002: "HTTP request of an unknown method",
@@ -103,7 +103,7 @@ def _read(fields: Fields, context: Context) -> Event:
     source, target = _end(fields, "src"), _end(fields, "dst")
     node = take_name(fields, "node_id")
     record = CloudRecord(_PRODUCT, fields, stamp)
-    login, request = LOGINS.get(kind), REQUESTS.get(kind)
+    login, request = LOGINS.get(kind), _REQUESTS.get(kind)
     title = f"{login} login attempt" if login else TOUCHES.get(kind) or f"OpenCanary {kind}"
     common: dict[str, Any] = {
         "about": {"event_code": str(kind)},

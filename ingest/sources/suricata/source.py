@@ -58,7 +58,7 @@ from ingest.sources.suricata.protocols import READERS
 
 _CREATE = 1
 _SEVERITIES: Mapping[int, int] = MappingProxyType({1: HIGH, 2: MEDIUM, 3: LOW, 4: INFORMATIONAL})
-BY_RULE = 1
+_BY_RULE = 1
 """OCSF's type of an analytic that is a rule."""
 # Suricata's output to syslog, and what rsyslog calls JSON in a message.
 SYSLOG = re.compile(rb"(?:<\d{1,3}>)?[^{}\n]{0,200}(?:suricata(?:\[\d+\])?: ?(?:@cee: ?)?|@cee: ?)")
@@ -170,7 +170,7 @@ def _alert(entry: Entry) -> Event:
                 name=title,
                 category=category,
                 version=None if revision is None else str(revision),
-                type_id=BY_RULE,
+                type_id=_BY_RULE,
             ),
         },
         more={"is_alert": True} | ({"attacks": attacks} if attacks else {}),

@@ -45,7 +45,7 @@ OF_ACCOUNT: Mapping[str, str] = MappingProxyType(
         "Logon ID": "LogonId",
     }
 )
-FIELDS: Mapping[str, str] = MappingProxyType(
+_FIELDS: Mapping[str, str] = MappingProxyType(
     {
         "Logon Type": "LogonType",
         "Logon Process": "LogonProcessName",
@@ -219,4 +219,4 @@ def _name(section: str, label: str, event_id: int) -> str | None:
         return who + OF_ACCOUNT[label].replace(
             "UserSid", "Sid" if who == "Member" or section.endswith("Group") else "UserSid"
         )
-    return FIELDS.get(label)
+    return _FIELDS.get(label)

@@ -33,7 +33,7 @@ from ingest.sources.zeek.row import Row
 _LOGON, _TICKET, _SERVICE_TICKET, _PREAUTH = 1, 3, 4, 6
 _OPEN, _FAIL, _TRAFFIC = 1, 4, 6
 _NETWORK_LOGON = 3
-REQUESTS = MappingProxyType({"AS": _TICKET, "TGS": _SERVICE_TICKET})
+_REQUESTS = MappingProxyType({"AS": _TICKET, "TGS": _SERVICE_TICKET})
 ASKS_FOR_MORE = "KDC_ERR_PREAUTH_REQUIRED"
 """How a KDC answers the first request of nearly every login."""
 
@@ -89,7 +89,7 @@ def kerberos(row: Row) -> Event:
     service = row.text("service")
     error = row.text("error_msg")
     asked = row.text("request_type")
-    activity = REQUESTS.get(asked or "") or _by_service(service)
+    activity = _REQUESTS.get(asked or "") or _by_service(service)
     granted = _SERVICE_TICKET if activity == _SERVICE_TICKET else _TICKET
     # It is no failure: counted as one, every login would look like a wrong password.
     if error == ASKS_FOR_MORE:
