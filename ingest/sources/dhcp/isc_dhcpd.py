@@ -64,6 +64,15 @@ _PATTERNS = (
     ("DHCPINFORM", INFORM, re.compile(rf"from {_IP}{_VIA}{_EXTRA}{_DETAIL}")),
     ("DHCPEXPIRE", EXPIRE, re.compile(rf"(?:on|of|for) {_IP} (?:to|from) {_CLIENT}(?:{_VIA})?")),
     ("BOOTREQUEST", REQUEST, re.compile(rf"from {_CLIENT}{_VIA}{_DETAIL}")),
+    # Of a host with an address of its own: its name in dhcpd.conf, then its hardware address.
+    (
+        "BOOTREPLY",
+        ACK,
+        re.compile(
+            rf"for {_IP} to (?P<hostname>\S+) "
+            rf"\((?P<client>[0-9a-fA-F]{{2}}(?::[0-9a-fA-F]{{2}}){{5,19}})\){_VIA}"
+        ),
+    ),
     ("BOOTREPLY", ACK, re.compile(rf"(?:on|for) {_IP} to {_CLIENT}{_VIA}{_DETAIL}")),
 )
 

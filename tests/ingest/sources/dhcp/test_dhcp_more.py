@@ -98,6 +98,14 @@ def test_dhcpd_of_ipv6(text: str, activity: int, ip: str, lease: int | None) -> 
     assert (row["activity_id"], row["transaction_uid"]) == (1, "0x12AB")
 
 
+def test_bootp_names_the_host_before_its_hardware_address() -> None:
+    row = one(
+        "isc_dhcpd", f"Mar  2 09:00:00 b1 dhcpd[7]: BOOTREPLY for 10.0.0.5 to lp-1 ({MAC}) via eth0"
+    )
+    assert about(row) == (4004, 5, 1, "10.0.0.5")
+    assert (row["mac"], row["src_endpoint"]["hostname"]) == (MAC, "lp-1")
+
+
 # -- DHCPv4 over DHCPv6 (RFC 7341), whose lease is told as any other -------------------------------
 
 
