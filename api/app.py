@@ -91,6 +91,8 @@ def create_app(settings: Settings) -> FastAPI:
         # A redirect would tell whoever has no token which paths there are.
         redirect_slashes=False,
         lifespan=lifespan,
+        # Generated clients name their functions by it.
+        generate_unique_id_function=lambda route: route.name.strip("_"),
     )
     app.state.services = services
     for module in route_modules():

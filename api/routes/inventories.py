@@ -30,7 +30,7 @@ def one_load(
 
 
 @router.get("/{register}", summary="Entries in force", responses=responses(422, 503))
-def list_entries(
+def list_inventory(
     services: Here,
     register: Register,
     inventory: Annotated[
