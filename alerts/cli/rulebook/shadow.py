@@ -52,7 +52,10 @@ def build(verbs: Any) -> None:
         ("drop", "give up rules in shadow: off, or the changed text taken away", drop),
     ):
         ended = verbs.add_parser(verb, help=words)
-        ended.add_argument("rule", nargs="+", metavar="RULE", help="id or name")
+        ended.add_argument("rule", nargs="*", metavar="RULE", help="id or name")
+        add_criteria(ended)
+        ended.add_argument("--pack", default="", metavar="NAMES", help="folders of alerts.rules")
+        ended.add_argument("--yes", action="store_true", help="do it to all that are like that")
         ended.add_argument("--reason", default="", help="why, for those who wonder later")
         ended.set_defaults(run=run)
 
@@ -83,14 +86,30 @@ def _is_file(name: str) -> bool:
 
 def promote(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules promote RULE...`."""
-    ids = shadow_ids(settings, args.rule)
+    ids = _in_shadow(args, settings)
     return tell_in_force(promote_rules(settings, ids, acting_user(), args.reason))
 
 
 def drop(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules drop RULE...`."""
-    ids = shadow_ids(settings, args.rule)
+    ids = _in_shadow(args, settings)
     return tell_in_force(drop_rules(settings, ids, acting_user(), args.reason))
+
+
+def _in_shadow(args: argparse.Namespace, settings: Settings) -> list[str]:
+    """The rules in shadow that are named, and those that are like what was asked for."""
+    criteria = criteria_of(args)
+    ids = shadow_ids(settings, args.rule)
+    if criteria:
+        marked = ShadowMarks(store_folder(settings)).ids()
+        chosen = chosen_rules(read_rule_files(settings), (), criteria)
+        ids = list(dict.fromkeys([*ids, *(i for i in chosen if i in marked)]))
+    if not ids:
+        raise Usage("no rule in shadow is meant; 'headgate rules shadow' lists them")
+    print(f"{len(ids)} rules are chosen", file=sys.stderr)
+    if criteria and not args.yes:
+        raise Usage("look which they are with 'headgate rules shadow' first, then add --yes")
+    return ids
 
 
 def _report(args: argparse.Namespace, settings: Settings) -> int:

@@ -202,6 +202,20 @@ def test_the_report_tells_the_alerts_that_would_have_been(
     assert row["most"] == "host0 (1), host1 (1)"
 
 
+def test_a_whole_pack_is_tried_and_then_goes_live(home: Settings) -> None:
+    before = recompile(home).pack
+    with pytest.raises(Usage, match="then add --yes"):
+        run(home, "shadow", "--pack", "team")
+    assert run(home, "shadow", "--pack", "team", "--yes") == 0
+    assert [rule.in_shadow for rule in in_force(home).rules] == [True]
+    with pytest.raises(Usage, match="then add --yes"):
+        run(home, "promote", "--level", "high")
+    assert run(home, "promote", "--pack", "team", "--yes") == 0
+    assert in_force(home).hash == before.hash
+    with pytest.raises(Usage, match="no rule in shadow is meant"):
+        run(home, "drop", "--pack", "team", "--yes")
+
+
 def test_the_commands_say_when_a_rule_is_in_shadow(
     home: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
