@@ -65,6 +65,14 @@ def test_an_unknown_parameter_is_refused_by_its_name(
     assert "zzz" in answered.text
 
 
+@pytest.mark.parametrize("path", ["/api/v1/alerts/", "/api/v1/statements/", "/healthz/"])
+def test_a_slash_at_the_end_leads_no_stranger_elsewhere(client: TestClient, path: str) -> None:
+    answered = client.get(path, headers={"Host": "evil.example"})
+    assert answered.status_code in (401, 404)
+    assert "location" not in answered.headers
+    assert "evil.example" not in answered.text
+
+
 def test_a_lake_that_is_not_there_tells_no_stranger_where(tmp_path: Path) -> None:
     app = create_app(load(home=tmp_path / "secret-place", api={"token": TOKEN}))
     answered = TestClient(app).get("/readyz")

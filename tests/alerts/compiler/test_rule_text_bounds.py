@@ -44,10 +44,18 @@ correlation: {type: event_count, rules: [base], group-by: [User], timespan: SPAN
         (RULE.replace("'x'", str([f"v{i}" for i in range(20_000)])), "20001 values"),
         (RULE.replace("sel: {", "sel: {? [a, b] : c, "), "not YAML"),
         (RULE.replace("'x'", "9" * 5_000), "not YAML"),
+        (
+            "\n".join(
+                ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40))]
+            )
+            + "\n"
+            + RULE,
+            "alias",
+        ),
         (LONG.replace("SPAN", "99999999999999999999y"), "timespan"),
         ("#" * (MAX_FILE_BYTES + 1), "larger than"),
     ],
-    ids=["condition", "selections", "values", "key", "digits", "span", "file"],
+    ids=["condition", "selections", "values", "key", "digits", "aliases", "span", "file"],
 )
 def test_one_rule_that_is_too_much_costs_no_other(text: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "a.yml").write_text(text)
