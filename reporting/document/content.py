@@ -13,14 +13,26 @@ from reporting.document.arrival import Arrival
 from reporting.interval import Interval
 
 Row = Mapping[str, Any]
-Kind = Literal["text", "code", "number", "decimal", "share", "seconds", "clock", "level", "bar"]
+Kind = Literal[
+    "text",
+    "word",
+    "code",
+    "number",
+    "decimal",
+    "share",
+    "seconds",
+    "bytes",
+    "clock",
+    "level",
+    "bar",
+]
 Tone = Literal["", "good", "bad"]
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table. `kind`: how a value is shown (seconds: a span; share: 0 to 1; bar: a
-    number beside a bar). `wide`: the share of the page that it takes, in per cent; 0: as needed."""
+    """A column of a table. `kind`: how a value is shown (word: on one line; seconds: a span;
+    share: 0 to 1; bar: a number beside a bar)."""
 
     key: str
     title: str
@@ -118,6 +130,8 @@ class Report:
     arrival: Arrival | None = None
     attachments: Mapping[str, bytes] = field(default_factory=dict)
     """Further files by name, such as a layer for the ATT&CK Navigator."""
+    wide: bool = False
+    """Whether it is printed across the page: something in it is as wide as that."""
 
     def data(self) -> dict[str, tuple[Sequence[Column], Sequence[Row]]]:
         """Columns and rows of each table and chart, by key."""

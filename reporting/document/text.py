@@ -28,6 +28,16 @@ def seconds(value: float | None) -> str:
     return f"{value / 3600:.1f} h" if size < 2 * 86_400 else f"{value / 86_400:.1f} days"
 
 
+def size(value: float | None) -> str:
+    """Bytes in the unit that suits them, by powers of 1,024."""
+    if value is None:
+        return "-"
+    for unit, least in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if value >= least:
+            return f"{value / least:.1f} {unit}"
+    return f"{value:.0f} B"
+
+
 def share(value: float | None) -> str:
     """0.25 as `25.0 %`."""
     return "-" if value is None else f"{100 * value:.1f} %"
@@ -45,6 +55,8 @@ def shown(value: Any, kind: str = "text") -> str:
         return share(value)
     if kind == "seconds":
         return seconds(value)
+    if kind == "bytes":
+        return size(value)
     return cut(str(value), 300)
 
 

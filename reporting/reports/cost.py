@@ -11,6 +11,7 @@ from infra.storage.paths import is_table
 from reporting.document import charts
 from reporting.document.content import Chart, Column, Report, Section, Table, Tile
 from reporting.document.request import ReportRequest
+from reporting.document.text import size
 
 NAME = "cost"
 DOC = "Disk by table, time of the jobs, and what each rule costs."
@@ -31,7 +32,6 @@ SELECT e.key AS rule_id, sum(e.value.us) / 1e6 AS seconds, sum(e.value.events)::
        sum(e.value.candidates)::BIGINT AS candidates, sum(e.value.hits)::BIGINT AS hits
 FROM each GROUP BY rule_id ORDER BY seconds DESC, rule_id
 """
-_GIB = 2**30
 _SHOWN = 20
 
 
@@ -39,7 +39,7 @@ def compose(request: ReportRequest) -> Report:
     """The report of an interval; disk is as it stands when it is made."""
     jobs, before = request.ask(_JOBS), request.before.ask(_JOBS)
     rules = request.ask(_RULES)
-    disk = sorted(sizes(request), key=lambda row: -row["gib"])
+    disk = sorted(sizes(request), key=lambda row: -row["bytes"])
     span = (request.interval.end - request.interval.start).total_seconds()
     busy, earlier = (sum(row["seconds"] or 0 for row in rows) for rows in (jobs, before))
     for row in jobs:
@@ -50,7 +50,7 @@ def compose(request: ReportRequest) -> Report:
         request.interval,
         request.made_at,
         tiles=[
-            Tile("Disk, GiB", sum(row["gib"] for row in disk), kind="decimal"),
+            Tile("Disk", sum(row["bytes"] for row in disk), kind="bytes"),
             Tile("Jobs at work", busy, earlier, kind="seconds"),
             Tile("At work of the time", busy / span, earlier / span, kind="share"),
             Tile("Rules, seconds", sum(row["seconds"] for row in rules), kind="decimal"),
@@ -71,7 +71,7 @@ def sizes(request: ReportRequest) -> Iterator[dict[str, Any]]:
         yield {
             "table": name,
             "files": len(files),
-            "gib": sum(files) / _GIB,
+            "bytes": sum(files),
             "version": newest_version(folder),
         }
 
@@ -80,15 +80,15 @@ def _disk(disk: list[dict[str, Any]]) -> Section:
     columns = [
         Column("table", "Table", "code"),
         Column("files", "Files", "number"),
-        Column("gib", "GiB", "decimal"),
+        Column("bytes", "Size", "bytes"),
         Column("version", "Version", "number"),
     ]
-    parts = [(row["table"], {"gib": row["gib"]}) for row in disk[:8]]
+    parts = [(row["table"], {"bytes": row["bytes"]}) for row in disk[:8]]
     svg = charts.rows_of_bars(
         "Disk by table",
         parts,
-        {"gib": charts.PLAIN},
-        ends=[f"{row['gib']:.2f} GiB" for row in disk[:8]],
+        {"bytes": charts.PLAIN},
+        ends=[size(row["bytes"]) for row in disk[:8]],
     )
     empty = "There is no table here."
     return Section(

@@ -22,7 +22,7 @@ DOC = "ATT&CK as the rules in force cover it, with a layer for the ATT&CK Naviga
 TABLES = ("silver.event", "gold.finding", "gold.findings", "gold.alert", "gold.alert_current")
 
 _MATRIX = jinja2.Environment(autoescape=True).from_string("""
-<div class="scroll wide"><table class="matrix"><thead><tr>
+<div class="scroll"><table class="matrix"><thead><tr>
 {% for tactic, _ in columns %}<th>{{ tactic }}</th>{% endfor %}
 </tr></thead><tbody><tr>
 {% for _, cells in columns %}<td>{% for cell in cells %}
@@ -75,6 +75,7 @@ def compose(request: ReportRequest) -> Report:
         ],
         arrival=request.arrived(),
         attachments={"navigator.json": navigator(known, request)},
+        wide=True,
     )
 
 
@@ -97,7 +98,12 @@ def navigator(known: list[Technique], request: ReportRequest) -> bytes:
 
 
 def _matrix(columns: dict[str, list[Technique]]) -> Markup:
-    named = [(TACTICS[tactic][1], cells) for tactic, cells in columns.items() if cells]
+    # The longest name may part: in a narrow column it would run into the next.
+    named = [
+        (TACTICS[tactic][1].replace("Reconnais", "Reconnais\u00ad"), cells)
+        for tactic, cells in columns.items()
+        if cells
+    ]
     return Markup(_MATRIX.render(columns=named, **_LOOKS))
 
 
@@ -119,7 +125,7 @@ def _table(known: list[Technique]) -> Table:
     columns = [
         Column("technique", "Technique", "code"),
         Column("tactics", "Tactics"),
-        Column("state", "State"),
+        Column("state", "State", "word"),
         Column("rules", "Rules"),
         Column("count", "Rules", "number"),
         Column("blind", "Blind", "number", bad=True),

@@ -51,7 +51,7 @@ def compose(request: ReportRequest) -> Report:
             Section(
                 "The month in four charts",
                 [
-                    _year(months),
+                    _year(months, over=request.made_at >= request.interval.end),
                     _tactics(request),
                     _handling(totals, earlier),
                     _records(sources),
@@ -74,10 +74,10 @@ def _lead(
     events = sum(row["events"] for row in sources)
     levels = by_level(request)
     serious = sum(levels.get(level, 0) for level in _SERIOUS)
-    span = _span_words(request)
+    span, compared = _span_words(request), _compared(request, totals, earlier)
     sentences = [
         f"{span}, {_many(events, 'log record')} from {_many(len(sources), 'kind')} of logs were "
-        f"watched. They led to {_many(totals['alerts'], 'alert')}{_compared(totals, earlier)}, "
+        f"watched. They led to {_many(totals['alerts'], 'alert')}{compared}, "
         f"{number(serious)} of them serious, and {_many(incident_count, 'incident')}.",
         _work(totals),
     ]
@@ -88,20 +88,28 @@ def _span_words(request: ReportRequest) -> str:
     interval = request.interval
     start, end = interval.local(interval.start), interval.local(interval.end)
     last = end - timedelta(microseconds=1)
-    if start.day == 1 and end.day == 1 and (last.year, last.month) == (start.year, start.month):
+    if _is_month(request):
         return f"In {start:%B %Y}"
     if start.date() == last.date():
         return f"On {start.day} {start:%B %Y}"
     return f"From {start.day} {start:%B} to {last.day} {last:%B %Y}"
 
 
-def _compared(totals: dict[str, Any], earlier: dict[str, Any]) -> str:
+def _is_month(request: ReportRequest) -> bool:
+    interval = request.interval
+    start, end = interval.local(interval.start), interval.local(interval.end)
+    last = end - timedelta(microseconds=1)
+    return start.day == end.day == 1 and (last.year, last.month) == (start.year, start.month)
+
+
+def _compared(request: ReportRequest, totals: dict[str, Any], earlier: dict[str, Any]) -> str:
     now, before = totals["alerts"], earlier["alerts"]
     if not before:
         return ""
+    span = "month" if _is_month(request) else "period"
     if now == before:
-        return ", as many as in the period before"
-    return f", {'more' if now > before else 'fewer'} than the {number(before)} of the period before"
+        return f", as many as in the {span} before"
+    return f", {'more' if now > before else 'fewer'} than the {number(before)} of the {span} before"
 
 
 def _work(totals: dict[str, Any]) -> str:
@@ -138,7 +146,7 @@ def _incidents(told: list[dict[str, Any]]) -> Section:
     return Section("Incidents", [Words(sentences, listed=True)])
 
 
-def _year(months: list[Bucket]) -> Chart:
+def _year(months: list[Bucket], *, over: bool) -> Chart:
     shown = {
         "serious": [sum(month.counts.get(level, 0) for level in _SERIOUS) for month in months],
         "other": [
@@ -147,7 +155,11 @@ def _year(months: list[Bucket]) -> Chart:
         ],
     }
     looks = {"serious": charts.LEVEL_LOOKS["high"], "other": charts.LEVEL_LOOKS["low"]}
-    labels = [f"{month.start:%b}" for month in months]
+    labels = [
+        # The year at the first bar and where it begins; the bars between have no room for it.
+        f"{month.start:%b ’%y}" if number == 0 or month.start.month == 1 else f"{month.start:%b}"
+        for number, month in enumerate(months)
+    ]
     rows = [
         {
             "month": f"{month.start:%Y-%m}",
@@ -161,7 +173,7 @@ def _year(months: list[Bucket]) -> Chart:
         [Column("month", "Month"), *(Column(level, level, "number") for level in WORST_FIRST)],
         rows,
         title="Alerts a month, over a year",
-        caption="Serious: high or critical. The last month may not be over yet.",
+        caption="Serious: high or critical." + ("" if over else " The last month is not over yet."),
     )
 
 

@@ -12,6 +12,7 @@ from alerts.rulebook.rule_store import recompile
 from infra.config.settings import load
 from reporting.document.archive import in_form
 from reporting.document.content import Chart, Report
+from reporting.document.text import shown
 from reporting.figures.triage import advice, triage_by_rule, triage_totals
 from reporting.reports import reports
 from tests.reporting.memory_lake import MemoryLake
@@ -54,11 +55,26 @@ def test_a_month_is_a_page_of_words_and_four_charts(year: MemoryLake) -> None:
     lead = " ".join(report.lead)
     assert lead.startswith("In October 2026, ")
     assert "5 incidents" in lead
+    assert "fewer than the 68 of the month before" in lead
+    assert "not over yet" not in in_form(report, "html").decode()
     page = in_form(report, "html").decode()
     assert "dc1 showed signs of getting in, running hostile programs and remote control" in page
     months = report.data()["alerts_by_month"][1]
     assert [row["month"] for row in months][:2] == ["2025-11", "2025-12"]
     assert len(months) == 12
+
+
+@pytest.mark.parametrize(
+    ("many", "words"), [(0, "0 B"), (1023, "1023 B"), (47_300, "46.2 KiB"), (3 << 40, "3.0 TiB")]
+)
+def test_bytes_are_told_in_the_unit_that_suits_them(many: int, words: str) -> None:
+    assert shown(many, "bytes") == words
+
+
+def test_a_matrix_is_printed_across_the_page(year: MemoryLake, tmp_path: Path) -> None:
+    wide = in_form(made(year, "coverage", "2026-10", tmp_path), "html").decode()
+    assert '<body class="has-wide">' in wide
+    assert "<body>" in in_form(made(year, "monthly", "2026-10"), "html").decode()
 
 
 def test_a_report_of_a_past_month_names_what_came_late(year: MemoryLake) -> None:
