@@ -74,7 +74,7 @@ def rules(
         unread=unread,
         total=len(rows),
         blind=sum(bool(row["item"].blindness) for row in rows),
-        off=sum(row["item"].state != "on" for row in rows),
+        off=sum(not _runs(row["item"]) for row in rows),
         at_rest=sum(not row["findings"] for row in rows),
         asked={"q": q, "state": state, "sort": sort},
         sorts=SORTS,
@@ -123,6 +123,7 @@ def rule(
         may_switch=session.caller.may("engineer"),
         may_try=session.caller.may("viewer"),
         versions=services.rules.versions(detail.rule.id).items,
+        runs=_runs(detail.rule),
         counts=isinstance(services.rules.source(rule_id).rule, Correlation),
         saved=saved,
         left_on=left_on,
@@ -207,13 +208,18 @@ def _row(item: Any, stats: dict[str, Any], score: RuleScoreItem | None) -> dict[
     }
 
 
+def _runs(item: RuleItem) -> bool:
+    """Whether it matches events: one in shadow does, and raises nothing."""
+    return item.state == "on" or item.state.startswith("shadow")
+
+
 def _fits(row: dict[str, Any], text: str, state: str) -> bool:
     item = row["item"]
     named = text in f"{item.title} {item.name} {item.id} {item.kind}".lower()
     kept = {
         "": True,
-        "on": item.state == "on",
-        "off": item.state != "on",
+        "on": _runs(item),
+        "off": not _runs(item),
         "blind": bool(item.blindness),
         "rest": not row["findings"],
     }
