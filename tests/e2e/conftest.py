@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from alerts.delivery.topic_listener import Listener, TopicMessage
 from infra.config.settings import Settings, load
-from infra.delta.duckdb_views import connect
+from infra.delta.duckdb_views import definitions, needed, open_engine, refresh
 from infra.kafka.client import Broker, ensure_topics, free_port, producer, topic_of
 from infra.process.subprocesses import PlatformProcess
 from tests import wait
@@ -58,13 +61,16 @@ class Plant:
         """One HTTP request that the path traversal rule alerts on."""
         self.send("zeek:http", http(address, uri))
 
+    @cached_property
+    def engine(self) -> duckdb.DuckDBPyConnection:
+        """Kept: a new one costs half a second of a core, and the tests ask again and again."""
+        return open_engine(memory="1GB", threads=2)
+
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
-        """Rows of a question to the lake."""
-        connection = connect(self.settings.lake_root)
-        try:
-            return connection.execute(sql).fetchall()
-        finally:
-            connection.close()
+        """Rows of a question to the lake as it is now."""
+        names = re.findall(r"\b(?:bronze|silver|gold|ops)\.\w+", sql)
+        refresh(self.engine, needed(names, definitions(self.settings.lake_root)))
+        return self.engine.execute(sql).fetchall()
 
     def until(self, true: Callable[[], Any], what: str, seconds: float = 120) -> Any:
         """Wait until something holds; returns it."""
@@ -113,6 +119,7 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
             offsets = settings.checkpoint_root / "ingest" / "spark" / "offsets"
             running.until(offsets.is_dir, "the driver comes up")
             yield running
+            running.engine.close()
     finally:
         part.stop()
         broker.stop()
