@@ -154,7 +154,8 @@ def test_logs_come_in_with_the_drivers_own_rights(plant: Plant, driver: Platform
         finally:
             connection.close()
 
-    assert until(read, driver, seconds=150, pause=0.3) == [("Authentication", line)]
+    # Each look opens an engine of its own, half a second of a core.
+    assert until(read, driver, seconds=150, pause=1.0) == [("Authentication", line)]
 
 
 def test_alerts_go_out_and_are_heard_with_each_services_own_rights(
