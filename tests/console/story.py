@@ -23,12 +23,16 @@ IP = "10.0.0.5"
 SECRET = "laptop-b"
 CASE = "case-0a51c7e2d4"
 MINUTE = timedelta(minutes=1)
+LEASED = {A: (-60 * MINUTE, 60 * MINUTE), B: (timedelta(seconds=30), 90 * MINUTE)}
+"""From when and to when each had the address, after `NOON`."""
 
 
 def holder(mac: str, name: str, **more: Any) -> dict[str, Any]:
-    """Who held the address, as an attribution says it."""
+    """Who held the address, as an attribution says it, for as long as `SEGMENTS` say."""
+    start, end = LEASED[mac]
     return leased(mac, hostname=name, session_id=f"session-{mac}", certainty="certain",
-                  confidence=98, reason=f"the DHCP log gives {IP} to {mac}", **more)  # fmt: skip
+                  confidence=98, reason=f"the DHCP log gives {IP} to {mac}",
+                  lease_start=NOON + start, lease_end=NOON + end, **more)  # fmt: skip
 
 
 FINDINGS = (
@@ -127,8 +131,8 @@ def segment(rev: int, start: timedelta, end: timedelta, mac: str | None, name: s
 
 
 SEGMENTS = (
-    segment(1, -60 * MINUTE, 60 * MINUTE, A, "laptop-a"),
-    segment(2, timedelta(seconds=30), 90 * MINUTE, B, "laptop-b", learned=40 * MINUTE),
+    segment(1, *LEASED[A], A, "laptop-a"),
+    segment(2, *LEASED[B], B, "laptop-b", learned=40 * MINUTE),
     *HEARTBEATS,
 )
 
