@@ -80,6 +80,7 @@ NOT_RUN = {
     "rules cost": STARTS_SPARK,
     "rules import": CHANGES,
     "rules preview": STARTS_SPARK,
+    "rules promote": CHANGES,
     "rules shadow": CHANGES,
     "sql --as-of": "the lake of the tests is younger than any instant a page can name",
     "suppress remove": CHANGES,
