@@ -58,6 +58,8 @@ _WHO = r"(?:(?P<invalid>invalid)|authenticating) user (?P<user>.*) "
 _WHY = r"(?P<detail>.{1,200}?)"
 
 Pattern = tuple[int, int, int, re.Pattern[str]]
+_UNTOLD = 0
+"""The status of an event whose line says none."""
 
 
 def _patterns(class_uid: int, *these: tuple[int, int, str]) -> tuple[Pattern, ...]:
@@ -136,19 +138,20 @@ CONNECTIONS = _patterns(
         rf"(?:log: )?Connection from {_PEER}(?: on (?P<here>\S+) port (?P<here_port>\d{{1,5}}))?"
         r"(?: rdomain (?P<rdomain>\S{1,64}))?",
     ),
-    (_CLOSE, SUCCESS, rf"Connection closed by {_OLD_PEER}(?: \[(?:preauth|postauth)\])?"),
+    # A close does not say how what went before it ended: the peer's last word may be `Auth fail`.
+    (_CLOSE, _UNTOLD, rf"Connection closed by {_OLD_PEER}(?: \[(?:preauth|postauth)\])?"),
     (_RESET, FAILURE, rf"Connection reset by {_PEER}(?: \[(?:preauth|postauth)\])?"),
     (_RESET, FAILURE, r"Connection reset by peer"),
-    (_CLOSE, SUCCESS, rf"(?:error: )?Received disconnect from {_PEER}{_END}"),
+    (_CLOSE, _UNTOLD, rf"(?:error: )?Received disconnect from {_PEER}{_END}"),
     # Before 7: no port, and the code behind the address.
     (
         _CLOSE,
-        SUCCESS,
+        _UNTOLD,
         r"(?:error: )?Received disconnect from (?P<peer>[0-9A-Fa-f.:]{2,45}): (?P<code>\d{1,5}): ?"
         r"(?P<detail>.{0,300}?)(?: \[preauth\])?",
     ),
-    (_CLOSE, SUCCESS, rf"Disconnected from {_PEER}(?: \[(?:preauth|postauth)\])?"),
-    (_CLOSE, SUCCESS, rf"Closing connection to {_OLD_PEER}"),
+    (_CLOSE, _UNTOLD, rf"Disconnected from {_PEER}(?: \[(?:preauth|postauth)\])?"),
+    (_CLOSE, _UNTOLD, rf"Closing connection to {_OLD_PEER}"),
     (_CLOSE, FAILURE, rf"Disconnecting {_PEER}: (?P<detail>.{{1,300}}?)(?: \[preauth\])?"),
     (
         _FAIL,

@@ -161,18 +161,18 @@ def test_messages_of_other_versions(text: str, ip: str | None, user: str | None)
     ("text", "expected", "ip"),
     [
         (f'Connection from {P} on 10.0.0.1 port 22 rdomain ""', (4007, 1, 1), "10.0.0.5"),
-        (f"Connection closed by {P} [preauth]", (4007, 2, 1), "10.0.0.5"),
-        ("Connection closed by 10.0.0.5 [preauth]", (4007, 2, 1), "10.0.0.5"),
+        (f"Connection closed by {P} [preauth]", (4007, 2, None), "10.0.0.5"),
+        ("Connection closed by 10.0.0.5 [preauth]", (4007, 2, None), "10.0.0.5"),
         (f"Connection reset by {P} [preauth]", (4007, 3, 2), "10.0.0.5"),
-        (f"Received disconnect from {P}:11: Bye Bye [preauth]", (4007, 2, 1), "10.0.0.5"),
-        ("Received disconnect from 10.0.0.5: 11: Bye Bye [preauth]", (4007, 2, 1), "10.0.0.5"),
+        (f"Received disconnect from {P}:11: Bye Bye [preauth]", (4007, 2, None), "10.0.0.5"),
+        ("Received disconnect from 10.0.0.5: 11: Bye Bye [preauth]", (4007, 2, None), "10.0.0.5"),
         (
             f"error: Received disconnect from {P}:3: com.jcraft.jsch.JSchException: Auth fail "
             "[preauth]",
-            (4007, 2, 1),
+            (4007, 2, None),
             "10.0.0.5",
         ),
-        (f"Disconnected from {P}", (4007, 2, 1), "10.0.0.5"),
+        (f"Disconnected from {P}", (4007, 2, None), "10.0.0.5"),
         (f"Did not receive identification string from {P}", (4007, 4, 2), "10.0.0.5"),
         ("Did not receive identification string from 10.0.0.5", (4007, 4, 2), "10.0.0.5"),
         (
