@@ -176,6 +176,7 @@ def among(settings: Settings, names: Sequence[str]) -> list[str]:
     files = {name: Path(name) for name in names if Path(name).is_file()}
     model_rule_set = model_rules(settings, tuple(files.values()))
     known = {source.path for source in model_rule_set.sources.values()}
+    # One that is refused counts as well: it is to be told so, not to be taken for another kind.
     known |= {refused.path for refused in model_rule_set.refused}
     return [
         name
@@ -202,6 +203,7 @@ def model_summary(
     if not chosen:
         raise Usage(f"rule '{name}' has no model yet: headgate models train {name}")
     judge = store.get(chosen)
+    # A model judges whole hours: the part of one would look quieter than the device was.
     begin, end = whole_hours(*_span_of(since, until))
     result, looked_at = _with_lake(
         settings, lambda lake: device_history(lake, source.rule, judge, begin, end)

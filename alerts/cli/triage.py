@@ -15,6 +15,8 @@ from infra.errors import Usage
 from infra.process.os_user import acting_user
 from infra.process.table_output import add_output_option, print_rows
 
+# Each revision of an alert is a row: only the first counts. That stands in the join, not in WHERE,
+# so that a suppression which silenced nothing is listed as well.
 _LISTED = """
 SELECT s.suppression_id, s.rule, s.entity, s.fields, s.owner, s.reason, s.at, s.expires_at,
        s.ended_at, s.ended_by, count(a.alert_id) AS silenced
@@ -157,6 +159,7 @@ def _end(args: argparse.Namespace, now: datetime) -> datetime:
     from alerts.delivery.suppress_request import require_end
 
     if args.span is not None:
+        # `since_when` reads a span as going back from now: mirrored, it goes forward.
         end = now + (now - since_when(args.span, now, "--for"))
     else:
         end = since_when(args.until, now, "--until")

@@ -34,6 +34,7 @@ _ENDS = ("valid_until", "expires")
 _TYPES = ("kind", "type")
 """Names of a column or key, the first that is there counts; `type` only where it names a kind."""
 
+# Only behind white space: a URL may hold `#` and `;` itself.
 _NOTE = re.compile(r"\s+[;#]\s*")
 _BLACK_HOLES = ("0.0.0.0", "127.0.0.1", "::", "::1")
 """What stands before the names in a hosts file that blocks them."""
@@ -125,6 +126,7 @@ def _csv(path: Path) -> Iterator[Given]:
     rows.fieldnames = names
     try:
         for row in rows:
+            # The reader's own count: a cell in quotes may go over several lines.
             yield _given(rows.line_num, row)
     except csv.Error as error:
         # A quote that is never closed takes in the lines behind it until the cell is too long.
@@ -152,6 +154,7 @@ def _json(path: Path) -> Iterator[Given]:
 def _json_values(path: Path) -> Iterator[tuple[int, Any]]:
     with path.open("rb") as file:
         first = file.read(_FIRST_BYTES).removeprefix(BYTE_ORDER_MARK).lstrip()[:1]
+    # An array is one value, to be read as a whole; anything else comes line by line.
     if first == b"[":
         yield from enumerate(json_text(bounded_text(path, MAX_JSON_BYTES)), 1)
         return
@@ -207,6 +210,7 @@ def of_pattern(number: int, indicator: Mapping[str, Any]) -> Iterator[Given]:
         return
     label, until = indicator.get("name"), indicator.get("valid_until")
     findall = _COMPARISON.findall(pattern)
+    # What is left beside brackets and OR is a condition that a list of values cannot ask.
     rest = re.sub(r"[\[\]()\s]|\bOR\b", "", _COMPARISON.sub("", pattern))
     if not findall or rest:
         wrong = "a pattern that says more than any of some values"

@@ -200,6 +200,7 @@ def places_of(
     held: dict[str, str | None] = {}
     for name in names:
         number = names.index(name)
+        # All together first: some fields are only taken beside others.
         tries = [whole]
         # What takes any text takes the other forms in the same way, but for an account.
         forms = (_ACCOUNT, 0) if taken[name] == 0 else range(len(_SAMPLES))
@@ -222,6 +223,8 @@ def _column(
     if name in left:
         return None
     wanted = fold(data[name])
+    # The column nearest to the root is what people ask; by name, so that the file comes out the
+    # same each time.
     elsewhere = sorted(_leaves_with(event, wanted), key=lambda leaf: (leaf.count("."), leaf))
     return next(
         (

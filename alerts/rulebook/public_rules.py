@@ -125,6 +125,7 @@ def _wanted(compiled: Compiled, wanted: RuleCriteria) -> tuple[Compiled, Counter
     refused = []
     for refusal in compiled.refused:
         status = _status_in(Path(refusal.path))
+        # A refusal without a file is of the folder as a whole, whatever status is wanted.
         if status in wanted.statuses or not refusal.path:
             refused.append(refusal)
         else:
@@ -151,6 +152,7 @@ def _never(source: RuleSource, configured: Collection[str]) -> bool:
     rule = source.rule
     if not configured or not isinstance(rule, Rule) or not rule.sources:
         return False
+    # Who feeds `zeek` feeds each of its kinds, such as `zeek:conn`.
     return not any(
         source_name in configured or source_name.partition(":")[0] in configured
         for source_name in rule.sources
@@ -187,6 +189,7 @@ def _named(reason: str) -> str:
 def _copy(folder: Path, compiled: Compiled, into: Path) -> int:
     """Copy files of loaded rules, placeholders and licences; the number of rule files."""
     files = sorted({source.path for source in compiled.sources.values()})
+    # Public rules may be passed on only together with their notices.
     notices = [p for p in folder.iterdir() if p.is_file() and p.name.upper().startswith(NOTICES)]
     for path in (*files, *notices, *folder.rglob("placeholders.yml")):
         # The same tree as there: file names repeat between the folders of public repositories.

@@ -217,6 +217,8 @@ def _items(source: LogSource, events: Sequence[Mapping[str, Any]]) -> Iterator[_
         placed = [_value(source, name, event) for event in events]
         columns = {column for column, _ in placed}
         values = tuple(dict.fromkeys(value for _, value in placed))
+        # So many values tell one event from its like, and a column that is taken would be asked
+        # twice.
         if len(columns) > 1 or None in values or len(values) > _MOST or columns & taken:
             continue
         taken |= columns
@@ -253,6 +255,7 @@ def _rest(event: Mapping[str, Any]) -> dict[str, Any]:
 
 def _item(name: str, column: str, values: tuple[Any, ...]) -> _Item:
     if all(isinstance(value, str) for value in values):
+        # Folders differ from machine to machine: Sigma's rules ask for the end of a path.
         if column.endswith(_PATHS) and all(re.search(r"[\\/][^\\/]+$", v) for v in values):
             ends = (re.search(r"[\\/][^\\/]+$", value) for value in values)
             texts = tuple(dict.fromkeys(escaped(end[0]) for end in ends if end))
@@ -260,6 +263,7 @@ def _item(name: str, column: str, values: tuple[Any, ...]) -> _Item:
         if any(len(value) > _LONG for value in values):
             texts = tuple(dict.fromkeys(escaped(value[:_LONG]) for value in values))
             return _Item(f"{name}|startswith", texts, column)
+        # Sigma's rules write event ids as numbers.
         if column == "metadata.event_code" and all(value.isdecimal() for value in values):
             return _Item(name, tuple(map(int, values)), column)
         return _Item(name, tuple(map(escaped, values)), column)
@@ -274,6 +278,7 @@ def escaped(text: str) -> str:
 
 def _failure(text: str) -> str:
     """Why the rule's own tests do not pass; empty when they do."""
+    # The compiler reads files, so that what it says here is what it will say of the rule.
     with TemporaryDirectory(prefix="headgate-draft-") as folder:
         path = Path(folder) / "draft.yml"
         path.write_text(text, "utf-8")

@@ -112,6 +112,7 @@ def scorecard(
     cost = _cost(ask, since, until)
     # A lake younger than the span would make every rule look quieter than it is.
     oldest = min((row["oldest"] for row in fired.values()), default=since)
+    # At least a day: right after the first finding a rate a week would be made of minutes.
     covered = max(until - max(since, oldest), timedelta(days=1))
     running = [rule for rule in rules if not rule["state"].startswith(("off", "untrained"))]
     scores = [
@@ -137,6 +138,7 @@ def _cost(ask: Ask, since: datetime, until: datetime) -> dict[str, float] | None
         rows = ask(_COST, {"since": since, "until": until}, needs=("ops.rule_cost",))
     except Retryable:
         return None
+    # No row at all means that nothing was measured, which is not zero seconds.
     return {row["rule_id"]: row["seconds"] for row in rows} or None
 
 
@@ -202,6 +204,7 @@ def advise(
         return "too few verdicts", f"{judged} of {alerts} alerts judged; {LEAST_JUDGED} are needed"
     low, high = share_bounds(true, judged)
     bounds = f"{true} of {judged} judged were true, {low:.0%} to {high:.0%} with 95% confidence"
+    # Before `tune`, whose bound every hopeless rule is below as well.
     if not ever_true and high < HOPELESS:
         return "retire", f"{bounds}, and none before"
     if high < WANTED or (judged >= MANY_JUDGED and true / judged < WANTED):

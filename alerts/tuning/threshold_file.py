@@ -74,6 +74,7 @@ def keep_threshold(
     changed = changed_document(
         rule_document(source),
         op=chosen.op,
+        # A count that does not change stays as the file spells it.
         count=chosen.count if chosen.count != current.count else None,
         timespan_seconds=chosen.timespan_seconds,
         group_by=group_by,
@@ -123,6 +124,7 @@ def compiled_draft(settings: Settings, document: Mapping[str, Any]) -> Correlati
         path = Path(folder) / "draft.yml"
         path.write_text(_text(document), "utf-8")
         compiled = compile_rules(
+            # In front: of two rules with one id the first is taken.
             [path, *rule_folders(settings)],
             levels=settings.alerts.levels,
             store=store_folder(settings),

@@ -191,9 +191,11 @@ def _kept(
     rest = definition.timespan_seconds * 1_000_000
     spans: dict[tuple[str, ...], list[tuple[int, int]]] = defaultdict(list)
     for row in windows:
+        # In the form in which `correlation_entry` gives the group of a finding.
         group = tuple(fold(str(row["fields"][name])) for name in definition.group_by)
         spans[group].append((micros(row["window_start"]), micros(row["event_time"]) + rest))
     named = {uid for _, uids in history.judged.values() for uid in uids}
+    # What no judged alert names decides nothing here, and need not be looked up.
     covered = _covered(definition, [r for r in history.rows if r["event_uid"] in named], spans)
     return tuple(a for a, (_, uids) in history.judged.items() if covered.intersection(uids))
 

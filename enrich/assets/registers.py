@@ -61,6 +61,7 @@ class Register:
         given = _read(self.identity, _text, named)
         known = (values[key] for key in self.keys)
         name = given or next((_first(value) for value in known if value), None)
+        # An id alone would never be found: events know no numbers of an inventory.
         if name is None or not any(values[key] for key in self.keys):
             raise ValueError(f"no {', '.join(self.keys[:-1])} or {self.keys[-1]} to know it by")
         return RegisterEntry(name, _read("valid_from", _instant, named), values, line)
@@ -183,6 +184,7 @@ def _instant(value: Any) -> datetime | None:
         raise ValueError(
             f"'{given:.80}' is no instant; write one such as 2026-11-20T00:00:00Z"
         ) from None
+    # Above, a time without a zone was taken for one of this machine's.
     if instant_read.tzinfo is None:
         raise ValueError(f"'{given}' names no zone; write {given}Z for UTC")
     return utc

@@ -133,12 +133,15 @@ def _clear(home: Path) -> None:
 def _run(demo: Demo, kafka_port: int) -> int:
     with ExitStack() as stack:
         broker = Broker(demo.settings.home / "kafka", kafka_port)
+        # Before it starts, so that one which fails halfway is ended too. A stack ends in reverse:
+        # the broker goes last, when nothing is written to it any more.
         stack.callback(broker.stop)
         broker.start()
         demo.stage(f"Kafka broker at {broker.address}")
         ensure_topics(demo.settings)
         _part(demo, stack, "driver", "up")
         _part(demo, stack, "api", "api")
+        # Before the replay: it takes the time of the first alert.
         stack.enter_context(Listener(demo.settings, demo.on_alert))
         _await_driver(demo)
         sent = _replay(demo)
@@ -167,6 +170,7 @@ def _part(demo: Demo, stack: ExitStack, name: str, command: str) -> None:
 def _await_driver(demo: Demo, seconds: float = 180.0) -> None:
     """Wait until the tables are there and job ingest takes part."""
     limit = time.monotonic() + seconds
+    # Spark makes the folder of its offsets as a query starts, before the first batch.
     seen = demo.settings.checkpoint_root / "ingest" / "spark" / "offsets"
     while not seen.is_dir():
         _alive(demo)
@@ -205,6 +209,7 @@ def _settle(demo: Demo, sent: int) -> Tally:
         if now.moving != last:
             last, quiet_since = now.moving, time.monotonic()
         rested = time.monotonic() - quiet_since > _QUIET_SECONDS
+        # A complaint may go away while counts catch up; only the limit makes it a result.
         if rested and now.through and not now.complaints:
             return now
         if time.monotonic() > limit:

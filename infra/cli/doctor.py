@@ -68,6 +68,8 @@ def _up(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.broker is None:
         driver.stop_on_signals()
         return driver.run()
+    # A broker beside the jobs takes memory and disk of its own; without one this is left to whoever
+    # runs Kafka.
     for finding in (check_memory(), check_disk(settings.home)):
         if finding.remedy:
             raise Fatal(f"{finding.what}: {finding.found}; {finding.remedy}")
@@ -103,6 +105,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         f"{len(locked) - len(absent)} of {len(locked)} in {java_jars.jars_folder()}",
         "headgate doctor --fix fetches them" if absent else None,
     )
+    # Classes are gathered out of the archives: before these are there it says nothing to ask.
     if not absent:
         ready = appcds.file().exists()
         yield Finding(
@@ -133,6 +136,7 @@ def open_paths(settings: Settings) -> Finding:
     kept = (settings.home.absolute(), settings.lake_side, settings.checkpoint_root)
     config = os.environ.get("HEADGATE_CONFIG")
     wide = [_wider(path, settings.mask, f"{0o777 & ~settings.mask:o}") for path in kept]
+    # The settings may be read by others; who could write them would decide what runs.
     wide += [_wider(Path(config), 0o022, "go-w")] if config else []
     remedies = list(dict.fromkeys(filter(None, wide)))
     return Finding(

@@ -159,6 +159,7 @@ class Settings(BaseSettings):
     @property
     def lake_side(self) -> Path:
         """Root folder of what lies beside the tables: rules, locks, the index of inventories."""
+        # With the tables in a bucket these stay on a disk: locks need a file system.
         root = self.lake_root
         return root if isinstance(root, Path) else self.home.absolute() / "lake"
 
@@ -187,6 +188,8 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The environment wins over the file, whose values arrive as init settings."""
+        # Neither `.env` nor a folder of secrets: a value comes from one file or the environment,
+        # where somebody looks for it.
         return RenamingEnvironment(settings_cls), init_settings
 
 
@@ -199,6 +202,8 @@ def load(config: Path | None = None, /, **overrides: Any) -> Settings:
     path = config or _default_file()
     values = {} if path is None else toml_file(path)
     try:
+        # Renamed before they are merged: an old name in the file and the new one in an override are
+        # the same key.
         return Settings(**_merge(with_new_names(values), with_new_names(overrides)))
     except ValidationError as error:
         first = error.errors()[0]
@@ -213,6 +218,7 @@ def load(config: Path | None = None, /, **overrides: Any) -> Settings:
 
 def _unsaid(key: str, given: Any) -> bool:
     """Whether a value is not to be repeated: it may hold a secret, or be a section that does."""
+    # An address may carry a password in front of its host.
     return is_secret(key) or not isinstance(given, (str, int, float)) or "://" in str(given)
 
 

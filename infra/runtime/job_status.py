@@ -150,6 +150,7 @@ def former_state(state: str) -> str:
 def end_unwanted(settings: Settings, jobs: Collection[str]) -> None:
     """Note as stopped what a process that is gone left of jobs that nobody runs any more."""
     for name, job_status in read_status(settings).items():
+        # A driver that lives writes its own state: only what nobody renews any more is put right.
         if (
             name not in jobs
             and job_status.state != "stopped"
@@ -234,6 +235,7 @@ def _missed(status: JobStatus | None, target: float, now: float) -> str:
         return "no driver has told of it; is it running (headgate up)?"
     if status.state == "failed":
         return f"stopped for good: {status.why}"
+    # Before the silence: a driver that was stopped says nothing any more, too.
     if status.state == "stopped":
         return "its driver was stopped (headgate up starts it)"
     if now - status.at > max(SILENT_SECONDS, target):

@@ -119,6 +119,8 @@ CREATE OR REPLACE TEMP TABLE stretch (
 """
 # Offsets alone do not do: a topic made anew gives them again to other messages.
 _OURS = "(starts_with(r.record_id, s.named) OR starts_with(r.record_id, s.also))"
+# A bitstring counts each offset once, however often its row is there. Its bounds are given: DuckDB
+# would else take them from statistics, and refuse where there are none.
 _COUNT = """
 SELECT s.n, r."offset" >> {bits} AS block, count(*),
        bit_count(bitstring_agg((r."offset" & {low})::INTEGER, 0, {low})),
@@ -151,6 +153,7 @@ def _counted(
     asked = _COUNT.format(bits=BITS, low=BLOCK - 1, where=where, ours=_OURS)
     counteds: dict[int, _Counted] = {n: {} for n in range(len(stretches))}
     for n, block, rows, different, ours, within in connection.execute(asked).fetchall():
+        # Rows before the stretch, less how many different ones these are.
         before = (rows - ours) - (different - within)
         counteds[n][block] = _Block(within, ours - within, before)
     return counteds
@@ -218,6 +221,7 @@ def _inside(
     connection.execute("CREATE OR REPLACE TEMP TABLE lacking (n INTEGER, block BIGINT)")
     connection.executemany("INSERT INTO lacking VALUES (?, ?)", lacking)
     blocks = [block for _, block in lacking]
+    # As literals of the statement: files are passed over by their smallest and largest offset.
     bounds: dict[str, Any] = {"first": min(blocks) << BITS, "end": (max(blocks) + 1) << BITS}
     rows = connection.execute(_OFFSETS.format(bits=BITS, ours=_OURS, **bounds)).fetchnumpy()
     for n, block in lacking:

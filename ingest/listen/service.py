@@ -207,6 +207,7 @@ async def serve_doors(
     ending = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ending.set)
+    # Two listeners of one home would send what was left twice.
     lock = ExclusiveLock(
         listener_folder(settings) / "lock",
         lambda holder: (
@@ -219,6 +220,7 @@ async def serve_doors(
         try:
             return await _until(ending, LogListener(settings, sink))
         finally:
+            # In a thread: closing waits for Kafka, whose answers come back through this loop.
             await asyncio.to_thread(sink.close)
     finally:
         lock.release()

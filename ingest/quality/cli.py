@@ -157,6 +157,7 @@ def _silence(
         result = silences(connection, settings, instant, now=until)
     finally:
         connection.close()
+    # Programs get seconds and instants; spans in words are for the table alone.
     if args.output != "table":
         _print([asdict(silence) for silence in result], args.output)
     else:
@@ -199,6 +200,7 @@ def _show(outcomes: Sequence[Outcome], form: str) -> None:
 
 def _line(one: Outcome) -> str:
     """An outcome for a terminal, control characters of a log's values made harmless."""
+    # An expectation that holds for most rows is met although some are not so: these are told, too.
     message = "" if one.passed and not one.unexpected else f"  {one.unexpected} of {one.checked}"
     text = f"{'ok    ' if one.passed else 'FAILED'} {one.name}{message}"
     if one.examples:
@@ -207,6 +209,7 @@ def _line(one: Outcome) -> str:
 
 
 def _print(rows: Sequence[Mapping[str, Any]], form: str) -> None:
+    # An empty JSON list says so itself; an empty table would be no line at all.
     if not rows and form == "table":
         print("nothing", file=sys.stderr)
     print_rows(rows, form)

@@ -200,6 +200,7 @@ def class_expectations(uid: int, frame: pd.DataFrame) -> list[Expectation]:
                 column=name, value_set=sorted(values), notes=f"{name} {_SET}"
             )
             for name, values in sets.items()
+            # An expectation over nothing is met: it would only be noise in the list.
             if frame[name].notna().any()
         ),
         *(
@@ -224,6 +225,8 @@ def freshness(found: tuple[Silence, ...], until: datetime | None) -> Suite:
         {
             "source": [silence.source for silence in found],
             "silent_seconds": [silence.known for silence in found],
+            # A source that is still being learned has none; without the type, a column of None
+            # alone is one of objects, which cannot be compared.
             "allowed_seconds": pd.Series([silence.allowed for silence in found], dtype="float64"),
         }
     )

@@ -163,9 +163,11 @@ class _Run:
         self.until = datetime.fromisoformat(self.progress.until)
         self.counts = self.progress.counts
         self.folder = folder / "parsed"
+        # What a killed run parsed is of no use: its slice is read again.
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         self.prefix = f"{REPARSE_JOB}-{self.progress.run_id}-"
+        # By this in the log a later start tells its own commits from those of others.
         self.note = json.dumps({REPARSE_JOB: self.progress.run_id})
         self.recounts = Recounts(lake, REPARSE_JOB)
         if not dry:
@@ -295,6 +297,7 @@ def reparse_command(args: argparse.Namespace, settings: Settings) -> int:
     until = instant("--to", args.until).astimezone(UTC) if args.until else None
     if until is not None and since >= until:
         raise Usage(f"--from {args.since}: not before --to {args.until}")
+    # Before Spark starts, whose processes inherit it.
     os.nice(_NICE)
     spark = session(settings, "headgate reparse")
     asked: dict[str, object] = {"source": args.source, "from": since.isoformat()}

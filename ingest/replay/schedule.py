@@ -252,6 +252,7 @@ def _offsets(each: ReplayInput, lines: _Lines, settings: ParseSettings) -> list[
     offsets, last = [], each.start
     for when in times:
         if when is not None and zero is not None:
+            # What lies before the beginning is sent at it: there is no earlier.
             last = max(0.0, each.start + (when - zero).total_seconds() / each.squeeze)
         offsets.append(last)
     return offsets
@@ -289,6 +290,7 @@ def _time(
         return None
     return _first(
         [
+            # `received` is the reference that we gave, and no time of the line's.
             event["time"] if event.get("time_quality") != "received" else None
             for event in events
             if event.get("dead_letter_reason") is None and "time" in event

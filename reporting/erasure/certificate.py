@@ -65,6 +65,8 @@ def _told(
     lake: Lake, table: Table, done: Sequence[Mapping[str, Any]], now: datetime
 ) -> dict[str, Any]:
     """What became of a table, and until when its former versions still hold it."""
+    # A retention that cannot be read is told as such: the erasure has happened, and what is known
+    # of it is to be in writing.
     try:
         kept = retention_interval(lake.settings, table, lake.folder(table))
         until = (now + kept).isoformat(timespec="seconds")
@@ -116,6 +118,8 @@ def _counts(settings: Settings) -> str | None:
         return None
     now = datetime.now(UTC)
     late = now + timedelta(seconds=jobs.rollup_allowed_lateness_seconds)
+    # A session stays open for the longest pause after its last login, a count until its hour is
+    # over.
     sessions = late + timedelta(minutes=jobs.login_gap_minutes)
     hours = late + timedelta(hours=1)
     topic = f" and topic {settings.kafka.rollups_topic}" if settings.kafka.rollups_topic else ""
@@ -131,6 +135,7 @@ def certificates(settings: Settings) -> list[dict[str, Any]]:
     """Those that were written here, as far as they are kept."""
     result = []
     for file in (settings.home.absolute() / _FOLDER).glob("*.json"):
+        # A file half copied by a backup must not hide the certificates that can be read.
         with suppress(OSError, ValueError):
             result.append(json.loads(file.read_text("utf-8")))
     return result

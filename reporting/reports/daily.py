@@ -44,6 +44,7 @@ def compose(request: ReportRequest) -> Report:
     before = by_level(request.before)
     return Report(
         NAME,
+        # A day on which clocks go back has 25 hours.
         "Daily report" if result.interval.days <= 1.1 else "Report",
         request.interval,
         request.made_at,

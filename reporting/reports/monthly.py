@@ -87,6 +87,7 @@ def _lead(
 def _span_words(request: ReportRequest) -> str:
     interval = request.interval
     start, end = interval.local(interval.start), interval.local(interval.end)
+    # An interval ends before its end: what ends on 1 March is February.
     last = end - timedelta(microseconds=1)
     if _is_month(request):
         return f"In {start:%B %Y}"
@@ -104,6 +105,7 @@ def _is_month(request: ReportRequest) -> bool:
 
 def _compared(request: ReportRequest, totals: dict[str, Any], earlier: dict[str, Any]) -> str:
     now, before = totals["alerts"], earlier["alerts"]
+    # Where there was none, "more than 0" would make the first month look like a rise.
     if not before:
         return ""
     span = "month" if _is_month(request) else "period"
@@ -179,6 +181,7 @@ def _year(months: list[Bucket], *, over: bool) -> Chart:
 
 def _tactics(request: ReportRequest) -> Chart:
     rows = by_tactic(request)
+    # Half the width has room for so many bars; the data behind the chart have all.
     shown = rows[:7]
     parts = [(row["plain"], {"alerts": row["alerts"]}) for row in shown]
     svg = charts.rows_of_bars(
@@ -257,6 +260,7 @@ def _basis(request: ReportRequest, sources: list[dict[str, Any]]) -> list[str]:
     lost = request.value(_CHECKS)
     sentences = []
     if lost or gaps:
+        # Of some gaps nobody knows how many messages they held: these count as gaps alone.
         known = sum(gap.messages or 0 for gap in gaps)
         sentences.append(
             f"Not all was seen: {_many(len(gaps), 'gap')} in what was received "

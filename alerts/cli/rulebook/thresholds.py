@@ -84,6 +84,7 @@ def show_thresholds(args: argparse.Namespace, settings: Settings) -> int:
     source, current = threshold_rule(settings, args.rule)
     groups = {fields: _grouped(settings, source, fields) for fields in args.group_by}
     choices = _choices(args, list(groups.values()), current)
+    # History is read once for all choices, so it reaches back by the longest window.
     longest = max(choice.timespan_seconds for choice in choices)
     with asking(settings) as ask:
         history = threshold_history(
@@ -115,6 +116,7 @@ def show_thresholds(args: argparse.Namespace, settings: Settings) -> int:
     if not 1 <= args.write <= len(choices):
         raise Usage(f"--write {args.write}: there are {len(choices)} choices")
     chosen = choices[args.write - 1]
+    # In the words that were asked with: what is compiled names columns, a rule names fields.
     written = next((f for f, each in groups.items() if each.group_by == chosen.group_by), None)
     return _write(args, settings, source, chosen, written)
 
@@ -208,6 +210,7 @@ def _print(
     outcomes: Sequence[ThresholdOutcome],
     history: ThresholdHistory,
 ) -> None:
+    # Where no choice tells of anything, the bars are empty and nothing is divided by zero.
     most = max([outcome.alerts for outcome in outcomes] + [1])
     rows = []
     for row in _rows(current, choices, outcomes, history):

@@ -130,6 +130,8 @@ def save_edited(request: Request, services: Here, session: Engineer, form: Check
     try:
         text = RuleText(text=draft.text, reason=draft.reason)
         if draft.rule:
+            # An entity tag in quotes, as `If-Match` brings it over REST: what somebody changed
+            # meanwhile is not overwritten.
             saved = services.rules.replace(who, draft.rule, text, f'"{draft.version}"')
         else:
             saved = services.rules.create(who, text)
@@ -139,6 +141,7 @@ def save_edited(request: Request, services: Here, session: Engineer, form: Check
         return _overtaken(request, services, draft)
     except HeadgateError as error:
         return _refused(request, services, draft, str(error))
+    # After the copy is kept: where that is refused, the rule it copies must go on.
     left_on = draft.switch_off and not _switch_off(services, who, draft.copy, saved.id)
     named = {"saved": draft.key} | ({"left_on": "1"} if left_on else {})
     return RedirectResponse(f"/rules/{quote(saved.id, safe='')}?{urlencode(named)}", 303)

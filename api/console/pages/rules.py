@@ -100,6 +100,7 @@ def rule(
     try:
         detail = services.rules.one(rule_id)
     except Usage as error:
+        # An id of no rule is an address that is not there, not a form filled in wrongly.
         raise HTTPException(404, str(error)) from None
     now = datetime.now(UTC)
     figures = _figures(services, detail.rule, now)
@@ -241,4 +242,5 @@ def _rank(row: dict[str, Any], sort: str) -> tuple[Any, ...]:
         # A share ends at 1: rules that nobody judged come after all that somebody did.
         "rate": row["rate"] if row["rate"] is not None else 2,
     }
+    # Level and title keep equal ones in their order from one look to the next.
     return (ranks[sort], level, item.title)

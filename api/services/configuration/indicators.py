@@ -93,6 +93,7 @@ class IndicatorDesk:
                 each._replace(valid_until=end) if _key(each) in chosen else each for each in known
             ]
 
+        # `edit` makes a list that is not there; what is to expire must be in one.
         self._listing(name)
         return self._edit(who, "expire", name, edit)
 
@@ -111,6 +112,7 @@ class IndicatorDesk:
         require_no_feed(self._settings, name)
         self._listing(name)
         self._store().remove(name)
+        # Noted before rules are compiled, which may be cut off while the list is gone already.
         audit_request(self._settings, "indicators.remove", "ok", who=who, target=name)
         _, refused = self._recompiled(name)
         return wire.IndicatorListRemoved(name=name, refused_rules=refused, visible=VISIBLE)
@@ -145,6 +147,7 @@ class IndicatorDesk:
         except Fatal as error:
             # The list is changed already, and that is the answer; the pack of before stays.
             return self._pack(), {"*": str(error)}
+        # A refusal says only in words which list it misses, with the name in quotes.
         refused = [each for each in compiled.refused if f"'{name}'" in each.reason]
         return compiled.pack, {each.rule: each.reason for each in refused}
 

@@ -274,6 +274,7 @@ class RuleDesk:
         self.forget()
         source = self.source(rule)
         etag = f'"{text_version(source.path.read_bytes())}"'
+        # `*` overwrites whatever is there (RFC 9110, 13.1.1).
         if if_match.strip() not in ("*", etag):
             raise Stale(f"rule '{rule}' was changed since; look at it again", etag)
         return source
@@ -326,6 +327,7 @@ class RuleDesk:
         return model or compiled.sources[rule_id_of(compiled, rule)]
 
     def _compiled(self) -> Compiled:
+        # Held while it compiles: who comes meanwhile waits for that answer, and compiles nothing.
         with self._lock:
             now = self._clock()
             if self._kept is None or now - self._kept[0] > KEPT_SECONDS:

@@ -110,6 +110,7 @@ class _Entry:
         low = (written or "").lower()
         if low in _GOOD:
             return SUCCESS, written
+        # Sign-ins have the number of an error here, such as 50126 for a wrong password.
         if low in BAD or (low.isdecimal() and low != "0"):
             return FAILURE, written
         return UNKNOWN, written
@@ -121,6 +122,7 @@ class _Entry:
         )
         full = take_text(self.about, "userDisplayName")
         uid = take_text(self.about, "userId") or take_text(self.about, "servicePrincipalId")
+        # In sign-ins `identity` is mostly the display name once more.
         named = None if full else take_text(self.fields, "identity")
         user = filled(
             name=name or full or named,

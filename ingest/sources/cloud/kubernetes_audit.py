@@ -177,6 +177,7 @@ def _user(fields: Fields) -> Fields | None:
     if not (name or uid):
         return None
     extra = inner(about, "extra")
+    # EKS keeps the AWS key there with which the caller signed.
     keys = look(extra, "accessKeyId")
     if type(keys) is list and len(keys) == 1 and type(keys[0]) is str:
         take(extra, "accessKeyId")

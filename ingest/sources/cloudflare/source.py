@@ -215,6 +215,7 @@ def _access(fields: Fields, context: Context) -> Event:
     """A login to an application behind Access."""
     stamp = take_time(fields, context, ("CreatedAt",), ("created_at",))
     allowed = look(fields, "Allowed")
+    # False is an answer: only what is absent is looked for under the API's name.
     allowed = look(fields, "allowed") if allowed is None else allowed
     logout = look(fields, "Action") == "logout"
     ip = take_ip(fields, "IPAddress") or take_ip(fields, "ip_address")

@@ -140,6 +140,7 @@ def _stamp(dated: re.Match[str], line: Line, context: Context) -> Stamp:
         received_at,
         original=f"{day}-{month}-{year} {clock}",
     )
+    # Where it makes no time, that of syslog is better than the arrival.
     return line.stamp if result.quality == "received" else result
 
 
@@ -232,6 +233,7 @@ def _failed(
 ) -> Event:
     rest = rest | kept(at=(part["more"] or "").strip() or None)
     why = part["why"] or ""
+    # `denied` is BIND's word for what it answers with REFUSED.
     part = part | {"rcode": why if why in _RCODES else "REFUSED" if why == "denied" else None}
     return _event(
         _RESPONSE, part, source, stamp, line, rest, status_id=FAILURE, status_detail=f"query {why}"

@@ -144,6 +144,7 @@ def _json(line: Line, context: Context) -> Event | None:
     path, by, target = text("command"), text("submituser"), text("runuser")
     arguments = entry.get("runargv")
     line_of = path
+    # `runargv` begins with the command itself, as argv does.
     if type(arguments) is list and all(type(argument) is str for argument in arguments):
         line_of = " ".join(arguments) or path
     reason = text("reason") or text("message")
@@ -168,6 +169,7 @@ def _json(line: Line, context: Context) -> Event | None:
         status_detail=reason,
         message=f"{by or 'unknown'} : {'refused' if refused else 'ran'} {line_of}",
         metadata=metadata(_PRODUCT, line.stamp, log_provider=line.program, event_code=kind),
+        # OCSF requires an actor, with a user or a process in it.
         actor=actor if any(actor.values()) else {"process": {"name": "sudo", "pid": 0}},
         user_name=by,
         device=device(line.host or text("submithost")),

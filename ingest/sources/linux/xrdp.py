@@ -33,6 +33,7 @@ _BODY = re.compile(
     r"(?:\[(?P<place>[\w.]{1,80}\([\w./-]{1,80}:\d{1,6}\))\] )?(?P<words>.*)",
     re.ASCII,
 )
+# 45 characters: the longest spelling of an IPv6 address, with an IPv4 one at its end.
 _IP = r"\[?(?P<ip>[0-9A-Fa-f.:]{2,45}?)\]?"
 _IP_PORT = rf"{_IP}:(?P<port>\d{{1,5}})"
 _SOCKET = r"(?: - socket: (?P<socket>\d{1,6}))?"
@@ -138,6 +139,7 @@ def _read(line: Line, context: Context) -> Event | None:
         log_level=match["level"].lower(), thread=match["thread"], place=match["place"]
     )
     pid = line.pid if line.pid is not None else int(match["pid"]) if match["pid"] else None
+    # What the login window shows goes to the log with the function's name in front.
     words = match["words"].removeprefix("xrdp_wm_log_msg: ").strip()
     line = line._replace(text=words, pid=pid)
     for activity, status, pattern in _PATTERNS:
@@ -253,6 +255,7 @@ def _other(level: str, rest: dict[str, Any], line: Line) -> Event:
         _PRODUCT,
         BASE,
         0,
+        # The line's own level and syslog's priority may differ: the graver one holds.
         severity_id=max(NAMED[level.lower()], severity(line)),
         rest=rest | kept(client_computer=computer["name"] if computer else None),
     )

@@ -315,10 +315,12 @@ def _read(fields: Fields, context: Context) -> Event:
     if not table:
         # Rows alone, as a query exports them, do not name their table: the action tells it.
         table = next((name for word, name in _BY_ACTION if action.startswith(word)), "")
+        # Some have the word further in, such as `InboundConnectionAccepted`.
         table = table or next((name for word, name in _BY_ACTION if word in action), "")
         table = table or ("alertinfo" if look(fields, "AlertId") is not None else "")
     if not table and not action:
         raise Unreadable("neither a table nor an 'ActionType' in the row")
+    # The row's own time first: that of the envelope is when it was passed on.
     stamp = take_time(fields, context, ("Timestamp",), ("TimeGenerated",), ("envelope", "time"))
     host = take_text(fields, "DeviceName")
     uid = take_text(fields, "DeviceId")

@@ -69,6 +69,7 @@ def login(row: OsqueryRow) -> TableRow:
             "is_remote": True if host else None,
             "message": f"{'login' if activity == 1 else 'logout'} of {name} {host or ''}".strip(),
         },
+        # OCSF requires a user of a login; in `more`, because the column must not name somebody.
         {} if name else {"user": {"name": "", "type_id": 0}},
     )
 
@@ -393,6 +394,7 @@ _TABLES: tuple[tuple[Callable[[OsqueryRow], bool], _Reader], ...] = (
         lambda row: (
             row.has("pid")
             and (row.has("path") or row.has("cmdline") or row.has("name"))
+            # `osquery_info` has the pid of osquery itself, which nobody started just now.
             and not row.asked("osquery_info", "os_version")
         ),
         process_seen,

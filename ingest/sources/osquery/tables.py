@@ -39,6 +39,7 @@ class OsqueryRow:
         """The first of the columns that says something, taken out."""
         for name in names:
             value = self.columns.get(name)
+            # By type, not `isinstance`: a bool is an int in Python, and no path or name.
             if type(value) in (str, int) and value != "":
                 del self.columns[name]
                 return str(value)
@@ -104,6 +105,7 @@ def of_process(row: OsqueryRow) -> dict[str, Any]:
 
 
 def _actor(row: OsqueryRow, process: dict[str, Any]) -> dict[str, Any] | None:
+    # Who logged in stays the same through su and sudo (auid of the audit system).
     login = row.take("auid")
     user = {"uid": login} if login and login not in UNSET else process.get("user")
     parent = process.get("parent")
@@ -157,12 +159,14 @@ def _connection(row: OsqueryRow, incoming: bool | None) -> dict[str, Any]:
 def socket_event(row: OsqueryRow) -> TableRow:
     """socket_events and bpf_socket_events."""
     call = str(row.columns.get("action") or row.columns.get("syscall") or "connect").lower()
+    # `bind` has no direction: nobody has called yet.
     incoming = call.startswith("accept") if call in _CALLS and call != "bind" else None
     here = row.endpoint("local_address", "local_port")
     there = row.endpoint("remote_address", "remote_port")
     connection = _connection(row, incoming)
     process = of_process(row)
     done = {"succeeded": SUCCESS, "1": SUCCESS, "failed": FAILURE, "0": FAILURE}
+    # `local` is this host whichever way it went: of what it accepted it is the destination.
     ends = (there, here) if incoming else (here, there)
     where = f"{(there or {}).get('ip', '')}:{(there or {}).get('port', '')}"
     return TableRow(
@@ -241,6 +245,7 @@ def file_event(row: OsqueryRow) -> TableRow:
     done = str(row.columns.get("action") or row.columns.get("operation") or "")
     if "event_type" in row.columns and not done:
         done = str(row.columns["event_type"])
+    # Where a file was moved to comes first: there it is now.
     path = row.take("target_path", "dest_path", "dest_filename", "filename", "path") or "unknown"
     size = row.number("size")
     hashes = [
@@ -258,6 +263,7 @@ def file_event(row: OsqueryRow) -> TableRow:
         _FILE_ACTIONS.get(done.lower(), OTHER if done else 0),
         {
             "file": kept(**file),
+            # OCSF requires an actor of a file's event, and something in it.
             "actor": {"process": process} if process else {"invoked_by": "unknown"},
             "activity_name": done.capitalize()
             if done and done.lower() not in _FILE_ACTIONS

@@ -34,6 +34,8 @@ _PRODUCT: Mapping[str, str] = {"name": "ProFTPD", "vendor_name": "ProFTPD Projec
 _LOGON, _PREAUTH, _NETWORK_LOGON = 1, 6, 3
 _OPEN, _CLOSE = 1, 2
 
+# No name may hold a bracket: the client's is what its owner put into the DNS, and must not end the
+# parentheses early.
 _SESSION = re.compile(
     r"(?P<server>[^\s()\[\]]{1,255}) \((?P<client>[^\s()\[\]]{0,255})\[(?P<ip>[^\]\s]{1,64})\]\)"
     r"(?: -|:) ?(?P<words>.*)",
@@ -262,6 +264,7 @@ def _extended(part: dict[str, Any], line: Line) -> Event:
         peer=part["peer"],
         user=user,
         path=path,
+        # The bytes of a listing are no file's size.
         size=size if activity in (PUT, GET) else None,
         command=verb or None,
         activity_name=verb[:32] or "Other",

@@ -151,6 +151,7 @@ def _far(fields: Fields, *names: str) -> WindowsColumns | None:
 def _end_of(text: str | None) -> WindowsColumns | None:
     host, _, port = (text or "").rpartition(":")
     parts = Fields({"ip": host or text or "", "port": port, "alone": text or ""})
+    # As a whole first: an IPv6 address without a port has colons, too.
     ip = parts.ip("alone")
     return filled(ip=ip) if ip else filled(ip=parts.ip("ip"), port=parts.port("port"))
 
@@ -160,6 +161,7 @@ def _smb(fields: Fields, log: Logged) -> WindowsColumns:
     server = "smbserver" in (log.provider or log.channel or "").lower()
     far = _far(fields, "ClientName") if server else _far(fields, "ServerName")
     status = whole(fields.peek("Status"))
+    # Taken only as a number: anything else stays in unmapped as it was written.
     if status is not None:
         fields.text("Status")
     return {
@@ -214,6 +216,7 @@ def winrm(fields: Fields, log: Logged) -> WindowsColumns:
     host, port = host_port(authority)
     ip = address(host or "")
     there = filled(ip=ip, hostname=None if ip else host or None, port=port if host else None)
+    # 6 is written where a shell is asked for, 91 where it is made.
     return {"src_endpoint": here(log), "dst_endpoint": there if log.event_id == 6 else here(log)}
 
 

@@ -101,6 +101,7 @@ def block(fields: Fields, log: Logged) -> WindowsColumns:
 def invoked(fields: Fields, log: Logged) -> WindowsColumns:
     """4103: a command with its parameters."""
     context = context_of(fields.peek("ContextInfo"), classic=False)
+    # Here it is written `Host ID`, in the classic log `HostId`.
     context.setdefault("HostId", context.pop("HostID", ""))
     return {
         "script": {

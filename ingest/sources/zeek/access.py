@@ -55,6 +55,7 @@ def _login(
 ) -> Event:
     """A login with a name; without one, traffic of the same protocol."""
     number, name = protocol
+    # Authentication requires a user, and a destination or a service (OCSF).
     if user is None or not (row.dst or columns.get("service")):
         if user is not None:
             columns["user"] = user
@@ -137,6 +138,7 @@ def _ticket(row: Row, activity: int) -> dict[str, Any]:
         is_renewable=row.flag("renewable"),
     )
     if cipher is not None:
+        # By their beginnings, as in `aes256-cts-hmac-sha1-96`, `des3-cbc-sha1` and `des-cbc-md5`.
         known = {"aes": 3, "des3": 2, "des-": 1}
         number = next(
             (number_known for start, number_known in known.items() if cipher.startswith(start)),
