@@ -174,6 +174,7 @@ def basic_of(authorization: str) -> tuple[str, str]:
     try:
         # At the first colon: a name has none, a password may have some (RFC 7617).
         name, _, password = base64.b64decode(coded, validate=True).decode().partition(":")
+    # Of what is no Base64 and of what is no UTF-8 alike.
     except ValueError:
         return "", ""
     return name, password

@@ -228,6 +228,7 @@ class Refold:
             "available_at": max(at, self.clock) + self._pause,
         }
         self.findings.append(row)
+        # The number parts what is due at once: a heap cannot compare the rows.
         heapq.heappush(self._back, (row["available_at"], next(self._numbers), row))
 
     def _note(self, row: _Row) -> None:

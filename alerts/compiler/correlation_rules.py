@@ -64,6 +64,7 @@ def correlation_of(
     if isinstance(condition, SigmaExtendedCorrelationCondition):
         sets = alternatives(condition, order)
         more["any_of"] = tuple(tuple(names.get(name, name) for name in rules) for rules in sets)
+        # It has no count of its own, and cannot hold below the smallest of its sets.
         least = min(len(rules) for rules in sets)
         condition = SigmaCorrelationCondition(SigmaCorrelationConditionOperator.GTE, least)
     _check_condition(sigma_type, condition)
@@ -217,6 +218,7 @@ def _path(name: str, rule_id: str, names: Mapping[str, str], rules: Parsed) -> s
         source = mapping().logsource(where.category, where.product, where.service)
         return source.path(name, codes_of_rule(parsed.detection, source))
     if not isinstance(parsed, SigmaCorrelationRule):
+        # Its findings have the number it counted as well, under these two names.
         return name
     own = {alias.alias for alias in parsed.aliases} | {"count", parsed.type.name.lower()}
     if name in own:

@@ -186,6 +186,7 @@ def about_in(body: Mapping[str, Any]) -> About:
         role="",
         scope=body["attribution"]["scope"],
         ip=ip,
+        # The name that a lease told stands before the event's own (`_entities`).
         host_name=named["host"][-1] if named["host"] else None,
         user_name=named["user"][0] if named["user"] else None,
         dst_ip=next((other for other in named["ip"] if other != ip), None),

@@ -33,6 +33,7 @@ _ADDRESSES = """
 SELECT DISTINCT ip FROM silver.dhcp_segment
 WHERE {column} = $value AND seg_start < $until AND seg_end > $since
 """
+# A lease began and ended as its newest statement (`rev`) says.
 _SEGMENTS = """
 WITH said AS (
   SELECT * FROM silver.dhcp_segment

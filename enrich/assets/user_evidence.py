@@ -169,6 +169,8 @@ def _together(name: str, told: list[tuple[int, Witness]]) -> UserSeen:
     )
 
 
+# A later statement (`rev`) may have given the address to somebody else for that instant: what was
+# seen then tells nothing of this device.
 WITNESSES_SQL = """
 WITH told AS (
   SELECT * FROM silver.dhcp_segment
@@ -219,4 +221,5 @@ def _moved(at: datetime, by: timedelta) -> datetime:
     try:
         return at + by
     except OverflowError:
+        # Near the first and the last instant that can be written.
         return at

@@ -243,6 +243,7 @@ def _silent(facts: LeaseFacts) -> Doubt | None:
 
 
 def _points(steps: Sequence[tuple[timedelta, int]], span: timedelta) -> int:
+    # Steps go from the longest down: the first that is reached counts.
     return next((points for least, points in steps if span >= least), 0)
 
 
@@ -271,6 +272,7 @@ def standing(ip: str | None, scope: str | None, scopes: Iterable[ScopeSettings])
     if ip is None:
         return UNKNOWN
     sites = [site for site in scopes if scope in (None, site.name)]
+    # First: what is set by hand mostly lies within the networks of the same site.
     if address is not None and any(_within(address, site.static) for site in sites):
         return STATIC
     inside = address is not None and any(_within(address, site.networks) for site in sites)

@@ -177,6 +177,7 @@ def again(lake: Lake, since: datetime, until: datetime) -> RollupComparison:
     begun = datetime.now(UTC)
     (done,) = lake.read(ROLLUP_CHECK).agg(_micros(F.max("hour"))).collect()
     reached = None if done[0] is None else _moment(done[0]) + HOURS
+    # Upwards: of an hour that is asked for in part all is counted.
     start, end = _whole(since), _whole(until + HOURS - timedelta(microseconds=1))
     if reached is None or end > reached:
         raise Usage(
@@ -224,6 +225,7 @@ def _compare(
     }
     for part, each in differing.items():
         wrong = {*each, *wanted[part]}
+        # The newest, where there are more than are mended.
         runs = _runs(hour_row for hour_row in wrong if hour_row >= kept)[-MOST_RUNS:]
         mended = [hour_row for run in runs for hour_row in _hours(*run)]
         untold = UnpublishedHours(lake.settings, [(part.name, hour_row) for hour_row in mended])

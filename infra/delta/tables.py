@@ -156,6 +156,7 @@ class DeltaTables:
     def _create(self, table: Table) -> None:
         kept = removed.said_interval(removed.wanted_interval(self.settings, table))
         properties = PROPERTIES | {removed.PROPERTY: kept} | dict(table.properties)
+        # By default Delta keeps statistics of the first 32 columns, whichever are asked by.
         if table.stats:
             properties["delta.dataSkippingStatsColumns"] = ",".join(table.stats)
         builder = (

@@ -155,6 +155,7 @@ def beginning(folder: Location, prefix: str) -> list[Location]:
     """The files of a folder whose names begin so."""
     if isinstance(folder, Path):
         return list(folder.glob(f"{prefix}*"))
+    # The store looks for the beginning of names itself; a glob would list all of the folder.
     position = folder.fs.find(folder.path, prefix=prefix)
     return [folder / name.rpartition("/")[2] for name in position]
 

@@ -78,6 +78,7 @@ def query_osv(components: Iterable[Component], url: str) -> Iterator[_Record]:
             for component in wanted[index : index + _MOST_QUERIES]
         ]
         answer = _asked(f"{url}/v1/querybatch", {"queries": queries})
+        # Results belong to the questions by their order alone.
         if len(answer.get("results", ())) != len(queries):
             raise Retryable(f"{url}: answered {len(queries)} questions with another number")
         for result in answer["results"]:

@@ -77,6 +77,7 @@ def _names(value: Any) -> list[str] | None:
     if type(value) is not list or not all(type(element) is dict for element in value):
         return None
     name_list = [element.get("name") for element in value]
+    # All or none: a list in which one has no name could not be given back.
     return name_list if name_list and all(type(element) is str for element in name_list) else None
 
 

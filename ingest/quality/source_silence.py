@@ -47,6 +47,7 @@ _NAMED = 3
 """Pauses left out that are named."""
 
 
+# What has no topic was read from a file, and may lie ahead of where ingest has got.
 _HEARD = """
 WITH minute AS (
   SELECT source, time_bucket(INTERVAL 1 MINUTE, received_at) AS minute,

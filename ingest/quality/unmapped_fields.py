@@ -174,6 +174,8 @@ def _folded(source: str, fields: Mapping[str, Field], had: Iterable[str]) -> dic
     """The fields, those below a place with very many keys as one."""
     keys: dict[str, set[str]] = defaultdict(set)
     for path in (*fields, *had):
+        # A key that holds a dot itself counts as a place and a key: it is named the same all the
+        # same.
         parts = path.split(".")
         for depth in range(1, len(parts)):
             keys[".".join(parts[:depth])].add(parts[depth])

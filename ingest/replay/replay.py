@@ -225,6 +225,7 @@ def run(
     """
     require_broker(settings.kafka)
     shots = schedule(plan, speed, ParseSettings.of(settings))
+    # After the plan was read: one that is wrong makes no topics.
     ensure_topics(settings, plan.sources, jobs=())
     out = KafkaOut(settings)
     with _progress(len(shots)) as step:

@@ -188,9 +188,12 @@ def _counted(scale: Scale, lane: str, rows: list[dict[str, Any]], width: float) 
     marks = [
         TimeMark(
             scale.x(row["bucket"]) + width / 2,
+            # By the root, so that the area shows the count: twice the radius looks four times as
+            # large.
             2.2 + 5.5 * (row["n"] / most) ** 0.5,
             f"{_events(row['n'])} at {row['bucket']:%Y-%m-%d %H:%M:%S} UTC"
             + (f", {row['failed']} failed" if row["failed"] else ""),
+            # Some logins fail everywhere: what stands out is where most do.
             "failed" if row["failed"] * 2 > row["n"] else "some",
         )
         for row in rows

@@ -54,6 +54,7 @@ _SHOWN = {
 """Columns that show something else where they are empty."""
 
 _FILTER = re.compile(r"([a-z_]+)(!=|=|~)(.*)", re.DOTALL)
+# An empty column is not the value either; `<>` would leave such rows out.
 _OPERATORS = {"=": "= ", "!=": "IS DISTINCT FROM ", "~": ""}
 
 
@@ -150,10 +151,12 @@ def events(
     if cursor:
         time, uid = reader_cursor(cursor, question, 2)
         params |= {"after": parse_instant(time), "after_uid": uid}
+        # By place and not by OFFSET: events that arrive meanwhile would move the pages.
         condition += " AND (time < $after OR (time = $after AND event_uid < $after_uid))"
     selected = ", ".join(
         f"{_SHOWN.get(name, COLUMNS_OF_EVENTS[name])} AS {name}" for name in columns
     )
+    # One more than the page tells whether there is another.
     rows = reader.rows(
         f"SELECT {selected}, time AS at_time, event_uid AS uid FROM silver.events"
         f" WHERE {condition} ORDER BY at_time DESC, uid DESC LIMIT {limit + 1}",

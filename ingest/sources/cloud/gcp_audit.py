@@ -306,6 +306,7 @@ class _Audit:
         # OCSF requires it; without it the event is the API call that it also is.
         if not special[needed]:
             return None
+        # The call that tells of a failed login went well itself, and has no code of an error.
         if status == FAILURE:
             self.failed = True
         return self._event(

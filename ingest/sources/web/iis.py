@@ -100,6 +100,7 @@ def header_of(lines: Sequence[str], known: _Header | None = None) -> _Header:
             continue
         name, value = match[1], match[2].strip()
         if name == "Fields":
+            # Exchange writes the same form with commas.
             commas = "," in value and " " not in value.replace(", ", "")
             parts = value.split(",") if commas else value.split()
             fields = tuple(part.strip() for part in parts)
@@ -167,6 +168,7 @@ def _stamp(named: dict[str, str], header: _Header, context: Context) -> Stamp:
     if not (_DAY.fullmatch(day) and _CLOCK.fullmatch(clock)):
         return Stamp.missing(received_at, f"{day} {clock}".strip() or None)
     stamp = stamp_iso(f"{day}T{clock}Z", utc, received_at)
+    # Only a time that was read leaves the columns: any other stays in unmapped.
     if stamp.quality == "exact":
         for name in ("date", "time"):
             named.pop(lower.get(name, ""), None)
@@ -325,6 +327,7 @@ class Iis(Source):
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         text = one_line(raw)
+        # At the beginning alone: further in, a date may stand in a URL.
         match = re.match(r"(\d{4}-\d\d-\d\d)( |T|,)(\d\d:\d\d:\d\d(?:\.\d{1,9})?)", text, re.ASCII)
         if match is None:
             raise Unreadable(f"no date and time in '{text[:40]}'")
