@@ -102,6 +102,8 @@ class Provider:
                 more = _asked(session.get, endpoint).json()
             if not isinstance(more, dict) or more.get("sub") != claims["sub"]:
                 raise ProviderFailed(f"{endpoint} tells of somebody else than its ID token")
+            # The ID token is signed, the other answer is not: where both say something, the former
+            # counts.
             claims = more | claims
         return self._person(claims)
 

@@ -105,6 +105,7 @@ def deliver(args: argparse.Namespace, settings: Settings) -> int:
     alone = _alone(settings)
     stop = threading.Event()
     for hook in settings.webhooks:
+        # Daemons: a post that hangs must not keep the process from ending.
         threading.Thread(target=_hold, args=(settings, hook, stop), daemon=True).start()
     try:
         listen(settings, stop)
@@ -203,6 +204,7 @@ def _putter(settings: Settings) -> Any:
             )
         ]
         key = (revision.alert_id, revision.revision)
+        # Into the file in which the consumer keeps its place: a crash leaves both or neither.
         enqueue(db, hooks, key, str(body.get("title")), msgspec.json.encode(body), clock.time())
 
     return put

@@ -115,6 +115,7 @@ class ListStore:
     def _put(
         self, name: str, origin: str, given: list[IndicatorEntry], refused: int, bad: list[Bad]
     ) -> _Loaded:
+        # Outside of the lock: a large list takes seconds, and under its hash nobody asks it yet.
         listing = self._written(origin, given, refused)
         with self._alone():
             lists = self.lists()

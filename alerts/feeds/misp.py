@@ -118,6 +118,7 @@ def _read_server(
         if len(attributes) < PAGE:
             break
         page += 1
+    # After the last page: a run that broke off asks for all of it again.
     with store.page():
         store.set_place(_SINCE, begun)
 

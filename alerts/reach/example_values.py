@@ -83,11 +83,13 @@ def _demands(item: Any, turn: int, wanted: bool) -> Iterator[Demand]:
     if isinstance(item, ConditionNOT):
         yield from _demands(item.args[0], turn, not wanted)
     elif isinstance(item, ConditionAND | ConditionOR):
+        # Of what is not to hold it is the other way round (De Morgan).
         every = isinstance(item, ConditionAND) is wanted
         chosen = item.args if every else [item.args[turn % len(item.args)]]
         for part in chosen:
             yield from _demands(part, turn, wanted)
     elif isinstance(item, ConditionFieldEqualsValueExpression):
+        # Null is met by a field that is left out, so it asks for no value.
         null = isinstance(item.value, SigmaNull)
         if wanted and not null:
             yield item.field, item.value

@@ -143,6 +143,7 @@ def _known(settings: Settings, register: Register, inventory: str) -> VersionHis
     rows = _asked(
         settings,
         register,
+        # Of several versions of one instant the one that was loaded last counts.
         f"SELECT {register.identity}, valid_from, gone, {', '.join(columns)} "
         "FROM {table} WHERE inventory = $inventory "
         f"QUALIFY row_number() OVER (PARTITION BY {register.identity}, valid_from "

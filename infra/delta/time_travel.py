@@ -70,6 +70,7 @@ def version_at(name: str, table: Location, at: datetime) -> int:
 
 def _ascending(kept: Sequence[int], found: int, at: datetime, when: Committed) -> bool:
     """Whether what follows was committed after `at`, as far as a look here and there tells."""
+    # At growing distances: each look opens a file, and a clock that was set back shows soon after.
     steps = (found + 2**step - 1 for step in range(len(kept).bit_length() + 1))
     return all(
         when.of(kept[part]) > at for part in (*steps, len(kept) - 1) if found <= part < len(kept)
@@ -100,6 +101,7 @@ def instant_of_version(table: Location, version: int) -> bool:
     start = max(
         (checkpoint for checkpoint in checkpoints(log) if checkpoint <= version), default=-1
     )
+    # As many commits as there are versions since the checkpoint: none of them is missing.
     return version - start == sum(start < checkpoint <= version for checkpoint in singles(log))
 
 

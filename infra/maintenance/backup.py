@@ -257,6 +257,7 @@ def copy_file(source: Location, target: Location) -> tuple[str, int]:
             digest.update(chunk)
             size += len(chunk)
             write.write(chunk)
+        # A backup that was told of has to outlast a power cut.
         if isinstance(target, Path):
             write.flush()
             os.fsync(write.fileno())

@@ -52,6 +52,7 @@ def restore(settings: Settings, made: Path, show: Show = lambda done, total: Non
         (settings.home.absolute() / CHECKED).unlink(missing_ok=True)
         _Restore(made, manifest["files"], wanted, steps, show).run()
     except BaseException as error:
+        # After a Ctrl-C as well, which is no `Exception`.
         left = ", ".join(str(location) for location in steps.undo())
         if not left and not isinstance(error, (OSError, Fatal)):
             raise

@@ -77,6 +77,8 @@ class PlatformProcess:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            # What we were given beside the file, such as the ports of the demo, goes along as
+            # variables, which win over it.
             env=os.environ
             | {
                 "HEADGATE_KAFKA__BOOTSTRAP": settings.kafka.bootstrap,

@@ -163,6 +163,7 @@ class Driver:
                 waker.stop()
             if ticker:
                 ticker.stop()
+            # Calls into a JVM that is gone fail, and would hide what ended it.
             alive = jvm_ended(self.settings) is None
             for each in watched:
                 if each.job and alive:

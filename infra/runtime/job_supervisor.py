@@ -124,6 +124,8 @@ class JobSupervisor:
                 self._look(watched)
             if all(watched.stopped_for for watched in self.watched):
                 break
+        # A query that is being started anew still ends its batch: cut off, that would be done
+        # again.
         for watched in self.watched:
             if watched.stopping is not None:
                 watched.stopping.join(60)

@@ -302,6 +302,7 @@ def _row(
         "host": entry["host"],
     }
     return {
+        # By its contents as well: a file that is written anew under its name gives other records.
         "record_id": f"{entry['path']}:{named or instead(entry)}:{number}",
         "source": entry["source"],
         "mode": entry["mode"],

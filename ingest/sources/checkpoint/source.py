@@ -294,6 +294,7 @@ class CheckPoint(Source):
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         text = one_line(raw)
+        # Not the end of another key, such as `start_time`.
         match = re.search(r'(?<![\w])time[:=]"?(\d{10})(?=["|])', text)
         if match is None:
             return restamp(raw, when, zone)

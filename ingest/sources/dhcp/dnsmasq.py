@@ -263,11 +263,13 @@ def _answer(
     typed = _TYPED.fullmatch(text)
     if typed:
         of = FAMILIES.get(typed["type"] or "", typed["type"])
+        # NODATA: the name is there, without a record of that type (RFC 2308, 2.2).
         return of, None, "NOERROR" if typed["what"] == "NODATA" else typed["what"]
     ip = address(text)
     if ip:
         of = "AAAA" if ":" in ip else "A"
         return of, [{"rdata": ip, "type": of}], "NOERROR"
+    # dnsmasq writes this word in place of the name that the record points to.
     if text == "<CNAME>":
         return None, [{"rdata": text, "type": "CNAME"}], "NOERROR"
     return None, [{"rdata": text}] if text else None, "NOERROR"

@@ -137,6 +137,7 @@ def _outcome(row: Event, fields: Mapping[str, Any], class_uid: int) -> None:
         ("disposition", ocsf.DISPOSITION),
     ):
         number, name = fields.get(f"{key}_id"), fields.get(key)
+        # The column has 32 bits: what is wider goes to `more`.
         if type(number) is int and -(2**31) <= number < 2**31:
             row[f"{key}_id"] = number
             row[key] = name if type(name) is str else names.get(number)

@@ -136,6 +136,8 @@ def _data(found: Any, data: dict[str, Any], user: bool) -> None:
         if key in _WRAPPERS or key.endswith("_attributes"):
             for name_row, two in value.items() if type(value) is dict else ():
                 if "xmlns" not in name_row:
+                    # `<EventData Name="...">` names the kind of the data; it is no value called
+                    # Name.
                     _put(data, "EventDataName" if name_row == "Name" else name_row, two)
         elif key == "Data":
             _unnamed(value, data)

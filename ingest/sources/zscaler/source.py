@@ -57,6 +57,7 @@ _WEEK = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 def _stamp(fields: Fields, context: Context) -> Stamp:
     """When it happened: the time in seconds, else the time in the feed's own zone."""
     received_at = context.record.received_at
+    # First, since seconds have no zone that could be taken wrongly.
     stamp = stamp_epoch(fields.get("epochtime"), received_at)
     if stamp.quality == "exact":
         del fields["epochtime"]
@@ -167,6 +168,7 @@ class Zscaler(EnvelopedSource):
         mark = MARK.search(text, 0, _LONGEST_HEADER)
         if mark:
             return [_of_cef(text, mark, context)]
+        # JSON behind a header of syslog; a value between tabs may hold braces as well.
         brace = text.find('{"', 0, _LONGEST_HEADER)
         if brace >= 0 and text.rstrip()[-1:] == "}" and "\t" not in text[:brace]:
             return self.events(decode_object(text[brace:].encode()), context)
