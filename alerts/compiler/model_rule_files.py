@@ -33,6 +33,7 @@ FEATURES = ("events", "bytes_out", "bytes_in")
 ROLES = {"src_endpoint": "src_ip", "dst_endpoint": "dst_ip", "device": "device.ip"}
 """Whose hour it is -> the column of silver.event with the address."""
 
+# Two weeks: each hour of the week came twice.
 HISTORY_DAYS = 14
 THRESHOLD = 6.0
 

@@ -172,6 +172,7 @@ def predicted(rule: Rule, cost: Cost, seconds: float, taken: Sample) -> Predicte
 def _verdict(cost: Cost, micros: float) -> str:
     if not cost.rows:
         return "no events of its log source"
+    # Before `dear`: what matches so often has as many candidates, and no literal would help.
     if cost.hits > DEAR_SHARE * cost.rows:
         return "loud: narrow its condition"
     if micros > DEAR_MICROS or cost.candidates - cost.hits > DEAR_SHARE * cost.rows:

@@ -180,6 +180,7 @@ def _pagerduty(view: AlertView, _: WebhookSettings, secret: str) -> dict[str, An
     event: dict[str, Any] = {
         "routing_key": secret, "event_action": action, "dedup_key": view.alert_id
     }  # fmt: skip
+    # These name the incident by its key alone, and need no payload.
     if action != "trigger":
         return event
     payload = {
@@ -246,6 +247,7 @@ def _iris(view: AlertView, hook: WebhookSettings, _: str) -> dict[str, Any]:
         "alert_tags": f"headgate,level:{view.level}",
     }
     if view.event_time:
+        # As IRIS' own examples have it: a time without a zone.
         alert["alert_source_event_time"] = view.event_time.removesuffix("Z")
     links = [f"{name}: {url}" for name, url in view.links[1:]]
     alert |= {"alert_note": "\n".join(links)} if links else {}

@@ -101,6 +101,7 @@ class LogSource:
                 Place(self._with_rest(name, column), frozenset(numbers))
                 for column, numbers in sorted(by_column.items(), key=str)
             ]
+            # Where all codes have the field in one column they decide nothing.
             return tuple(every) if len(every) > 1 else (every[0]._replace(only=None),)
         ids: dict[str, set[str]] = {}
         for code, column in cases.columns.items():

@@ -175,6 +175,7 @@ def _connection(
 ) -> Event:
     """The start (430002) or end (430003) of a connection."""
     action = fields.text("AccessControlRuleAction")
+    # Some releases have a line break of HTML in front.
     allowed = verdict((action or "").removeprefix("<br/>").strip())
     source, target = common["src_endpoint"], common["dst_endpoint"]
     seconds = fields.number("ConnectionDuration")
@@ -185,6 +186,7 @@ def _connection(
         fields.number(name)
         for name in ("InitiatorBytes", "ResponderBytes", "InitiatorPackets", "ResponderPackets")
     ]
+    # A word such as `Block with reset` says more than the verdict, so it stays as well.
     if (action and allowed is None) or (action and action not in ("Allow", "Block")):
         fields["AccessControlRuleAction"] = action
     return located(
@@ -267,6 +269,7 @@ def _finding(
         file=file or None,
         firewall_rule=kept(name=fields.text("AccessControlRuleName"), desc=fields.text("ACPolicy"))
         or None,
+        # That a file was seen is no alert by itself.
         more={"is_alert": uid != "430004"},
         observables=ends_seen(
             source, target, user, ("file.name", A_FILE, path), ("file.hashes", A_HASH, sha)

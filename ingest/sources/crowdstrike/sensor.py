@@ -180,6 +180,7 @@ def _logon(sensor: Sensor) -> Event:
         service="logon",
         status_code=take_name(fields, "SubStatus"),
         logon_type_id=kind if kind in _LOGON_TYPES else None,
+        # Windows' logon types: 3 is over the network, 10 a remote desktop.
         is_remote=True if source or kind in (3, 10) else None,
     )
 
@@ -233,6 +234,7 @@ READERS: tuple[tuple[re.Pattern[str], Callable[[Sensor], Event]], ...] = (
     (re.compile(r"Network(?:Connect|Listen|Receive|Close)\w*IP[46]"), _network),
     (re.compile(r"(?:Suspicious)?DnsRequest"), _dns),
     (re.compile(r"User(?:Logon|Logoff)"), _logon),
+    # Written files are named by their kind, such as `PeFileWritten` and `OoxmlFileWritten`.
     (re.compile(r"\w{2,40}(?:Written|FileRename\w*)$|FileDelete|NewExecutableRenamed"), _file),
     # Asep: auto-start extensibility points, places of the registry that start programs.
     (re.compile(r"Asep(?:Value|Key)Update|Reg\w+Update"), _registry),

@@ -97,6 +97,7 @@ def _stamp(fields: Fields, line: Line, context: Context) -> Stamp:
 
 
 def _read(line: Line, context: Context) -> Event | None:
+    # The header is short: further in, only a message could look like the first pair.
     start = _START.search(line.text, 0, 256)
     fields = _fields(line.text[start.start() :]) if start else Fields()
     if not fields.keys() & _OWN:

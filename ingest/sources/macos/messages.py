@@ -46,6 +46,7 @@ _HOST = re.compile(
 )
 _SCREEN = re.compile(
     r"Authentication: (?P<what>SUCCEEDED|FAILED) :: User Name: (?P<user>.{1,256}) :: "
+    # A link-local address has its interface behind a `%` (RFC 4007, 11).
     r"Viewer Address: (?P<peer>[0-9a-fA-F:.]{2,45})(?:%\w{1,16})? :: "
     r"Type: (?P<type>[\w .()-]{1,60})",
     re.ASCII,

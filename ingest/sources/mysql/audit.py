@@ -199,6 +199,7 @@ def oracle(fields: dict[str, Any], line: Line) -> Event:
         )
     sql, command = _text(data, "query"), _text(data, "sql_command") or _text(data, "command")
     table = _text(data, "table")
+    # Again, since what was taken meanwhile is no rest any more.
     rest = fields | data | known(login=login, account=account)
     activity = {"read": READ, "insert": WRITE, "update": UPDATE, "delete": DELETE}.get(
         what or "", verb_activity(sql or command)

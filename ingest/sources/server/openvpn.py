@@ -300,6 +300,8 @@ def _password(match: re.Match[str], peer: Peer, rest: dict[str, Any], line: Line
 
 def _denied(match: re.Match[str], peer: Peer, rest: dict[str, Any], line: Line) -> Event:
     part = match.groupdict()
+    # OpenVPN's own error counts as the login: a plugin's word and the control message tell of the
+    # same attempt.
     activity = _LOGON if match.re is _DENIED else _PREAUTH
     name = part.get("name")
     rest |= kept(more=(part.get("more") or "").strip() or None)
@@ -320,6 +322,7 @@ def _learned(match: re.Match[str], peer: Peer, rest: dict[str, Any], line: Line)
     part = match.groupdict()
     opened = match.re is LEARNED
     if peer.ip is None and part.get("who"):
+        # Spelled as the beginning of a line is, so it is read as one.
         peer = _peer(f"{part['who']} .")[0]
     rest |= kept(vpn_address6=part.get("vpn6"))
     return _tunnel(

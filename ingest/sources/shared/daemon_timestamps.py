@@ -75,6 +75,7 @@ def read_clock(text: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
 
 def _ctime(match: re.Match[str], zone: ZoneInfo, received_at: datetime) -> Stamp:
     month, _, day, clock, fraction, year, micro = match.groups()
+    # OpenVPN writes microseconds behind the year, without zeros in front.
     fraction = fraction or (micro and micro.zfill(6))
     return stamp_parts(
         int(year),

@@ -185,6 +185,8 @@ def url(
     path, _, query = target_path.partition("?")
     shown = target
     if not whole_url and method != "CONNECT" and named and scheme and target[:1] in ("/", ""):
+        # A port that the scheme implies is left out; 8443 stands for https, too, and has to be
+        # written.
         usual = port is None or SCHEMES.get(port) == scheme != "https" or port == 443
         bracketed = f"[{named}]" if ":" in named else named
         shown = f"{scheme}://{bracketed}{'' if usual else f':{port}'}{target}"

@@ -208,6 +208,7 @@ def read_dns(fields: Fields) -> dict[str, Any]:
     fields.keep("query", asked.left())
     rcode = fields.text("rcode")
     number = RCODES.get(rcode or "")
+    # A code that Suricata has no name for stands there as its number.
     if rcode and number is None:
         number = code(int(rcode)) if rcode.isdecimal() and len(rcode) < 6 else OTHER
     return kept(
@@ -250,6 +251,7 @@ def _answer(one: Fields) -> dict[str, Any]:
 
 def seconds_between(start: Stamp, end: Stamp) -> int | None:
     """Milliseconds from one time to a later one."""
+    # Each rounded by itself, so that the span is that between the two times as they are shown.
     milliseconds = round((end.time - EPOCH).total_seconds() * 1000) - round(
         (start.time - EPOCH).total_seconds() * 1000
     )

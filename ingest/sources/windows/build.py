@@ -180,6 +180,7 @@ def _complete(columns: WindowsColumns, class_uid: int, log: Logged) -> None:
     if class_uid == MODULE:
         # OCSF wants to know how; Windows tells of the usual way alone.
         more["module"] = {"load_type_id": 1}
+    # OCSF wants one of the two here, and Windows may name neither.
     if class_uid == AUTHORIZATION and not (columns.get("privileges") or columns.get("group")):
         more["privileges"] = []
     if class_uid != AUTHENTICATION:

@@ -209,6 +209,7 @@ def _end(text: str | None) -> WindowsColumns | None:
     host, _, port = (text or "").rpartition(":")
     parts = Fields({"ip": host, "port": port, "alone": text or ""})
     ip = parts.ip("ip")
+    # What is no address with a port may be one alone: IPv6 has colons itself.
     return filled(ip=ip, port=parts.port("port")) if ip else filled(ip=parts.ip("alone"))
 
 

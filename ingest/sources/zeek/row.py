@@ -252,10 +252,13 @@ class Row:
             # OCSF has no event between two ends of which neither is known.
             class_uid, activity_id = BASE, 0
             columns.pop("activity_name", None)
+        # A finding may be about a host alone: only an id or a protocol shows that there was a
+        # connection.
         known = self.uid or protocol if class_uid == FINDING else self.src or self.dst
         if class_uid not in _WITHOUT_CONNECTION and known:
             columns = {"connection_info": self.connection(protocol)} | columns
         elif protocol is not None:
+            # Without a connection the protocol has no column, and stays under Zeek's own name.
             self.fields.setdefault("proto", protocol)
         common = {"device": device(self.sensor)} | span_of(self.stamp, seconds)
         return event(
