@@ -256,7 +256,7 @@ def test_what_the_driver_of_all_jobs_starts_by_these_settings_each_form_does_its
     args = [c["args"] for _, pod in pods() for c in pod["spec"]["containers"]]
     scheduled = Driver(load(), ("ingest",))._scheduled()
     names = ("quality", "blind", "ledger", "maintenance")
-    started = [one._command for one in scheduled if one._name in names]
+    started = [one._command for one in scheduled if one.name in names]
     assert len(started) == 4
     for command in started:
         said = " ".join(("headgate", *command))

@@ -29,7 +29,7 @@ LEASED = {A: (-60 * MINUTE, 60 * MINUTE), B: (timedelta(seconds=30), 90 * MINUTE
 
 def holder(mac: str, name: str, **more: Any) -> dict[str, Any]:
     """Who held the address, as an attribution says it, for as long as `SEGMENTS` say."""
-    start, end = LEASED[mac]
+    start, end = LEASED.get(mac, LEASED[A])
     return leased(mac, hostname=name, session_id=f"session-{mac}", certainty="certain",
                   confidence=98, reason=f"the DHCP log gives {IP} to {mac}",
                   lease_start=NOON + start, lease_end=NOON + end, **more)  # fmt: skip

@@ -34,7 +34,7 @@ from alerts.rulepack.predicate import Test
 from alerts.rulepack.rule_pack import PackStore, Rule, RulePack
 from alerts.tables import ALERT, FINDING
 from enrich.dhcp.lease_rules import LeaseEvent, Segment
-from enrich.dhcp.stateful_operator import LINE, _in_one_blob
+from enrich.dhcp.stateful_operator import LINE, _advancing
 from enrich.dhcp.tracker_state import TrackerLimits
 from enrich.tables import ATTRIBUTION
 from infra.config.settings import Settings, load
@@ -183,7 +183,7 @@ def tracked(settings: Settings, pack: str) -> None:
         server="d1",
     )
     frame = pd.DataFrame([{name: getattr(line, name) for name in LINE} | {"beat": False}])
-    step = _in_one_blob(TrackerLimits(late_us=600_000_000, max_lease_us=86_400_000_000))
+    step = _advancing(TrackerLimits(late_us=600_000_000, max_lease_us=86_400_000_000))
     (segments,) = step((0,), iter([frame]), State())
     assert set(Segment.__struct_fields__) == set(segments.columns)
     folded(settings, finding(0, leased("aa"), pack=pack))

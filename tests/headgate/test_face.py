@@ -70,8 +70,8 @@ def test_the_promised_names_are_these_and_each_is_documented() -> None:
 def test_what_a_lake_offers_is_documented_and_typed() -> None:
     offered = {name for name in vars(Headgate) if not name.startswith("_")}
     assert offered == {
-        "alerts", "backtest", "close", "home", "lease", "parse", "read_kafka", "rules", "spark",
-        "sql", "tables", "timeline", "views", "who",
+        "alerts", "backtest", "close", "home", "kafka_alerts", "lease", "models", "parse",
+        "read_kafka", "rules", "spark", "sql", "tables", "timeline", "views", "who",
     }  # fmt: skip
     for name in offered:
         member = vars(Headgate)[name]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from fastapi import Request
+from fastapi import Depends, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
@@ -21,7 +21,6 @@ from api.console.pages.rules import Engineer
 from api.console.render import respond
 from api.console.request import CheckedForm
 from api.observability.audit_log import audit_request
-from api.query_parameters import reads_own_query
 from api.routes.access import Here, Services
 from api.services.triage import Stale
 from api.wire.rules import DraftText, RuleDetail, RuleText
@@ -119,9 +118,12 @@ def edited_diff(request: Request, services: Here, session: Engineer, form: Check
     return respond(request, "rule_diff.html", diff=text_diff(before.text, draft.text, named))
 
 
+def _page_address(rule: str = "", copy: str = "", version: str = "") -> None:
+    """The query that the page was opened with; what its form holds is newer."""
+
+
 # At the address of the page, so that it opens again where a session ended meanwhile.
-@router.post("/rule-editor")
-@reads_own_query
+@router.post("/rule-editor", dependencies=[Depends(_page_address)])
 def save_edited(request: Request, services: Here, session: Engineer, form: CheckedForm) -> Response:
     """Keep it, or take it away; where that is refused, the page comes back with what was typed."""
     draft, who = EditedRule.of(form), session.caller.name

@@ -21,7 +21,9 @@ from alerts.feeds.feed_state import feed_findings
 from alerts.reattribution.dirty_addresses import doubts_mark_file
 from alerts.rulebook.rule_versions import rule_versions
 from alerts.rulepack.rule_pack import PackStore
+from alerts.rulepack.shadow_marks import ShadowMarks
 from alerts.spark_rules.disabled_rules import Aside
+from api.services.console.saved_views import SavedViews
 from api.services.searches.saved_queries import QueryStore
 from enrich.dhcp import state_layout
 from enrich.rollup.unpublished import unpublished_hours
@@ -77,7 +79,9 @@ READERS: dict[str, Read] = {
     "alerts/reattribution/dirty_addresses.py": lambda s: doubts_mark_file(s.home).read(),
     "alerts/rulebook/rule_versions.py": lambda s: rule_versions(s, "a", None),
     "alerts/rulepack/rule_pack.py": lambda s: PackStore(s.home).disabled(),
+    "alerts/rulepack/shadow_marks.py": lambda s: ShadowMarks(s.home).all(),
     "alerts/spark_rules/disabled_rules.py": lambda s: Aside(s.home).all(),
+    "api/services/console/saved_views.py": lambda s: SavedViews(s).views_of("ann"),
     "api/services/searches/saved_queries.py": lambda s: QueryStore(s).listed(),
     "enrich/dhcp/state_layout.py": layout,
     "enrich/rollup/unpublished.py": lambda s: list(unpublished_hours(s)),

@@ -356,8 +356,8 @@ def test_what_was_lost_since_it_was_told_is_not_accepted_unseen(
 
 
 def test_up_checks_the_ledger_on_a_schedule(tmp_path: Path) -> None:
-    scheduled = {one._name: one for one in Driver(load(home=tmp_path), ("ingest",))._scheduled()}
+    scheduled = {one.name: one for one in Driver(load(home=tmp_path), ("ingest",))._scheduled()}
     assert scheduled["ledger"]._command == ("ledger", "--check")
     assert scheduled["ledger"]._seconds == 3600
     never = Driver(load(home=tmp_path, jobs={"ledger_minutes": 0}), ("ingest",))._scheduled()
-    assert "ledger" not in {one._name for one in never}
+    assert "ledger" not in {one.name for one in never}
