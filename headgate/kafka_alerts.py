@@ -62,9 +62,11 @@ def _read(consumer: Consumer, topic: str, most: int) -> list[dict[str, Any]]:
     known = consumer.list_topics(topic, timeout=10).topics[topic]
     if known.error is not None:
         raise Retryable(f"topic {topic}: {known.error.str()}; 'headgate up' makes it")
+    # The ends are asked once: a topic that goes on being written to would never be read to its end.
     ends: dict[int, int] = {}
     for number in known.partitions:
         first, end = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)
+        # A partition without messages gives none, and would be waited for.
         if end > first:
             ends[number] = end
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in ends])

@@ -100,6 +100,7 @@ class ModelBook:
         from alerts.anomaly.job import judged_hours, whole_hours
         from alerts.anomaly.store import ModelStore
 
+        # Whole hours only: a part of one looks quieter than the device was.
         begin, end = whole_hours(*_span(since, until))
         if begin < model.until and end > model.since:
             raise Usage(

@@ -75,6 +75,7 @@ class Scale:
 
     def x(self, instant: datetime) -> float:
         """Where an instant stands; what lies outside is moved to the edge."""
+        # At least a second, so that a span without length divides by nothing that is zero.
         share = (instant - self.since) / max(self.until - self.since, timedelta(seconds=1))
         return round(_LEFT + min(1.0, max(0.0, share)) * (self.width - _LEFT - _RIGHT), 1)
 
@@ -91,6 +92,7 @@ class Scale:
         """Round instants along the axis."""
         whole = self.until - self.since
         step = next((s for s in _STEPS if whole / s <= _MOST_TICKS), whole / _MOST_TICKS)
+        # From midnight on, so that ticks stand at round hours whatever the span begins with.
         midnight = self.since.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         number = -((midnight - self.since) // step)
         instant, ticks = midnight + number * step, []

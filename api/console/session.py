@@ -70,6 +70,7 @@ class Sessions:
         kept = self._files.get(_hash(cookie)) if cookie else None
         if cookie is None or kept is None:
             return None
+        # Asked at each request: a key that was ended takes its sessions along at once.
         caller = self._access.still(str(kept["name"]), str(kept["credential"]))
         if caller is None or time.time() - float(kept["began"]) > SESSION_SECONDS:
             self.end(cookie)
@@ -83,6 +84,7 @@ class Sessions:
 
     def _make_room(self) -> None:
         known = sorted(self._files.ids(), key=self._files.age)
+        # One less than the most: the new one is about to come.
         for name in known[_MOST - 1 :]:
             self._files.take(name)
 
@@ -101,6 +103,7 @@ def use_link(settings: Settings, code: str) -> bool:
     """Whether the code is that of a link which nobody used yet; from now on it is used."""
     file = _links(settings) / _hash(code)
     try:
+        # Who takes the file away may sign in: of two at once `unlink` succeeds for one alone.
         age = time.time() - file.stat().st_mtime
         file.unlink()
     except FileNotFoundError:

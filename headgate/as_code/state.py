@@ -90,6 +90,7 @@ def _by_key(state: ConfigState) -> dict[tuple[str, str], ObjectValues]:
 
 def _flat(value: Any, name: str = "") -> dict[str, Any]:
     """Mappings inside of mappings by dotted names; lists stay whole, in their order."""
+    # An empty mapping inside is a value: it differs from no key at all.
     if not isinstance(value, Mapping) or (name and not value):
         return {name: value}
     flat: dict[str, Any] = {}

@@ -51,6 +51,7 @@ class Tally:
 
     @property
     def moving(self) -> dict[str, Any]:
+        # Seconds differ at each look, whether anything is left to do or not.
         """The numbers that change while work is left."""
         return {key: value for key, value in self.numbers.items() if not key.endswith("_seconds")}
 
@@ -93,6 +94,7 @@ def tally(
         **delays(heard, first_alert),
     }
     jobs = settings.jobs
+    # What waits the longest: a lease that is late, the watermark, and a repair's next look.
     settled = sent_at + jobs.wait_seconds + jobs.watermark_seconds + jobs.repair_trigger_seconds
     return Tally(
         numbers=numbers,
@@ -132,6 +134,7 @@ def loops(settings: Settings) -> list[str]:
         return ["everything"]
     read: dict[str, int] = {}
     for name, version in read_up_to(file):
+        # Several sources may read one table: the one that is least far counts.
         read[name] = min(version, read.get(name, version))
     return [
         path

@@ -52,6 +52,7 @@ class ApiClient:
         try:
             connection.request("GET" if body is None else "POST", call.path, body, headers)
             response = connection.getresponse()
+            # One byte more than is passed on tells that there is more.
             return response.status, response.read(_MOST_BYTES + 1)
         except (OSError, http.client.HTTPException) as error:
             raise Retryable(f"the API at {self._parts.netloc} does not answer ({error})") from None
@@ -82,6 +83,7 @@ class McpServer:
             return _error(None, _PARSE, "not JSON")
         if not isinstance(message, dict) or not isinstance(message.get("method"), str):
             return _error(None, _INVALID, "no JSON-RPC request")
+        # A request without an id is a notification, which JSON-RPC forbids to answer.
         if "id" not in message:
             return None
         parameters = message.get("params")
@@ -94,6 +96,7 @@ class McpServer:
         if method == "initialize":
             asked = parameters.get("protocolVersion")
             return {
+                # A version that is not spoken is answered with one that is, and the client decides.
                 "protocolVersion": asked if asked in VERSIONS else VERSIONS[0],
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": "headgate", "version": "1"},
@@ -126,6 +129,7 @@ class McpServer:
         if tool.proposes and status < 400:
             head += f". {PROPOSED}"
         text = body[:_MOST_BYTES].decode("utf-8", "replace")
+        # `/readyz` answers 503 while a job lags, which is what was asked.
         return _blocks(head, UNTRUSTED, text, failed=status >= 400 and tool.name != "status")
 
     def _completeness(self) -> str:

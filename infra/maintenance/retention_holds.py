@@ -55,6 +55,7 @@ def behind(settings: Settings, name: str, table: Location) -> Iterator[Behind]:
     Raises `Fatal` where the log no longer has them.
     """
     for job, version in unread_by(settings, table_id(table)):
+        # A job whose next version is not there yet has read all.
         if version > newest_version(table):
             continue
         try:
@@ -139,6 +140,7 @@ def leave(settings: Settings, refused: int, found: Sequence[RetentionHold]) -> N
     """Note that all tables were tended, but for `refused` of them."""
     before, now = _state(settings).read_or(None, say), time.time()
     succeeded = before.succeeded_at if before else None
+    # Where a table was refused, the last success stays: an alert on its age is then heard.
     tended = Tended(now, succeeded if refused else now, refused, tuple(found))
     _state(settings).write(tended)
 

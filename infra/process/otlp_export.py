@@ -126,6 +126,8 @@ class OtlpExporter:
         try:
             self._send_traces(seconds)
             if self._settings.metrics:
+                # Under the lock: a batch that is counted meanwhile would be in one sum and not in
+                # another.
                 with self._lock:
                     request = self._counts.request(self._sender, time.time_ns())
                 self._post("metrics", request, ExportMetricsServiceResponse(), seconds)
@@ -154,6 +156,8 @@ class OtlpExporter:
             except _NotTaken as error:
                 with self._lock:
                     if error.again:
+                        # Back in front, in their order: the oldest are what is dropped if too many
+                        # wait.
                         self._waiting.extendleft(reversed(batches))
                         self._bound()
                     else:

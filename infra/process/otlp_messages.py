@@ -74,6 +74,7 @@ class BatchCounts:
             self.sums["rows.written", batch.job, table] += rows
         buckets = self.durations.setdefault(batch.job, [0.0] * (len(BOUNDS) + 2))
         seconds = batch.ended - batch.began
+        # A bound belongs to the bucket below it, as OTLP has it (explicit_bounds).
         buckets[bisect_left(BOUNDS, seconds)] += 1
         buckets[-1] += seconds
 
@@ -81,6 +82,7 @@ class BatchCounts:
         """The counts as they stand; `now`: nanoseconds since 1970."""
         metrics = [self._sum(name, now) for name in _NAMES]
         metrics.append(self._histogram(now))
+        # A metric without points is left out: an empty one has no bytes.
         wanted = [metric for metric in metrics if metric.ByteSize()]
         scope = ScopeMetrics(scope=SCOPE, metrics=wanted)
         return ExportMetricsServiceRequest(

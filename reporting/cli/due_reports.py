@@ -52,6 +52,7 @@ def make_due(settings: Settings, now: datetime, make: Make = make_report) -> int
         except HeadgateError as error:
             problems.append(f"{wanted.report} {interval}: {error}")
         sent.sent = sent.sent[-_REMEMBERED:]
+        # After each one: a process that is ended midway sends nothing twice.
         note.write(sent)
     forget_old(settings)
     for problem in problems:

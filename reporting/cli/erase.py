@@ -73,6 +73,7 @@ def _erase(arguments: argparse.Namespace, settings: Settings) -> int:
         raise Fatal(f"{settings.lake_root}: there is no lake here; start the jobs or set 'lake'")
     words_of(wish, subject_names(settings, wish), "")  # what is refused is so before a JVM starts
     os.nice(_NICE)
+    # It lists files and commits: Arrow rewrites the rows, so Spark gets by with little.
     small = settings.spark.model_copy(update={"driver_memory": "1g"})
     spark = session(settings.model_copy(update={"spark": small}), "headgate-erase")
     try:

@@ -106,6 +106,8 @@ def _instant(option: str, text: str | None) -> datetime | None:
     if text is None:
         return None
     try:
+        # An instant without a zone is UTC, as the help says; a span such as 24h is none to
+        # `fromisoformat`.
         instant = datetime.fromisoformat(text)
         return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
     except (ValueError, OverflowError):

@@ -83,6 +83,7 @@ def list_reports(args: argparse.Namespace, settings: Settings) -> int:
         about = f" (--subject: {report.SUBJECT})" if hasattr(report, "SUBJECT") else ""
         rows.append({"what": "report", "name": name, "about": f"{report.DOC}{about}"})
     kept: Sequence[Path] = sorted(reports_folder(settings).glob("*"))
+    # Names with a dot are of files that are still being written.
     files = [str(file) for file in kept if not file.name.startswith(".")]
     rows += [{"what": "file", "name": file, "about": ""} for file in files]
     print_rows(rows, args.output)

@@ -85,6 +85,7 @@ def stacked_bars(
     axes.set_xlim(-0.6, len(labels) - 0.4)
     axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     axes.set_ylim(0, max([*bottom, 1]) * 1.2)
+    # Figures over more bars than these would run into each other.
     if len(labels) <= 13:
         for place, height in zip(places, bottom, strict=True):
             if height:
@@ -114,6 +115,7 @@ def shares(
                 [0], [share], left=left, color=look.fill, hatch=look.hatch, edgecolor=_INK,
                 linewidth=0.5, height=0.55,
             )  # fmt: skip
+        # A narrower part has no room for its words.
         if share >= 4:
             axes.text(
                 left + share / 2, 0.34, f"{_label(name)} {share:.0f} %", ha="center", va="bottom",
@@ -200,6 +202,7 @@ def lanes(
         right = min(whole, (until - start).total_seconds())
         place = len(names) - 1 - names.index(lane)
         axes.barh(
+            # A short lease is drawn all the same: a four-hundredth of the span is just seen.
             [place], [max(right - left, whole / 400)], left=left, height=0.6, color=_PALE.fill,
             edgecolor=_INK, linewidth=0.8,
         )  # fmt: skip

@@ -142,6 +142,7 @@ class Report:
             if not isinstance(block, Words) and block.columns
         ]
         named = {block.key: (block.columns, block.rows) for block in kept}
+        # A block's key names its CSV file: of two one would be lost.
         if len(named) < len(kept):
             raise ValueError(f"report {self.name}: two blocks of one key")
         return named

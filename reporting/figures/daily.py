@@ -53,6 +53,7 @@ class Figures:
 def figures(request: ReportRequest) -> Figures:
     """Ask for all of it. An empty lake gives zeros and empty lists."""
     ask, connection, interval = request.ask, request.connection, request.interval
+    # Up to two days by the hour: 48 bars are as many as can be read.
     step = timedelta(hours=1) if interval.days <= 2 else timedelta(days=1)
     ledger = completeness(connection, interval.start, interval.end)
     return Figures(

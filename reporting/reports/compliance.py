@@ -28,6 +28,7 @@ SELECT who, act, count(*) AS n, count(*) FILTER (outcome = 'refused') AS refused
 FROM ops.audit WHERE "at" >= $since AND "at" < $until
 GROUP BY who, act ORDER BY n DESC, who, act LIMIT 100
 """
+# The table above has a hundred rows at most; this tells how many there are.
 _KINDS = """
 SELECT count(*) FROM (SELECT DISTINCT who, act FROM ops.audit
                       WHERE "at" >= $since AND "at" < $until)

@@ -185,6 +185,7 @@ def _sources(request: ReportRequest) -> Section:
             "dead": now.get(name, {}).get("dead", 0),
             "newest": now.get(name, before.get(name, {})).get("newest"),
         }
+        # Of both periods: a source that fell silent is to be seen, too.
         for name in sorted({*now, *before})
     ]
     rows.sort(key=lambda row: (-int(row["events"]), str(row["source"])))

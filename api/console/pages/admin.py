@@ -63,6 +63,7 @@ def make_key(
     expires = datetime.now(UTC) + timedelta(days=int(days)) if days.isdigit() else None
     key, token = services.access.credentials.add_key(name, role, expires)
     _note(services, session, "key.make", key.name, {"role": key.role})
+    # No redirect here: the token is shown this once, and stands in no address.
     return _page(request, services, tab="access", fresh={"name": key.name, "token": token})
 
 

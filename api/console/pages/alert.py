@@ -85,6 +85,7 @@ def _condition(explained: dict[str, Any]) -> str:
 
 
 def _pairs(revisions: list[dict[str, Any]]) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
+    # `strict` off: the first list has one more, the revision behind which none comes.
     return list(zip([None, *revisions], revisions, strict=False))
 
 
@@ -121,6 +122,7 @@ def _leases(
     by_client: dict[str, list[LeaseSpan]] = {}
     for span in spans:
         by_client.setdefault(span.mac, []).append(span)
+    # The holder and who was named before come first: only eight are drawn.
     first = sorted(
         by_client, key=lambda mac: (mac != holder, mac != previous, by_client[mac][0].start)
     )

@@ -67,6 +67,7 @@ class AlertsAddress:
         """The filter that this means."""
         given = self.params
         facets = {name: tuple(given[name]) for name in FACETS if name in given}
+        # Without a choice what is closed is left out: the list is there to be worked through.
         if "lifecycle" not in facets:
             facets["lifecycle"] = ("new", "triaged")
         return ListFilter(
@@ -88,6 +89,7 @@ class AlertsAddress:
         """The same list over REST; None where that has no parameter for what is chosen."""
         states = frozenset(self.params.get("lifecycle", ("new", "triaged")))
         status = {frozenset({"new", "triaged"}): "open", frozenset({"closed"}): "closed"}
+        # REST has one status; a choice of some open states alone has no parameter there.
         if states not in status and states != {"new", "triaged", "closed"}:
             return None
         asked: dict[str, Any] = {"status": status.get(states), "level": self.params.get("level")}
@@ -182,6 +184,7 @@ def _lines(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(_COLUMNS)
     for row in rows:
+        # A spreadsheet runs a cell that begins with `=`, and log text is a stranger's.
         writer.writerow([harmless(_cell(row[name])) for name in _COLUMNS])
         yield out.getvalue()
         out.seek(0)

@@ -133,6 +133,7 @@ def change(
     """Change what the form names: title, assignee, status with outcome, note."""
     names = ("title", "assignee", "status", "outcome", "note")
     given = {name: _field(form, name) or None for name in names if name in form}
+    # Only the assignee may be emptied: an empty text anywhere else was left alone.
     given = {name: value for name, value in given.items() if value or name == "assignee"}
     try:
         asked = CaseChange(**given)

@@ -58,6 +58,7 @@ def keep_proposal(
         tuning.save_filter(services.settings, services.reader, session.caller.name, rule_id, asked)
     except (ValueError, HeadgateError) as error:
         return _page(request, services, True, rule_id, 30, _words(error), given)
+    # The desk keeps compiled rules for some seconds; who saved one sees it at once.
     services.rules.forget()
     return RedirectResponse(f"/rules/{quote(rule_id, safe='')}?saved=filter", 303)
 
