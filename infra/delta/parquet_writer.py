@@ -273,13 +273,19 @@ def _plain(value: Any, *, upper: bool) -> Any:
         utc = value.astimezone(UTC)
         return f"{utc:%Y-%m-%dT%H:%M:%S}.{utc.microsecond // 1000:03d}Z"
     if isinstance(value, str) and len(value) > STRING_PREFIX:
-        return _above(value[:STRING_PREFIX]) if upper else value[:STRING_PREFIX]
+        return upper_bound(value) if upper else value[:STRING_PREFIX]
     return value
 
 
-def _above(prefix: str) -> str | None:
-    """A text above all that begin with `prefix`, in the order of UTF-8 bytes."""
-    return prefix + "\U0010ffff" if prefix[-1] != "\U0010ffff" else None
+def upper_bound(value: str) -> str | None:
+    """A short text that lies not below `value`, in the order of UTF-8 bytes, if there is one.
+
+    A bound below it would let a reader pass over the file, and hide the row.
+    """
+    last = "\U0010ffff"
+    # Whoever writes this character into a log could go on behind it, and lie above the bound.
+    goes_on_with = value[STRING_PREFIX : STRING_PREFIX + 1]
+    return None if goes_on_with == last else value[:STRING_PREFIX] + last
 
 
 def write_parquet(batches: _Batches, target: Target) -> _Batches:

@@ -174,9 +174,9 @@ def _apply(
             "skipped": 0,
         }
     counted = services.triage.preview(who, BulkPlan(ids=list(ids), change=change))
-    shown = _field(form, "alerts")
+    shown = _field(form, "alerts") or str(counted.alerts)
     # Counted anew, since what a person confirmed is a number, not a list they could read.
-    if shown and int(shown) != counted.alerts:
+    if shown != str(counted.alerts):
         raise Usage(
             f"meanwhile {counted.alerts} of them would change, not {shown}: look again, then "
             "confirm the new number"

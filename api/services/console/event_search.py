@@ -53,6 +53,11 @@ _SHOWN = {
 }
 """Columns that show something else where they are empty."""
 
+_WITH_TEXT = (
+    "(contains(lower(message), lower($text)) OR src_ip = $text OR dst_ip = $text"
+    " OR lower(user_name) = lower($text) OR lower(host_name) = lower($text)"
+    " OR mac = lower($text) OR contains(lower(query.hostname), lower($text)))"
+)
 _FILTER = re.compile(r"([a-z_]+)(!=|=|~)(.*)", re.DOTALL)
 # An empty column is not the value either; `<>` would leave such rows out.
 _OPERATORS = {"=": "= ", "!=": "IS DISTINCT FROM ", "~": ""}
@@ -93,7 +98,9 @@ class EventFilter:
         value = self.value.replace("\\", "\\\\").replace("'", "\\'")
         if self.operator == "~":
             return f"contains(lower({column}), lower('{value}'))"
-        return f"{column} {'=' if self.operator == '=' else '<>'} '{value}'"
+        if self.operator == "!=":
+            return f"({column} IS NULL OR {column} <> '{value}')"
+        return f"{column} = '{value}'"
 
 
 @dataclass(frozen=True)
@@ -110,11 +117,7 @@ class EventQuestion:
         conditions = ["time >= $since", "time < $until"]
         params: ReaderRow = {"since": self.since, "until": self.until}
         if self.text:
-            conditions.append(
-                "(contains(lower(message), lower($text)) OR src_ip = $text OR dst_ip = $text"
-                " OR lower(user_name) = lower($text) OR lower(host_name) = lower($text)"
-                " OR mac = lower($text) OR contains(lower(query.hostname), lower($text)))"
-            )
+            conditions.append(_WITH_TEXT)
             params["text"] = self.text
         for number, each in enumerate(self.filters):
             conditions.append(each.sql(f"f{number}"))
@@ -133,8 +136,8 @@ class EventQuestion:
             *(each.spark() for each in self.filters),
         ]
         if self.text:
-            text = self.text.replace("\\", "\\\\").replace("'", "\\'")
-            conditions.append(f"contains(lower(message), lower('{text}'))")
+            text = "'" + self.text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+            conditions.append(_WITH_TEXT.replace("$text", text))
         return (
             f"SELECT {selected}\nFROM silver.events\nWHERE "
             + "\n  AND ".join(conditions)
