@@ -34,6 +34,7 @@ def check_bundle(file: Path, digest: str | None = None) -> Checked:
     `digest`: SHA-256 of the file as the audit has it. Raises `Usage` where there is no bundle.
     """
     try:
+        # Of all bytes: a zip may have others before and behind it, and reads the same.
         with file.open("rb") as content:
             checked = Checked(hashlib.file_digest(content, "sha256").hexdigest())
         bundle = zipfile.ZipFile(file)

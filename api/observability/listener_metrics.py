@@ -53,6 +53,7 @@ class ListenerMetrics(Collector):
         except (Fatal, OSError):  # no file must cost all other metrics
             return
         if status is None:
+            # Zeros would say of a listener that never ran that it took nothing.
             return
         yield from _gauges(status)
         yield from _counters(status)

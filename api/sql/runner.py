@@ -193,6 +193,7 @@ class Statements:
     @property
     def blocked(self) -> list[float]:
         """Of each worker that does not come back, for how many seconds it has been at work."""
+        # One that starts, reads and works up to each of its limits is slow, not blocked.
         longest = _START_SECONDS + _READ_SECONDS + self._limits.statement_seconds
         busy = (worker.busy_seconds for worker in self._all)
         return [seconds for seconds in busy if seconds > longest + _BLOCKED_SECONDS]
@@ -307,6 +308,7 @@ class Worker:
             _send(process, request)
             reply = self._line(process, _READ_SECONDS, cancelled)
             if reply is None:
+                # Until it says `read` it only parses and translates: no data is to blame.
                 reply = {"unread": True}
                 self._kill()
             elif reply.get("read"):
@@ -360,6 +362,7 @@ class Worker:
 
     def stop(self) -> None:
         """End the process for good; a statement that runs in it ends with it."""
+        # First, so that who waits for its answer learns why it ended.
         self._closed = True
         self._kill()
 

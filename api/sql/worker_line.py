@@ -107,6 +107,7 @@ class WorkerLine(Generic[T]):
             if not self._waiting:
                 self._free.append(worker)
                 return
+            # Handed over, not put among the free: a newcomer could take it before who waits wakes.
             turn = min(self._waiting, key=lambda waiting: self._at_work[waiting.who])
             self._waiting.remove(turn)
             self._at_work[turn.who] += 1

@@ -80,6 +80,7 @@ class Driver:
             raise Usage(f"no job '{unknown[0]}'; there are {', '.join(JOBS)}")
         require_sources(self.settings)
         use(self.settings.log_format)
+        # Asked for with `once`, a person wants to see it fail anew.
         if not self.once and self._all_failed():
             if "alert" in self.names:
                 self._alarm().look()  # what starts drivers again and again has no other occasion

@@ -127,6 +127,7 @@ class JobSupervisor:
         # A query that is being started anew still ends its batch: cut off, that would be done
         # again.
         for watched in self.watched:
+            # What is being started anew ends its batch; one that is cut off is done again.
             if watched.stopping is not None:
                 watched.stopping.join(60)
         self.governor.stop()
@@ -210,6 +211,7 @@ class JobSupervisor:
 
     def _join_in(self) -> None:
         """Start jobs that have something to do by now, where all of them are to run."""
+        # A job that a setting or a rule asked for only now starts without a restart of the driver.
         known = {watched.name for watched in self.watched}
         for name in wanted_jobs(self.driver.settings) if self.driver.every else ():
             if name not in known:
@@ -335,6 +337,7 @@ class JobSupervisor:
     def _remember(self, watched: WatchedJob, why: str, follows: Retry | GiveUp) -> None:
         """Keep for later drivers how often a batch failed by its own fault."""
         stopped, known = follows.why if isinstance(follows, GiveUp) else None, watched.record
+        # What no retry can help is no fault of the batch: the next driver is to try it.
         if isinstance(follows, GiveUp) and not follows.poison:
             return
         folder = self._folder(watched)

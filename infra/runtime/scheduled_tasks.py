@@ -121,6 +121,7 @@ class Steady:
         while not self._stop.is_set():
             began = time.monotonic()
             self._once()
+            # One that worked for a while begins with the shortest pause again.
             ended = 1 if time.monotonic() - began > _LONG_ENOUGH else ended + 1
             self._stop.wait(self._pauses[min(ended, len(self._pauses)) - 1])
 

@@ -50,6 +50,7 @@ class ListenerStatus:
 
     def ill(self, now: float) -> str | None:
         """Why it is not well; None: it is."""
+        # One that was killed leaves a status that is not old yet.
         if now - self.at > _LATE_SECONDS or not psutil.pid_exists(self.pid):
             return "it does not run"
         if self.waits_seconds > _LATE_SECONDS:
