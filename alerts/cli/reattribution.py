@@ -45,7 +45,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         raise Usage(f"--since {args.since}: not before --until {args.until}")
     ip = None if args.ip is None else _address(args.ip)
 
-    from alerts.reattribution.history_repair import Mended, note_repair, repair_history
+    from alerts.reattribution.history_repair import RepairOutcome, note_repair, repair_history
     from infra.spark.session import session
     from infra.streaming.lake import Lake
 
@@ -59,7 +59,9 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         )
     except Exception as error:
         if not args.dry_run:
-            note_repair(settings, Mended("none"), asked | {"said": str(error)[:500]}, "failed")
+            note_repair(
+                settings, RepairOutcome("none"), asked | {"said": str(error)[:500]}, "failed"
+            )
         raise
     finally:
         spark.stop()

@@ -217,7 +217,7 @@ def imported(store: Path | None) -> list[Path]:
     return sorted((store / FUNCTIONS).glob("*.py")) if store is not None else []
 
 
-def sight_file(path: Path) -> StateFile[list[str]]:
+def inputs_file(path: Path) -> StateFile[list[str]]:
     """Where `headgate rules import` keeps what the function in a rule's Python file looks at."""
     remedy = f"import the rule's Python file {path.name} again: headgate rules import"
     file = path.with_suffix(".sees.json")
@@ -226,4 +226,4 @@ def sight_file(path: Path) -> StateFile[list[str]]:
 
 def sees_of(path: Path) -> tuple[str, ...]:
     """What the function in a file looks at, as SELECTs; nothing for one that was not imported."""
-    return tuple(sight_file(path).read() or ())
+    return tuple(inputs_file(path).read() or ())

@@ -103,7 +103,7 @@ class Publisher:
         with suppress(KafkaException, Retryable):
             self._open()
 
-    def heard_by(self) -> str | None:
+    def published_before_restore(self) -> str | None:
         """Name of the file with what consumers had before the restore; None where none was."""
         known = self._kept or self._by_file()
         if known is None or not known.compared:
@@ -152,7 +152,7 @@ class Publisher:
             compared = restored or any(place.compared for place in was)
             there = publish_offset.of(self._table, version, compared=compared)
             if restored:
-                self._note_heard(there)
+                self._note_published(there)
             self._set(client, there)
         except KafkaException as error:
             raise named_error(error.args[0], self._settings) from None
@@ -229,7 +229,7 @@ class Publisher:
         else:  # a backup of an earlier release, which kept no file
             since = min(known.version, self._began or 0)
         result = publish_offset.of(self._table, since, compared=True)
-        alerts = self._note_heard(result)
+        alerts = self._note_published(result)
         say(
             f"job alert: gold.alert was published up to version {known.version}, which this lake "
             f"has not: an older lake was restored; behind version {since} only what was not heard "
@@ -237,7 +237,7 @@ class Publisher:
         )
         return result
 
-    def _note_heard(self, since: PublishOffset) -> int:
+    def _note_published(self, since: PublishOffset) -> int:
         states = read_all(self._settings, self._settings.kafka.state_topic)
         later = versions(self._table, since.version + 1)
         _revisions = (self._revisions(commit(self._table, version)) for version in later)
@@ -246,7 +246,7 @@ class Publisher:
 
     def _compare(self, since: PublishOffset) -> None:
         if not republish_guard.guard_file(self._settings).exists():
-            self._note_heard(since)
+            self._note_published(since)
         if self._heard is not None:
             self._heard.close()
         self._heard = republish_guard.PublishedRevision(republish_guard.guard_file(self._settings))

@@ -19,7 +19,7 @@ from alerts.lifecycle.asset_context import in_context
 from alerts.lifecycle.holder_confidence import DHCP_SERVERS_DECISION as SERVERS
 from alerts.lifecycle.holder_confidence import Listening
 from alerts.lifecycle.payloads import ATTRIBUTED, decode_payload, to_payload, unpack_row
-from alerts.lifecycle.republish_guard import REPUBLISH_DECISION as HEARD
+from alerts.lifecycle.republish_guard import REPUBLISH_DECISION
 from alerts.lifecycle.risk_score import INCIDENT, RISK
 from alerts.lifecycle.stateful_operator import PASSING, SAID_ELSEWHERE, fold_alerts
 from alerts.lifecycle.suppression import SUPPRESS, UNSUPPRESS
@@ -74,7 +74,10 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
         # twice.
         wanted = [table for table in OUTPUTS.values() if not lake.has(table, run)]
         # Rows that are there already have the numbers that they have.
-        run.decide(HEARD, lambda: outgoing.heard_by() if ALERT in wanted else None)
+        run.decide(
+            REPUBLISH_DECISION,
+            lambda: outgoing.published_before_restore() if ALERT in wanted else None,
+        )
         # Decided, for an import between two tries would put other owners on the same alert.
         known = index_file(lake, run.decide(INVENTORIES, lambda: latest_index(lake)))
         # A retry must give the feed the same cursor.
@@ -183,10 +186,10 @@ class Outgoing:
         with self._lock:
             self._publisher.begin()
 
-    def heard_by(self) -> str | None:
+    def published_before_restore(self) -> str | None:
         """Name of the file with what consumers had before a restore; None where none was."""
         with self._lock:
-            return self._publisher.heard_by()
+            return self._publisher.published_before_restore()
 
     def publish(self, run: Batch) -> None:
         """Send what the table holds; where that cannot be done now, the batch says so."""

@@ -24,9 +24,9 @@ from alerts.lifecycle.risk_score import (
     RISK,
     Heat,
     Risk,
-    Sight,
+    RiskFinding,
     forget_risk,
-    sighted,
+    risk_incidents,
     take_away,
 )
 from alerts.lifecycle.suppression import SUPPRESS, UNSUPPRESS, Suppression, covering, take
@@ -204,20 +204,20 @@ class BucketState:
         if not moved and not new:
             return []
         owners = {finding_id: (_owner(row), rev_of(row)) for finding_id, row in moved.items()}
-        sights = [
-            self._sight(row, packs)
+        risk_findings = [
+            self._risk_finding(row, packs)
             for _, rows in _by_target(new, lambda _: True)
             for row in rows
             if not (self._silenced(row) or _in_shadow(row, packs))
             and rev_of(row) >= rev_of(moved.get(row["finding_id"], row))
         ]
-        heat = self._heat(owners, sights, settings)
+        heat = self._heat(owners, risk_findings, settings)
         return [{"out": "finding", "row": row} for row in heat]
 
     def _heat(
         self,
         owners: Mapping[str, tuple[str, int]],
-        sights: Sequence[Sight],
+        risk_findings: Sequence[RiskFinding],
         settings: AlertSettings,
     ) -> list[dict[str, Any]]:
         """What findings and corrections make of the risk that is kept.
@@ -228,11 +228,13 @@ class BucketState:
         kept = self._kept
         cold = msgspec.msgpack.decode(kept.risk, type=dict[str, msgspec.Raw])
         sweep = kept.clock - kept.risk_swept >= SWEEP or len(cold) > 1.2 * MAX_ENTITIES
-        wanted = cold.keys() if owners or sweep else {s.entity.key for s in sights} & cold.keys()
+        wanted = (
+            cold.keys() if owners or sweep else {s.entity.key for s in risk_findings} & cold.keys()
+        )
         risk: Risk = {key: msgspec.msgpack.decode(cold[key], type=Heat) for key in sorted(wanted)}
         rest = {key: raw for key, raw in cold.items() if key not in risk}
         take_away(risk, owners)
-        changed = sighted(risk, sights, settings)
+        changed = risk_incidents(risk, risk_findings, settings)
         if sweep:
             forget_risk(risk, kept.clock)
             kept.risk_swept = kept.clock
@@ -244,10 +246,10 @@ class BucketState:
         known = self._kept.suppressions.values()
         return covering(known, row, entity_of(row, holder), holder) is not None
 
-    def _sight(self, row: _Row, packs: _Packs) -> Sight:
+    def _risk_finding(self, row: _Row, packs: _Packs) -> RiskFinding:
         holder = holder_of(row)
         rule = packs.described(row["pack"], row["rule_id"])
-        return Sight(
+        return RiskFinding(
             row=row,
             entity=entity_of(row, holder),
             holder=holder,

@@ -65,7 +65,7 @@ class Heat(msgspec.Struct, omit_defaults=True, gc=False):
     told_at: int | None = None
 
 
-class Sight(msgspec.Struct, frozen=True):
+class RiskFinding(msgspec.Struct, frozen=True):
     """A finding as risk sees it."""
 
     row: Mapping[str, Any]
@@ -80,20 +80,22 @@ Risk = dict[str, Heat]
 """Entities of a bucket by their key."""
 
 
-def sighted(risk: Risk, sights: Sequence[Sight], settings: AlertSettings) -> list[dict[str, Any]]:
+def risk_incidents(
+    risk: Risk, risk_findings: Sequence[RiskFinding], settings: AlertSettings
+) -> list[dict[str, Any]]:
     """Take findings, in time order, into the risk of their entities; returns rows of gold.finding.
 
     `risk` is changed in place. What a correction takes from another entity is for `take_away`.
     """
     lines = []
-    for sight in sights:
+    for risk_finding in risk_findings:
         # A finding comes once for each lease that is known; it adds to the risk once.
-        if sight.entity.type in ENTITIES and not _known(risk, sight):
-            heat = risk.setdefault(sight.entity.key, Heat())
-            _add(heat, sight)
+        if risk_finding.entity.type in ENTITIES and not _known(risk, risk_finding):
+            heat = risk.setdefault(risk_finding.entity.key, Heat())
+            _add(heat, risk_finding)
             if _is_incident(heat, settings):
                 heat.told_at = heat.last
-                lines.append(incident(heat, sight))
+                lines.append(incident(heat, risk_finding))
     return lines
 
 
@@ -137,32 +139,32 @@ def _total(heat: Heat) -> int:
     return sum(score_of_level(part.level, part.count) for part in heat.parts.values())
 
 
-def _known(risk: Risk, sight: Sight) -> bool:
+def _known(risk: Risk, risk_finding: RiskFinding) -> bool:
     """Whether the finding counts for this entity already; its revision is then noted."""
-    heat = risk.get(sight.entity.key)
-    part = heat.parts.get(sight.row["rule_id"]) if heat else None
-    finding_id = sight.row["finding_id"]
+    heat = risk.get(risk_finding.entity.key)
+    part = heat.parts.get(risk_finding.row["rule_id"]) if heat else None
+    finding_id = risk_finding.row["finding_id"]
     if part is None or finding_id not in part.ids:
         return False
-    part.ids[finding_id] = max(part.ids[finding_id], sight.rev)
+    part.ids[finding_id] = max(part.ids[finding_id], risk_finding.rev)
     return True
 
 
-def _add(heat: Heat, sight: Sight) -> None:
-    row = sight.row
-    heat.last = max(heat.last, sight.time)
+def _add(heat: Heat, risk_finding: RiskFinding) -> None:
+    row = risk_finding.row
+    heat.last = max(heat.last, risk_finding.time)
     # Event time, not the wall clock: history that is replayed gives the same incidents.
     oldest = heat.last - REACH * 1_000_000
     heat.parts = {rule: part for rule, part in heat.parts.items() if part.last >= oldest}
     part = heat.parts.setdefault(row["rule_id"], _Part(row["level"], row["rule_title"]))
-    part.level, part.tactics = row["level"], list(sight.tactics)
+    part.level, part.tactics = row["level"], list(risk_finding.tactics)
     part.count += 1
     # Beyond it a correction cannot take one away; a storm must not grow the state.
     if len(part.ids) < _REMEMBERED:
-        part.ids[row["finding_id"]] = sight.rev
-    if sight.time >= part.last:
+        part.ids[row["finding_id"]] = risk_finding.rev
+    if risk_finding.time >= part.last:
         # Of a correlation the newest event that it counted: its own id names none.
-        part.last, part.event_uid = sight.time, evidence_of(row)[-1].event_uid
+        part.last, part.event_uid = risk_finding.time, evidence_of(row)[-1].event_uid
         part.snippet = single_line(f"{row['rule_title']}: {row.get('snippet') or ''}")
 
 
@@ -178,7 +180,7 @@ def _is_incident(heat: Heat, settings: AlertSettings) -> bool:
     )
 
 
-def incident(heat: Heat, sight: Sight) -> dict[str, Any]:
+def incident(heat: Heat, risk_finding: RiskFinding) -> dict[str, Any]:
     """The finding that tells of an incident, a row of gold.finding; it rests on each rule's newest.
 
     It is about the entity of the finding that completed it.
@@ -186,7 +188,7 @@ def incident(heat: Heat, sight: Sight) -> dict[str, Any]:
     parts = sorted(heat.parts.items(), key=lambda item: (item[1].last, item[0]))
     tactics = sorted({tactic for _, part in parts for tactic in part.tactics})
     # An entity rests for a day, so the day tells its incidents apart, whatever completed them.
-    uid = identity(INCIDENT, sight.entity.key, event_instant(heat.last).date().isoformat())
+    uid = identity(INCIDENT, risk_finding.entity.key, event_instant(heat.last).date().isoformat())
     copied = ("class_uid", "source", "mode", "role", "scope", "ip", "host_name", "user_name")
     fields = {
         "risk": str(_total(heat)),
@@ -195,7 +197,7 @@ def incident(heat: Heat, sight: Sight) -> dict[str, Any]:
     }
     titles = "; ".join(part.title for _, part in parts)
     return {
-        **{name: sight.row.get(name) for name in copied},
+        **{name: risk_finding.row.get(name) for name in copied},
         "finding_id": identity(INCIDENT, uid),
         "rule_id": INCIDENT,
         # No pack has this rule, so there is no version to name.
@@ -203,14 +205,14 @@ def incident(heat: Heat, sight: Sight) -> dict[str, Any]:
         "rule_title": INCIDENT_TITLE,
         "level": INCIDENT_LEVEL,
         "kind": "correlation",
-        "pack": sight.row["pack"],
+        "pack": risk_finding.row["pack"],
         "feeds": [],
         "alerting": True,
         "event_uid": uid,
         "event_time": event_instant(heat.last),
-        "received_at": sight.row["received_at"],
+        "received_at": risk_finding.row["received_at"],
         "window_start": event_instant(parts[0][1].last),
-        "holder": sight.holder and msgspec.structs.asdict(sight.holder),
+        "holder": risk_finding.holder and msgspec.structs.asdict(risk_finding.holder),
         "fields": fields,
         "snippet": single_line(f"risk {fields['risk']} from {len(parts)} rules: {titles}"),
         "evidence": [

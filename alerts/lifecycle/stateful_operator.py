@@ -25,8 +25,7 @@ from alerts.lifecycle.bucket_state import BucketState
 from alerts.lifecycle.holder_confidence import decided_servers, decision, judge_holders
 from alerts.lifecycle.payloads import ATTRIBUTED as EVENT
 from alerts.lifecycle.payloads import decode_payload, pack_row
-from alerts.lifecycle.republish_guard import REPUBLISH_DECISION as HEARD
-from alerts.lifecycle.republish_guard import asked_of
+from alerts.lifecycle.republish_guard import REPUBLISH_DECISION, asked_of
 from alerts.rulepack.rule_pack import PackStore
 from alerts.tables import ALERT_ACTION, FINDING
 from enrich.tables import HOLDER
@@ -113,7 +112,7 @@ def stepper(
         judge_holders(rows, known, decided_servers(settings.checkpoint_root), settings.scopes)
         # The driver wrote down which index the batch uses, so that a retry asks the same one.
         rows = confirming.counting(rows, partial(decided_index, settings))
-        heard = asked_of(settings, decision(settings.checkpoint_root, HEARD))
+        heard = asked_of(settings, decision(settings.checkpoint_root, REPUBLISH_DECISION))
         now = round(detected.timestamp() * 1_000_000)
         outputs = [
             *bucket.step(rows, packs.get, alerts, now, heard=heard),

@@ -57,7 +57,7 @@ _TIMES = ("seg_start", "seg_end", "session_start", "session_end", "known_at", "l
 
 
 @dataclass
-class Mended:
+class RepairOutcome:
     """What a repair came to."""
 
     run: str
@@ -78,7 +78,7 @@ def repair_history(
     ip: str | None = None,
     dry: bool = False,
     tell: Callable[[str], None] = lambda sentence: None,
-) -> Mended:
+) -> RepairOutcome:
     """Repair addresses of which a DHCP line or lease lies in `[since, until)`, or one address.
 
     Asked for neither, what came to be in doubt since the last run. Raises `Fatal` when job
@@ -91,7 +91,7 @@ def repair_history(
         doubts = Doubts(lake, folder, micros(known_at(lake)), said_until(lake.settings))
         usual = since is None and until is None and ip is None
         asked = doubts.since_last(datetime.now(UTC)) if usual else doubts.asked(since, until, ip)
-        done = Mended(uuid.uuid4().hex[:12], dry, addresses=len(asked))
+        done = RepairOutcome(uuid.uuid4().hex[:12], dry, addresses=len(asked))
         names = sorted(asked)
         for index in range(0, len(names), _CHUNK):
             _chunk(lake, {name: asked[name] for name in names[index : index + _CHUNK]}, done)
@@ -130,7 +130,7 @@ def newest_beat(beats: DataFrame, column: str) -> datetime | None:
     return None
 
 
-def _chunk(lake: Lake, asked: Mapping[ScopedAddress, int], done: Mended) -> None:
+def _chunk(lake: Lake, asked: Mapping[ScopedAddress, int], done: RepairOutcome) -> None:
     """Some addresses: their leases in one commit, then their findings in another."""
     since_us = min(asked.values())
     # What was said is read before the lines: so no line is missing that it rests on.
@@ -163,7 +163,7 @@ def _chunk(lake: Lake, asked: Mapping[ScopedAddress, int], done: Mended) -> None
     _retell(lake, asked, segments, stamp, done)
 
 
-def _later(lake: Lake, asked: Mapping[ScopedAddress, int], done: Mended) -> None:
+def _later(lake: Lake, asked: Mapping[ScopedAddress, int], done: RepairOutcome) -> None:
     """Addresses whose leases are as they should be, and what was said of them may not be."""
     names = sorted(asked)
     for index in range(0, len(names), _CHUNK):
@@ -177,7 +177,7 @@ def _retell(
     asked: Mapping[ScopedAddress, int],
     segments: DataFrame,
     stamp: CorrectionStamp,
-    done: Mended,
+    done: RepairOutcome,
 ) -> None:
     """Findings and attributed events of some addresses, as `segments` say now."""
     attributions = _attributions(lake, asked, segments, stamp)
@@ -347,7 +347,7 @@ def _row(said: Segment) -> dict[str, Any]:
 
 
 def note_repair(
-    settings: Settings, done: Mended, detail: Mapping[str, Any], outcome: str = "ok"
+    settings: Settings, done: RepairOutcome, detail: Mapping[str, Any], outcome: str = "ok"
 ) -> None:
     """Leave a row for ops.audit: who, what was asked, and what came of it."""
     instant = datetime.now(UTC)

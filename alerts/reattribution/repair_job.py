@@ -81,14 +81,14 @@ def repair(lake: Lake, *, once: bool = False) -> Job:
             sweeps.done(limit)
         pause = settings.jobs.repair_minutes * 60
         if pause and not once and time.monotonic() - mended >= pause:
-            mend_now(lake)
+            repair_now(lake)
             mended = time.monotonic()
 
     trigger = None if once else settings.jobs.repair_trigger_seconds
     return lake.each_batch("repair", corrected, batch, trigger_seconds=trigger)
 
 
-def mend_now(lake: Lake) -> None:
+def repair_now(lake: Lake) -> None:
     """The repair of history as the job does it: what fails is said, and tried again in due time."""
     try:
         done = repair_history(lake)

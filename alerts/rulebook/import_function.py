@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from alerts.compiler.compiler import RuleSource, compile_rules
-from alerts.compiler.spark_rule_files import FUNCTIONS, imported, sight_file
+from alerts.compiler.spark_rule_files import FUNCTIONS, imported, inputs_file
 from alerts.rulebook.rule_store import recompile, rule_folders
 from alerts.rulebook.rule_tests import check_rules
 from alerts.rulepack.locations import store_folder
@@ -49,7 +49,7 @@ def import_function(settings: Settings, file: Path) -> _Imported:
         raise Usage(f"{file}: test {first.number} of {len(outcomes)} fails: it {first.detail}")
     store = PackStore(store_folder(settings))
     kept = store.folder / FUNCTIONS / f"{query.id}.py"
-    sight_file(kept).write(list(sees))
+    inputs_file(kept).write(list(sees))
     # The source goes last: a function is in force from the moment its file is there.
     write_whole(kept, file.read_text("utf-8"))
     # A version that was set aside before gets another chance when a person imports it again.

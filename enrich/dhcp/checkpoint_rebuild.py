@@ -29,7 +29,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from enrich.dhcp.input_offset import Position, events_until, newest
-from enrich.dhcp.state_bootstrap import SEED, Sown, write
+from enrich.dhcp.state_bootstrap import SEED, SeededState, write
 from enrich.dhcp.state_encoding import VERSION
 from enrich.dhcp.state_layout import (
     INPUT,
@@ -38,7 +38,7 @@ from enrich.dhcp.state_layout import (
     note_layout,
     wanted_layout,
 )
-from enrich.dhcp.stateful_operator import sown
+from enrich.dhcp.stateful_operator import seeded
 from enrich.tables import DHCP_SEGMENT
 from infra.checkpoint.offset_log import numbers
 from infra.errors import Fatal
@@ -93,7 +93,9 @@ def rebuild(lake: Lake, say: Callable[[str], None] = lambda line: None) -> Rebui
     return done
 
 
-def _exchange(lake: Lake, target: Path, seeds: Path, position: Position, made: Sown) -> Rebuilt:
+def _exchange(
+    lake: Lake, target: Path, seeds: Path, position: Position, made: SeededState
+) -> Rebuilt:
     """Put the old checkpoint aside and a new one in its place; back when that fails."""
     now = datetime.now(UTC)
     there = any((target / name).exists() for name in _PARTS)
@@ -101,7 +103,7 @@ def _exchange(lake: Lake, target: Path, seeds: Path, position: Position, made: S
     if aside is not None:
         _move(target, aside)
     try:
-        _sow(lake.spark, seeds, target / "spark")
+        _seed(lake.spark, seeds, target / "spark")
         run = _named(lake, target, position, now)
     except BaseException:
         shutil.rmtree(target / "spark", ignore_errors=True)
@@ -124,13 +126,15 @@ def _exchange(lake: Lake, target: Path, seeds: Path, position: Position, made: S
     )
 
 
-def _sow(spark: SparkSession, seeds: Path, checkpoint: Path) -> None:
+def _seed(spark: SparkSession, seeds: Path, checkpoint: Path) -> None:
     """Run the one batch that writes the state into the new checkpoint."""
     rows = spark.readStream.schema(SEED).parquet(str(seeds)).select("bucket", "state")
     query = (
-        sown(rows)
+        seeded(rows)
         # The rows must be read by somebody, or Spark runs no operator and writes no state.
-        .writeStream.foreachBatch(lambda sown, _: sown.write.format("noop").mode("append").save())
+        .writeStream.foreachBatch(
+            lambda seeded, _: seeded.write.format("noop").mode("append").save()
+        )
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
         .start()

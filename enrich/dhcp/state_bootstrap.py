@@ -32,7 +32,7 @@ class _Known:
 
 
 @dataclass(frozen=True)
-class Sown:
+class SeededState:
     """How many addresses are remembered, and of how many the lines do not give what was said."""
 
     known: _Known
@@ -55,7 +55,7 @@ def cut_of(known_us: int, bounds: TrackerLimits) -> Cut:
     return Cut(horizon - early, horizon, bounds.ahead_us)
 
 
-def write(lake: Lake, events: DataFrame, seeds: Path) -> Sown:
+def write(lake: Lake, events: DataFrame, seeds: Path) -> SeededState:
     """Write each bucket of the state after `events` (rows of silver.event) as a row of `SEED`.
 
     Every bucket has one, also where it remembers nothing: how far time has come.
@@ -84,7 +84,9 @@ def write(lake: Lake, events: DataFrame, seeds: Path) -> Sown:
         nothing = bytearray(encode_bucket(_empty(bounds, now)))
         rest = lake.spark.createDataFrame([(n, nothing, 0, 0) for n in missing], SEED)
         rest.write.mode("append").parquet(str(seeds))
-    return Sown(now, sum(row["addresses"] for row in made), sum(row["unplayed"] for row in made))
+    return SeededState(
+        now, sum(row["addresses"] for row in made), sum(row["unplayed"] for row in made)
+    )
 
 
 def _row_columns() -> list[Column]:

@@ -71,10 +71,10 @@ def heartbeat(time_us: int) -> Segment:
     return Segment(*nothing, known_at=time_us, learned_at=time_us, rev=time_us, kind="heartbeat")
 
 
-SOWN = "bucket int"
+SEEDED = "bucket int"
 
 
-def sown(seeds: DataFrame) -> DataFrame:
+def seeded(seeds: DataFrame) -> DataFrame:
     """A stream of whole buckets (`bucket`, `state`: see `enrich.dhcp.state_encoding`) into
     state.
 
@@ -82,11 +82,11 @@ def sown(seeds: DataFrame) -> DataFrame:
     from the checkpoint.
     """
     return seeds.groupBy("bucket").applyInPandasWithState(
-        _sow, SOWN, _BLOB, "append", GroupStateTimeout.NoTimeout
+        _seed, SEEDED, _BLOB, "append", GroupStateTimeout.NoTimeout
     )
 
 
-def _sow(
+def _seed(
     key: tuple[int], chunks: Iterable[pd.DataFrame], state: GroupState
 ) -> Iterator[pd.DataFrame]:
     for chunk in chunks:

@@ -42,7 +42,7 @@ SELECT
 
 
 @dataclass(frozen=True)
-class Tally:
+class DemoCounts:
     """The numbers of a run, and what does not agree."""
 
     numbers: dict[str, Any]
@@ -56,13 +56,13 @@ class Tally:
         return {key: value for key, value in self.numbers.items() if not key.endswith("_seconds")}
 
 
-def tally(
+def demo_counts(
     settings: Settings,
     sent: int,
     heard: Sequence[TopicMessage],
     first_alert: float | None,
     sent_at: float,
-) -> Tally:
+) -> DemoCounts:
     """Count all layers.
 
     `sent`: messages the broker acknowledged; `heard`: revisions the consumer saw;
@@ -96,7 +96,7 @@ def tally(
     jobs = settings.jobs
     # What waits the longest: a lease that is late, the watermark, and a repair's next look.
     settled = sent_at + jobs.wait_seconds + jobs.watermark_seconds + jobs.repair_trigger_seconds
-    return Tally(
+    return DemoCounts(
         numbers=numbers,
         complaints=tuple(_complaints(numbers, table, seen, pending)),
         through=finished is not None

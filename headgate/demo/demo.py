@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from alerts.delivery.topic_listener import Listener, TopicMessage
 from api.console.session import new_link
 from api.serving import base_url
-from headgate.demo.check import Tally, tally
+from headgate.demo.check import DemoCounts, demo_counts
 from infra.config.settings import Settings, load
 from infra.errors import Fatal
 from infra.kafka.client import Broker, ensure_topics, require_free
@@ -197,7 +197,7 @@ def _replay(demo: Demo) -> dict[str, int]:
     return {"messages": sent.total}
 
 
-def _settle(demo: Demo, sent: int) -> Tally:
+def _settle(demo: Demo, sent: int) -> DemoCounts:
     """Wait until all that was sent is through and the numbers rest; then count."""
     limit = time.monotonic() + SETTLE_SECONDS
     quiet_since = time.monotonic()
@@ -205,7 +205,7 @@ def _settle(demo: Demo, sent: int) -> Tally:
     sent_at = time.time()
     while True:
         _alive(demo)
-        now = tally(demo.settings, sent, demo.heard, demo.first_alert, sent_at)
+        now = demo_counts(demo.settings, sent, demo.heard, demo.first_alert, sent_at)
         if now.moving != last:
             last, quiet_since = now.moving, time.monotonic()
         rested = time.monotonic() - quiet_since > _QUIET_SECONDS

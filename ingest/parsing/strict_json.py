@@ -80,7 +80,7 @@ def decode_object(raw: bytes, limit: int = LINE_BYTES) -> dict[str, Any]:
         if keys is not None and not spaced and raw.count(b'":') == keys:
             return value
         value = _slowly(raw, None)
-    _mend(value, 1)
+    _repair(value, 1)
     require_single(value)
     return value
 
@@ -173,7 +173,7 @@ def _slowly(raw: bytes, error: Exception | None) -> Any:
         raise Unreadable(_reason(raw, error or why)) from None
 
 
-def _mend(node: Any, depth: int) -> list[str]:
+def _repair(node: Any, depth: int) -> list[str]:
     """Gives odd values in `node` a form that can be stored; what was odd, for its holder to name.
 
     An object names its own; an array has no keys, so its holder does.
@@ -183,7 +183,7 @@ def _mend(node: Any, depth: int) -> list[str]:
     for key, value in list(node.items()) if isinstance(node, dict) else enumerate(node):
         if type(value) in _NEVER_ODD:
             continue
-        new, why = _mended(value, depth)
+        new, why = _repaired(value, depth)
         if why:
             names += [f"{key}: {reason}" for reason in why]
             node[key] = new
@@ -202,7 +202,7 @@ def _mend(node: Any, depth: int) -> list[str]:
 _NEVER_ODD = frozenset({int, float, bool, type(None)})
 
 
-def _mended(value: Any, depth: int) -> tuple[Any, list[str]]:
+def _repaired(value: Any, depth: int) -> tuple[Any, list[str]]:
     of = type(value)
     if of is _Beyond:
         return str(value), ["a number beyond 64 bits, kept as text"]
@@ -211,7 +211,7 @@ def _mended(value: Any, depth: int) -> tuple[Any, list[str]]:
     if of is dict or of is list or of is Repeated:
         if depth == _DEPTH:
             return _as_text(value), [f"more than {_DEPTH} levels, kept as text"]
-        names = _mend(value, depth + 1)
+        names = _repair(value, depth + 1)
         if of is Repeated:
             # `True` equals 1, hence the types too.
             if type(value[0]) not in (dict, list) and (

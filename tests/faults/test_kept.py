@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from alerts.coverage.run import CoverageState as Sight
+from alerts.coverage.run import CoverageState as Coverage
 from enrich.dhcp.state_encoding import WHOLE
 from enrich.dhcp.state_layout import Shape, read_layout
 from infra.errors import Fatal
@@ -25,7 +25,7 @@ def shape(folder: Path) -> Shape | None:
 READERS: list[tuple[Callable[[Path], Any], str]] = [
     (shape, "headgate rebuild sessions"),
     (Checks.load, "remove it: the next run begins as the first one did"),
-    (Sight.load, "remove it: the next look begins as the first one did"),
+    (Coverage.load, "remove it: the next look begins as the first one did"),
 ]
 DAMAGED = [b"", b"{", b"[1]", b'{"version": 1', b"\x00\x00\xff\xfe", b"null"]
 
@@ -44,7 +44,7 @@ def test_what_is_damaged_is_named_with_its_remedy(
 
 @pytest.mark.parametrize(
     ("read", "nothing"),
-    [(shape, Shape(WHOLE, None)), (Checks.load, Checks()), (Sight.load, Sight())],
+    [(shape, Shape(WHOLE, None)), (Checks.load, Checks()), (Coverage.load, Coverage())],
 )
 def test_where_nothing_was_kept_nothing_is_damaged(
     tmp_path: Path, read: Callable[[Path], Any], nothing: Any

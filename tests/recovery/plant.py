@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from headgate.demo.check import tally
+from headgate.demo.check import demo_counts
 from infra.config.settings import Settings
 from infra.process.subprocesses import PlatformProcess
 from tests import wait
@@ -68,7 +68,7 @@ def settle(settings: Settings, part: PlatformProcess, sent: int, seconds: float 
         time.sleep(1.5)
         if not (settings.lake_root / "gold" / "alert_action" / "_delta_log").is_dir():
             continue
-        now = tally(settings, sent, [], None, done_at)
+        now = demo_counts(settings, sent, [], None, done_at)
         if now.moving != last:
             last, quiet = now.moving, time.monotonic()
         if now.through and time.monotonic() - quiet > 8 and last["records"] >= sent:

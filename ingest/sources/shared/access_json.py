@@ -1,7 +1,7 @@
 r"""Access logs that an operator had written as JSON, under names of his own choice.
 
 Apache and, without `escape=json`, nginx escape bytes as `\xhh`, which is no JSON; that one
-fault is mended. Objects of container engines and shippers that hold the line itself in
+fault is repaired. Objects of container engines and shippers that hold the line itself in
 `log` or `message` are read for it.
 """
 
@@ -28,17 +28,17 @@ INNER = ("log", "message", "msg")
 
 
 def _decode(text: str) -> dict[str, Any]:
-    r"""The one object that `text` is, `\xhh` and other escapes unknown to JSON mended."""
+    r"""The one object that `text` is, `\xhh` and other escapes unknown to JSON repaired."""
     try:
         return decode_object(text.encode())
     except Unreadable:
-        mended = _ESCAPES.sub(_mend, text)
-        if mended == text:
+        repaired = _ESCAPES.sub(_repair, text)
+        if repaired == text:
             raise
-        return decode_object(mended.encode())
+        return decode_object(repaired.encode())
 
 
-def _mend(match: re.Match[str]) -> str:
+def _repair(match: re.Match[str]) -> str:
     if match[1]:
         return json.dumps(shown_bytes(match[1]), ensure_ascii=False)[1:-1]
     return "\\\\" if match[0] == "\\" else match[0]

@@ -15,7 +15,7 @@ from alerts.domain.entity import micros
 from alerts.lifecycle.alert_job import alert
 from alerts.reattribution import history_repair as mending
 from alerts.reattribution.history_repair import repair_history
-from alerts.reattribution.repair_job import mend_now, repair
+from alerts.reattribution.repair_job import repair, repair_now
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore
 from alerts.tables import ALERT, FINDING
@@ -193,7 +193,7 @@ def test_an_alert_of_a_correlation_that_a_late_lease_disproves_is_closed(live: L
 def test_the_job_repairs_imported_history_and_leaves_a_note(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mend_now(lake)
+    repair_now(lake)
     said = capsys.readouterr().err
     assert "history not repaired, again in due time: Fatal: job sessions has not said" in said
     put(lake, DHCP_SEGMENT, [known(9000)])
@@ -206,11 +206,11 @@ def test_the_job_repairs_imported_history_and_leaves_a_note(
     dry = repair_history(lake, dry=True)
     assert (dry.changed, dry.leases, dry.findings) == (1, 2, 1), "B had it for 30 s"
     assert lake.version(DHCP_SEGMENT) == version
-    mend_now(lake)
+    repair_now(lake)
     assert holders(lake) == [("f100", None, "join"), ("f100", A, "repair"), ("f700", None, "join")]
     found = lake.read(DHCP_SEGMENT).where("kind = 'repair'").orderBy("seg_start").collect()
     assert [row.mac for row in found] == [A, B]
-    mend_now(lake)
+    repair_now(lake)
     (audited,) = (lake.spool / "audit").glob("repair-*.json")
     row = json.loads(audited.read_text("utf-8"))
     detail = json.loads(row["detail"])
