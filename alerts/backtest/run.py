@@ -118,7 +118,7 @@ def backtest_folder(settings: Settings) -> Path:
     return settings.home.absolute() / "backtests"
 
 
-def kept_backtests(settings: Settings) -> list[Run]:
+def stored_backtests(settings: Settings) -> list[Run]:
     """All backtests that are kept, the newest first."""
     runs = []
     for path in backtest_folder(settings).glob("*/run.json"):
@@ -129,7 +129,7 @@ def kept_backtests(settings: Settings) -> list[Run]:
 
 def forget_backtest(settings: Settings) -> None:
     """Take away the oldest results beyond `KEEP`, and what was left unfinished for too long."""
-    runs = kept_backtests(settings)
+    runs = stored_backtests(settings)
     stale = [run for run in runs if run.finished is None and not _fresh(run)]
     for run in [*[run for run in runs if run.finished][KEEP:], *stale]:
         folder = backtest_folder(settings) / run.id
@@ -146,7 +146,7 @@ def _fresh(run: Run) -> bool:
 def begin_backtest(settings: Settings, lake: Lake, wish: BacktestRequest) -> Run:
     """The run for a wish: the one that was left unfinished, or a new one on the newest versions."""
     asked = _asked(settings, wish)
-    for run in kept_backtests(settings):
+    for run in stored_backtests(settings):
         # Only on the versions it began with: half of a result must not be of other events.
         if run.asked == asked and _fresh(run) and run.finished is None and _readable(lake, run):
             return run

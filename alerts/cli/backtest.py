@@ -98,9 +98,9 @@ def _of_model(args: argparse.Namespace, settings: Settings, name: str) -> int:
 def backtests(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules backtests [ID]`."""
     from alerts.backtest.result import loaded, took
-    from alerts.backtest.run import backtest_folder, kept_backtests
+    from alerts.backtest.run import backtest_folder, stored_backtests
 
-    runs = kept_backtests(settings)
+    runs = stored_backtests(settings)
     if args.id is None:
         rows = [
             {

@@ -33,7 +33,7 @@ _DECIDING = ("alerts/compiler", "alerts/rulepack", "alerts/domain", "alerts/mapp
 """Folders whose code and data decide what a text compiles to."""
 
 
-class KeptRule(msgspec.Struct, frozen=True):
+class CachedRule(msgspec.Struct, frozen=True):
     """A rule of a file before it is put together with others, and its own tests."""
 
     rule: Rule
@@ -55,23 +55,23 @@ class CompileCache:
         """Name of a file's content; bundled rules have duties that others lack."""
         return hashlib.sha256(b"%d " % bundled + text).hexdigest()[:32]
 
-    def rules_of(self, key: str) -> list[KeptRule] | None:
+    def rules_of(self, key: str) -> list[CachedRule] | None:
         """The rules of a file in their order; None: to be compiled."""
         raw = self._entries.get(key)
         if raw is None:
             return None
         try:
-            rules = msgspec.json.decode(raw, type=list[KeptRule])
+            rules = msgspec.json.decode(raw, type=list[CachedRule])
         except msgspec.MsgspecError:
             return None
         self._used[key] = raw
         return rules
 
-    def keep(self, key: str, rules: Sequence[KeptRule]) -> None:
+    def keep(self, key: str, rules: Sequence[CachedRule]) -> None:
         """Remember a file's rules, unless JSON would make something else of them."""
         try:
             raw = msgspec.json.encode(rules)
-            same = msgspec.json.decode(raw, type=list[KeptRule]) == list(rules)
+            same = msgspec.json.decode(raw, type=list[CachedRule]) == list(rules)
         except (msgspec.MsgspecError, TypeError, ValueError):
             # Tests may hold what YAML knows and JSON does not, such as dates.
             return

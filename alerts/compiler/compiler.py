@@ -14,7 +14,7 @@ from sigma.correlations import SigmaCorrelationRule
 from sigma.filters import SigmaFilter
 from sigma.rule import SigmaRule, SigmaRuleBase
 
-from alerts.compiler.compile_cache import CompileCache, KeptRule
+from alerts.compiler.compile_cache import CachedRule, CompileCache
 from alerts.compiler.correlation_rules import carried_fields, correlation_of
 from alerts.compiler.drafts import BUNDLED as BUNDLED
 from alerts.compiler.drafts import REFUSALS as REFUSALS
@@ -142,10 +142,10 @@ def _remember(drafts: Mapping[str, Draft], cache: CompileCache) -> None:
     cache.save()
 
 
-def _kept(draft: Draft) -> KeptRule:
+def _kept(draft: Draft) -> CachedRule:
     assert isinstance(draft.rule, Rule)
     tests = draft.own.tests
-    return KeptRule(draft.rule, tests.get("match", []), tests.get("no_match", []), draft.header)
+    return CachedRule(draft.rule, tests.get("match", []), tests.get("no_match", []), draft.header)
 
 
 def _filters(drafts: dict[str, Draft]) -> dict[str, Filter]:

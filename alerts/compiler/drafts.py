@@ -14,7 +14,7 @@ from sigma.exceptions import SigmaError, SigmaRegularExpressionError
 from sigma.filters import SigmaFilter
 from sigma.rule import SigmaRule, SigmaYAMLLoader
 
-from alerts.compiler.compile_cache import CompileCache, KeptRule
+from alerts.compiler.compile_cache import CachedRule, CompileCache
 from alerts.compiler.correlation_conditions import Upper, taken_upper
 from alerts.compiler.filter_expiry import require_unexpired
 from alerts.compiler.indicator_lists import INDICATOR
@@ -137,7 +137,7 @@ def read_drafts(path: Path, cache: CompileCache, refused: list[RefusedRule]) -> 
     return drafts
 
 
-def _kept_draft(path: Path, text: str, kept: KeptRule) -> Draft:
+def _kept_draft(path: Path, text: str, kept: CachedRule) -> Draft:
     own = Own(tests={"match": kept.match, "no_match": kept.no_match})
     rule = kept.rule
     return Draft(path, rule.id, rule.name, own, text, kept=rule, header=kept.header)

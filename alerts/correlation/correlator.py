@@ -42,7 +42,7 @@ from alerts.correlation.finding import (
     renew,
     told_again,
 )
-from alerts.correlation.first_seen import FirstSeen, sight
+from alerts.correlation.first_seen import FirstSeen, note_value
 from alerts.correlation.packed_history import Cold, unpack_history
 from alerts.domain.entity import micros
 from alerts.domain.finding import counts
@@ -284,7 +284,7 @@ class Correlator:
         if entry.value is None:
             return []
         group.seen = group.seen or FirstSeen()
-        if not sight(group.seen, definition, fold(entry.value), entry.time):
+        if not note_value(group.seen, definition, fold(entry.value), entry.time):
             return []
         # A value that is new is the whole condition: there is no window to measure.
         what = MeasuredCondition(1, [entry])

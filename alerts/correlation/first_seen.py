@@ -32,7 +32,7 @@ class FirstSeen(msgspec.Struct):
     dropped: int = 0
 
 
-def sight(seen: FirstSeen, definition: Correlation, value: str, time: int) -> bool:
+def note_value(seen: FirstSeen, definition: Correlation, value: str, time: int) -> bool:
     """Note a value; True when it begins a run in a group that is known long enough.
 
     A sighting that comes late and lies before a run it touches makes the run

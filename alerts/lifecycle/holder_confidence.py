@@ -20,7 +20,7 @@ from alerts.domain.batch_files import batch_file
 from alerts.domain.entity import event_instant
 from enrich.attribution.confidence import assessed
 from enrich.attribution.confidence_spark import superseded
-from enrich.attribution.server_liveness import HEARD_SQL, ServerLiveness
+from enrich.attribution.server_liveness import LAST_SEEN_SQL, ServerLiveness
 from infra.config.settings import ScopeSettings, Settings
 from infra.errors import HeadgateError, Retryable
 
@@ -112,7 +112,7 @@ class Listening:
 def ask(
     settings: Settings, bounds: dict[str, datetime | None]
 ) -> list[tuple[str, str | None, datetime]]:
-    """Rows of `HEARD_SQL`. Raises `Retryable` when the lake cannot be read now."""
+    """Rows of `LAST_SEEN_SQL`. Raises `Retryable` when the lake cannot be read now."""
     # The workers, too, import this module; they need no engine.
     import duckdb
 
@@ -121,7 +121,7 @@ def ask(
     # Few resources on purpose: the query runs beside Spark on the driver's machine.
     connection = connect(settings.lake_root, needs=("silver.event",), memory="256MB", threads=1)
     try:
-        return connection.execute(HEARD_SQL, bounds).fetchall()
+        return connection.execute(LAST_SEEN_SQL, bounds).fetchall()
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
         raise Retryable(f"the lake cannot be read: {str(error).splitlines()[0]}") from None
     finally:

@@ -30,7 +30,7 @@ from enrich.attribution.asof_join import newest_cover, statements
 from enrich.attribution.scopes import set_by_hand
 from enrich.attribution.segment_corrections import CorrectionStamp, lines_since
 from enrich.attribution.segment_corrections import correct_segments as corrections
-from enrich.attribution.server_liveness import heard
+from enrich.attribution.server_liveness import server_activity
 from enrich.attribution.stream_join import attribution_as_of, split
 from enrich.dhcp.lease_rules import LeaseEvent, Segment
 from enrich.dhcp.sessions_job import FUTURE_SECONDS, every_line, limits
@@ -289,7 +289,7 @@ def _attributions(
         via="repair",
         complete_up_to=event_instant(stamp.known_us),
         scopes=settings.scopes,
-        heard=heard(
+        heard=server_activity(
             settings.lake_root,
             event_instant(min(times.values())),
             event_instant(max(times.values())),

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from api.problems import responses
 from api.routes.access import Here, Who, wants
-from api.services.reports import kept_reports
+from api.services.reports import stored_reports
 from api.wire import runs as wire
 from api.wire.reports import ReportFile, ReportFiles
 
@@ -34,7 +34,7 @@ def reports(services: Here) -> ReportFiles:
                     "made_at": file.made_at,
                 }
             )
-            for file in kept_reports(services.settings)
+            for file in stored_reports(services.settings)
         ]
     )
 
@@ -89,7 +89,7 @@ def report_file(
     name: Annotated[str, InPath(description="the file's name, as the list has it")],
 ) -> Response:
     """The bytes of the file. HTML is given as an attachment: it is not part of the console."""
-    file = next((file for file in kept_reports(services.settings) if file.name == name), None)
+    file = next((file for file in stored_reports(services.settings) if file.name == name), None)
     if file is None:
         raise HTTPException(404, f"no report '{name}'")
     headers = {"Content-Disposition": f'attachment; filename="{file.name}"'}

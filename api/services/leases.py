@@ -11,7 +11,7 @@ from api.services.reader import Reader, ReaderRow
 from enrich.attribution.competing_leases import Said, rivals_of, true_at
 from enrich.attribution.confidence import LEASED, NONE, OUTSIDE, STATIC, Server, assessed, standing
 from enrich.attribution.lease_lookup import CLAIMS_DUCKDB
-from enrich.attribution.server_liveness import HEARD_SQL
+from enrich.attribution.server_liveness import LAST_SEEN_SQL
 from enrich.dhcp.lease_rules import ended_so_far
 from infra.config.settings import ScopeSettings
 from infra.errors import Usage
@@ -116,7 +116,7 @@ def _servers(
     # Most servers spoke within a day, and a day is read far quicker than a month.
     for look in _LOOKS:
         bounds = {"since": at - look, "until": at, "known_by": known_by}
-        rows = reader.rows(HEARD_SQL, bounds, needs=_NEEDS)
+        rows = reader.rows(LAST_SEEN_SQL, bounds, needs=_NEEDS)
         servers = [Server(r["server"], r["last_line_at"]) for r in rows if r["scope"] == scope]
         if servers:
             return servers

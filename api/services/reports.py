@@ -18,7 +18,7 @@ FORMS = {
 
 
 @dataclass(frozen=True)
-class KeptReport:
+class StoredReport:
     """One file. `stem`: what the files of one report in several forms have in common."""
 
     name: str
@@ -30,7 +30,7 @@ class KeptReport:
     path: Path
 
 
-def kept_reports(settings: Settings) -> list[KeptReport]:
+def stored_reports(settings: Settings) -> list[StoredReport]:
     """Every file of a report, the newest first."""
     files = []
     for path in (settings.home.absolute() / "reports").glob("*"):
@@ -44,5 +44,5 @@ def kept_reports(settings: Settings) -> list[KeptReport]:
         form, media_type = FORMS[ending]
         made_at = datetime.fromtimestamp(about.st_mtime, UTC)
         stem = path.name.removesuffix(ending)
-        files.append(KeptReport(path.name, stem, form, media_type, about.st_size, made_at, path))
+        files.append(StoredReport(path.name, stem, form, media_type, about.st_size, made_at, path))
     return sorted(files, key=lambda file: (file.made_at, file.name), reverse=True)

@@ -15,7 +15,7 @@ from api.wire.moment import Moment
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 
 
-class KeptJob(WireModel):
+class StoredJob(WireModel):
     """What every job has."""
 
     id: str = Field(description="names the job")
@@ -45,7 +45,7 @@ class NewSearchJob(WireModel):
     )
 
 
-class SearchJob(KeptJob):
+class SearchJob(StoredJob):
     """A search job."""
 
     sql: str = Field(description="the question")

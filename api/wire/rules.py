@@ -9,7 +9,7 @@ from pydantic import Field
 
 from alerts.rulepack.shadow_marks import MOST_DAYS
 from api.wire.base import WireModel
-from api.wire.jobs import KeptJob
+from api.wire.jobs import StoredJob
 from api.wire.moment import Moment
 
 
@@ -283,7 +283,7 @@ class NewRuleJob(WireModel):
     )
 
 
-class RuleJob(KeptJob):
+class RuleJob(StoredJob):
     """A preview or backtest as a job."""
 
     kind: RuleJobKind = Field(description="what is done")

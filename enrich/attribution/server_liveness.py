@@ -23,7 +23,7 @@ _SERVER = "coalesce(dst_endpoint.hostname, dst_endpoint.ip, host_name)"
 
 _DHCP_LINE = "class_uid = 4004 AND dead_letter_reason IS NULL AND scope IS NOT NULL"
 
-HEARD_SQL = f"""
+LAST_SEEN_SQL = f"""
 SELECT scope, {_SERVER} AS server, max(time) AS last_line_at FROM silver.event
 WHERE {_DHCP_LINE} AND time > $since AND time <= $until
   AND ($known_by IS NULL OR received_at <= $known_by)
@@ -80,7 +80,7 @@ class ServerLiveness:
         )
 
 
-def heard(
+def server_activity(
     lake_root: Location, since: datetime, until: datetime, memory: str = "512MB"
 ) -> ServerLiveness:
     """When each server was heard in a span, to the minute, and up to `LOOK_BACK` before it."""

@@ -39,7 +39,7 @@ from ingest.parsing.source import ParseSettings, lookup
 from ingest.parsing.strict_json import FILE_BYTES
 from ingest.pipeline.batch_pass import Reach
 from ingest.pipeline.file_scanner import Scanner, escaped, is_local
-from ingest.pipeline.inflight import held
+from ingest.pipeline.inflight import in_flight
 from ingest.pipeline.ingest_job import Step, through
 from ingest.pipeline.unreadable_files import instead, refusals, take_back
 from ingest.tables import RECORD
@@ -127,7 +127,7 @@ def flow(
         instant = datetime.fromisoformat(run.decide("received_at", lambda: clock.now().isoformat()))
         live = any(entry["mode"] != "import" for entry in entries)
         # An import raises no alerts, so nobody's time waits for it.
-        with held(lake.spool / "open", job, instant) if live else nullcontext():
+        with in_flight(lake.spool / "open", job, instant) if live else nullcontext():
             records = _records(lake, arrived, entries, _Reading(instant, parsing), run)
             through(lake, records, parsing, Reach(), steps, run)
         why = refusals(lake, run)

@@ -21,7 +21,7 @@ _MARGIN = timedelta(milliseconds=1)
 
 
 @contextmanager
-def held(folder: Path, job: str, at: datetime) -> Iterator[None]:
+def in_flight(folder: Path, job: str, at: datetime) -> Iterator[None]:
     """While inside, heartbeats stay below `at`."""
     mark = folder / job
     write_whole(mark, at.isoformat())

@@ -10,7 +10,7 @@ from api.console.page import Page, console_router
 from api.console.render import respond
 from api.console.request import Signed
 from api.routes.access import Here
-from api.services.reports import KeptReport, kept_reports
+from api.services.reports import StoredReport, stored_reports
 
 router = console_router()
 PAGE = Page("reports", "Reports", router, "/reports", "reports", 60, "p", group="run")
@@ -21,10 +21,10 @@ FRAME_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sa
 @router.get("/reports")
 def reports(request: Request, services: Here, session: Signed, show: str = "") -> Response:
     """The list, each report once with its forms, and one of the pages."""
-    kept = kept_reports(services.settings)
+    kept = stored_reports(services.settings)
     if show and show not in [file.name for file in kept if file.form == "html"]:
         raise HTTPException(404, f"no report '{show}'")
-    forms: dict[str, list[KeptReport]] = {}
+    forms: dict[str, list[StoredReport]] = {}
     for file in kept:
         forms.setdefault(file.stem, []).append(file)
     return respond(
@@ -47,7 +47,7 @@ def reports(request: Request, services: Here, session: Signed, show: str = "") -
 @router.get("/reports/file/{name}")
 def report_file(services: Here, session: Signed, name: str, download: bool = False) -> Response:
     """A report's file as it was made; only a page is shown, the other forms are downloaded."""
-    file = next((file for file in kept_reports(services.settings) if file.name == name), None)
+    file = next((file for file in stored_reports(services.settings) if file.name == name), None)
     if file is None:
         raise HTTPException(404, f"no report '{name}'")
     headers = {"Content-Security-Policy": FRAME_POLICY + "; frame-ancestors 'self'"}

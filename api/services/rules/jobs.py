@@ -21,7 +21,7 @@ from api.auth import Caller
 from api.observability.audit_log import audit_request
 from api.services.act_store import new_id
 from api.services.rules.desk import RuleDesk
-from api.services.searches.kept_jobs import KeptJobs
+from api.services.searches.job_store import JobStore
 from api.wire.rules import NewRuleJob, RuleJob
 from infra.config.settings import Settings
 from infra.errors import Usage
@@ -48,7 +48,7 @@ class _Wish:
     progress: Callable[[str], float | None]
 
 
-class RuleJobs(KeptJobs[RuleJob]):
+class RuleJobs(JobStore[RuleJob]):
     """The previews and backtests of a home; one runs at a time, beside the jobs of the lake."""
 
     def __init__(self, settings: Settings, desk: RuleDesk) -> None:

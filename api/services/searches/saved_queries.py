@@ -37,7 +37,7 @@ def span_params(sql: str, since: datetime, until: datetime) -> dict[str, Scalar]
 
 
 @dataclass(frozen=True)
-class KeptQuery:
+class StoredQuery:
     """One query, as its file has it; times in ISO 8601."""
 
     sql: str
@@ -64,7 +64,7 @@ class KeptQuery:
 
 @dataclass(frozen=True)
 class _Content:
-    queries: dict[str, KeptQuery] = field(default_factory=dict)
+    queries: dict[str, StoredQuery] = field(default_factory=dict)
 
 
 class QueryStore:
@@ -90,7 +90,7 @@ class QueryStore:
         """Save one, in the place of one of that name."""
         if not QUERY_NAME.fullmatch(name):
             raise Usage(f"name '{name}': letters, digits and . _ - , at most 64")
-        query = KeptQuery(
+        query = StoredQuery(
             **wanted.model_dump(), who=who, saved_at=datetime.now(UTC).isoformat(timespec="seconds")
         )
         with self._lock.alone():
@@ -107,10 +107,10 @@ class QueryStore:
             self._file.write(_Content({k: v for k, v in self._read().items() if k != name}))
         return _item(name, query)
 
-    def _read(self) -> dict[str, KeptQuery]:
+    def _read(self) -> dict[str, StoredQuery]:
         return (self._file.read() or _Content()).queries
 
-    def _named(self, name: str) -> KeptQuery:
+    def _named(self, name: str) -> StoredQuery:
         query = self._read().get(name)
         if query is None:
             raise NoSuchAct(f"no saved query '{name}'; GET /api/v1/queries lists them")
@@ -185,7 +185,7 @@ class SavedQueries(QueryStore):
                 _log.warning("saved queries: %s", error)
 
 
-def _item(name: str, query: KeptQuery) -> wire.SavedQuery:
+def _item(name: str, query: StoredQuery) -> wire.SavedQuery:
     return wire.SavedQuery(
         name=name,
         sql=query.sql,

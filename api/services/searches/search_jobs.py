@@ -13,7 +13,7 @@ from api.auth import Caller
 from api.key_limits import readable_tables
 from api.observability.audit_log import audit_request
 from api.services.act_store import new_id
-from api.services.searches.kept_jobs import KeptJobs
+from api.services.searches.job_store import JobStore
 from api.sql.runner import Refused, Statements
 from api.sql.worker_line import Cancelled
 from api.wire.jobs import NewSearchJob, SearchJob
@@ -24,7 +24,7 @@ RESULT = "result.parquet"
 MOST_WAITING = 20
 
 
-class SearchJobs(KeptJobs[SearchJob]):
+class SearchJobs(JobStore[SearchJob]):
     """The search jobs of a home; results of before a restart are still there."""
 
     def __init__(self, settings: Settings) -> None:

@@ -26,7 +26,7 @@ from alerts.backtest.run import (
     backtest_folder,
     begin_backtest,
     forget_backtest,
-    kept_backtests,
+    stored_backtests,
 )
 from alerts.cli import __main__
 from alerts.domain.entity import micros
@@ -315,7 +315,7 @@ def test_a_backtest_that_was_cut_off_goes_on_where_it_was(lake: Lake, tmp_path: 
     assert result["difference"]["alerts"]["lost"] == 0
     again = begin_backtest(settings, lake, asked)
     assert again.id != run.id
-    assert [one.id for one in kept_backtests(settings)] == [again.id, run.id]
+    assert [one.id for one in stored_backtests(settings)] == [again.id, run.id]
 
 
 @pytest.mark.full
@@ -356,7 +356,7 @@ def test_old_results_and_runs_that_nobody_resumes_go(
     lock = Lock(backtest_folder(home) / "at-work", "backtest at-work")
     forget_backtest(home)
     lock.release()
-    assert [run.id for run in kept_backtests(home)] == ["new", "fresh", "at-work"]
+    assert [run.id for run in stored_backtests(home)] == ["new", "fresh", "at-work"]
 
 
 def test_the_command_shows_a_result_that_was_kept(

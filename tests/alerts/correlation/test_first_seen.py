@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.correlation.correlator import CorrelationState, Correlator
-from alerts.correlation.first_seen import MAX_VALUES, FirstSeen, sight
+from alerts.correlation.first_seen import MAX_VALUES, FirstSeen, note_value
 from alerts.correlation.history import forget_findings
 from alerts.domain.entity import micros
 from tests.alerts.correlation_history import NOON, Point, correlation, cut, ends, row, streamed
@@ -69,7 +69,7 @@ def test_two_new_values_of_one_instant_are_two_findings() -> None:
 def test_values_are_bounded_for_a_group_and_the_oldest_go() -> None:
     seen = FirstSeen()
     for n in range(MAX_VALUES + 3):
-        assert sight(seen, first_seen(), str(n), n)
+        assert note_value(seen, first_seen(), str(n), n)
     assert len(seen.values) == MAX_VALUES
     assert seen.dropped == 3
     assert "0" not in seen.values

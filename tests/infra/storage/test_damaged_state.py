@@ -12,7 +12,7 @@ import pytest
 
 from alerts.anomaly.store import ModelStore
 from alerts.backtest import result as backtest_result
-from alerts.backtest.run import kept_backtests
+from alerts.backtest.run import stored_backtests
 from alerts.compiler.indicator_lists import ListStore
 from alerts.compiler.spark_rule_files import sees_of
 from alerts.coverage.run import CoverageState
@@ -70,7 +70,7 @@ def layout(settings: Settings) -> Any:
 READERS: dict[str, Read] = {
     "alerts/anomaly/store.py": lambda s: ModelStore(s.home).current(),
     "alerts/backtest/result.py": lambda s: backtest_result.loaded(s.home),
-    "alerts/backtest/run.py": kept_backtests,
+    "alerts/backtest/run.py": stored_backtests,
     "alerts/compiler/indicator_lists.py": lambda s: ListStore(s.home).lists(),
     "alerts/compiler/spark_rule_files.py": lambda s: sees_of(s.home / "a.py"),
     "alerts/coverage/run.py": lambda s: CoverageState.load(s.home),

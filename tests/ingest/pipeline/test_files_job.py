@@ -22,7 +22,7 @@ from ingest.parsing.record_reader import TooLong, pieces
 from ingest.parsing.source import lookup
 from ingest.pipeline.file_scanner import Scanner, listing
 from ingest.pipeline.files_job import FileEntry, Refusals, files, flow
-from ingest.pipeline.inflight import held, oldest_in_flight
+from ingest.pipeline.inflight import in_flight, oldest_in_flight
 from ingest.tables import EVENT, RECORD
 from ingest.tables_quality import LANDED
 
@@ -377,7 +377,7 @@ def test_a_whole_file_longer_than_a_record_may_be_is_said():
 def test_heartbeats_stay_below_files_under_way(tmp_path: Path, settings: Settings):
     at = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
     told, later = at + timedelta(seconds=2), at + timedelta(seconds=40)
-    with held(tmp_path / "open", "files", at):
+    with in_flight(tmp_path / "open", "files", at):
         assert oldest_in_flight(tmp_path / "open", told.isoformat()) < at.isoformat()
         assert oldest_in_flight(tmp_path / "open", later.isoformat()) == later.isoformat()
     assert oldest_in_flight(tmp_path / "open", told.isoformat()) == told.isoformat()

@@ -18,7 +18,7 @@ from alerts.delivery.triage_request import ChangeRefused
 from api.auth import Caller
 from api.services.triage import NoSuchAct
 from api.sql.worker_line import Busy
-from api.wire.jobs import KeptJob
+from api.wire.jobs import StoredJob
 from infra.config.settings import Settings
 from infra.errors import Fatal, Retryable
 from infra.storage.atomic_files import write_private
@@ -28,10 +28,10 @@ LEAST_FREE = 1 << 30
 """Bytes: with less room on the disk no job begins, so that the jobs of the lake keep theirs."""
 _OVER = ("done", "failed", "cancelled")
 
-AnyJob = TypeVar("AnyJob", bound=KeptJob)
+AnyJob = TypeVar("AnyJob", bound=StoredJob)
 
 
-class KeptJobs(Generic[AnyJob]):
+class JobStore(Generic[AnyJob]):
     """The jobs of one kind of a home, each its owner's; those of before a restart are still there.
 
     `noun`: what a job is called in sentences. `longest`: seconds without a word after which a job
