@@ -97,13 +97,13 @@ def _measure(report: Report, leases: int, rounds: int) -> list[Measure]:
         first = round(batch * share)
         lines = [_line(chance, (first + n) % here, second + n * 0.01) for n in range(count)]
         finished = [START_US + (second + BATCH_SECONDS) * SECOND_US]
-        told = []
+        both = []
         for way, step in enumerate(steps):
             before = time.process_time()
             blobs[way], segments = step(blobs[way], lines, finished)
             taken[way].append((time.process_time() - before) * JOBS.session_buckets)
-            told.append(segments)
-        if told[0] != told[1]:
+            both.append(segments)
+        if both[0] != both[1]:
             raise AssertionError(f"{leases:,} leases, batch {batch}: the two ways tell otherwise")
     measures = []
     for name, cpu, blob in zip(("in chunks", "whole"), taken, blobs, strict=True):

@@ -43,6 +43,7 @@ from alerts.rulepack.rule_pack import (
 )
 from infra.config.settings import Settings
 from infra.errors import Fatal
+from infra.spark.sql_text import sql_text
 from ingest.tables import EVENT
 
 MOST_EVENTS = 20
@@ -184,7 +185,7 @@ def evidence_sql(one: Subject, findings: Sequence[RerunRow]) -> str:
     """Spark SQL that shows the events behind an alert, for `headgate sql` or POST /statements."""
     uids = sorted({*one.evidence, *(f["event_uid"] for f in findings if f["kind"] == "event")})
     # Written out, since a person copies it: parameters would be lost.
-    listed = ", ".join("'" + uid.replace("\\", "\\\\").replace("'", "\\'") + "'" for uid in uids)
+    listed = ", ".join(map(sql_text, uids))
     since, until = one.span
     return (
         "SELECT time, source, class_name, src_ip, dst_ip, user_name, host_name, message, event_uid"

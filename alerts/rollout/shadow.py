@@ -122,9 +122,11 @@ def promote_rules(settings: Settings, rule_ids: Sequence[str], who: str, reason:
     that is not in shadow, before anything is done."""
     marks = ShadowMarks(store_folder(settings))
     known = _marked(marks, rule_ids)
+    changes = any(mark.changes for mark in known.values())
+    sources = compiled_rules(settings).sources if changes else {}
     for rule_id, mark in known.items():
         if mark.changes:
-            source = compiled_rules(settings).sources.get(mark.changes)
+            source = sources.get(mark.changes)
             if source is None:
                 raise Usage(
                     f"{rule_id}: the rule that it changes, {mark.changes}, is gone; drop it"

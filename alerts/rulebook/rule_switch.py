@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from alerts.compiler.compiler import Compiled
+from alerts.compiler.compiler import Compiled, RuleSource
 from alerts.compiler.indicator_lists import INDICATOR
 from alerts.compiler.model_rule_files import MODEL, Models, ModelSource
 from alerts.rulebook.rule_store import RuleFiles, read_rule_files
@@ -43,6 +43,13 @@ def id_of_any(files: RuleFiles, rule: str) -> str:
     """The id of a rule of any kind, models too; raises `Usage`."""
     model = files.models.named(rule)
     return model.rule.id if model else rule_id_of(files.compiled(), rule)
+
+
+def any_source(settings: Settings, rule: str) -> RuleSource | ModelSource:
+    """A rule of any kind, by id or name, with its file; raises `Usage`."""
+    files = read_rule_files(settings)
+    model, compiled = files.models.named(rule), files.compiled()
+    return model or compiled.sources[rule_id_of(compiled, rule)]
 
 
 def switch_on(settings: Settings, rule: str) -> tuple[RulePack, bool]:

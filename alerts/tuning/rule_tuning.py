@@ -10,8 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from alerts.domain.verdict import TRUE_VERDICTS
-from alerts.rulebook.rule_store import model_rules
-from alerts.rulebook.rule_switch import compiled_rules, rule_id_of
+from alerts.rulebook.rule_switch import any_source
 from alerts.rulepack.rule_pack import Rule
 from alerts.tuning.filter_file import filter_text, log_source_of, write_filter
 from alerts.tuning.filters import Condition, Proposal
@@ -40,10 +39,8 @@ class FilterWish:
 
 def tunable_rule(settings: Settings, name: str) -> tuple[Rule, Path]:
     """A rule over events and its file; raises `Usage` for one that no Sigma filter can narrow."""
-    model = model_rules(settings).named(name)
-    compiled = compiled_rules(settings)
-    source = None if model else compiled.sources[rule_id_of(compiled, name)]
-    if source is None or not isinstance(source.rule, Rule):
+    source = any_source(settings, name)
+    if not isinstance(source.rule, Rule):
         raise Usage(
             f"rule '{name}' is no Sigma rule over events, which filters narrow; of a correlation "
             "tune the rules that it counts, or its count and window"

@@ -18,8 +18,8 @@ import yaml
 
 from alerts.compiler.compiler import Compiled, RuleSource, compile_rules
 from alerts.rulebook.new_rule_files import folder_for_rules, new_rule_file
-from alerts.rulebook.rule_store import model_rules, recompile, rule_folders
-from alerts.rulebook.rule_switch import compiled_rules, rule_id_of
+from alerts.rulebook.rule_store import recompile, rule_folders
+from alerts.rulebook.rule_switch import any_source, compiled_rules
 from alerts.rulebook.rule_tests import check_rules
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import Correlation, PackStore
@@ -42,10 +42,8 @@ class ThresholdWish:
 
 def threshold_rule(settings: Settings, name: str) -> tuple[RuleSource, Correlation]:
     """A correlation with its file; raises `Usage` for a rule that has no threshold."""
-    model = model_rules(settings).named(name)
-    compiled = compiled_rules(settings)
-    source = None if model else compiled.sources[rule_id_of(compiled, name)]
-    if source is None or not isinstance(source.rule, Correlation):
+    source = any_source(settings, name)
+    if not isinstance(source, RuleSource) or not isinstance(source.rule, Correlation):
         raise Usage(
             f"rule '{name}' counts nothing, so it has no threshold; 'headgate rules tune' proposes "
             "filters for a rule over events"

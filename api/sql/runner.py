@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from api.sql.allowlist import Scalar
-from api.sql.worker_line import Cancelled, WorkerLine
+from api.sql.worker_line import LOOK_SECONDS, Cancelled, WorkerLine
 from infra.config.settings import ApiSettings, Settings
 from infra.delta.duckdb_views import definitions
 from infra.errors import Fatal, Retryable, Usage
@@ -36,8 +36,6 @@ _PROGRAM: tuple[str, ...] = ("-m", "api.sql.worker")
 _START_SECONDS = 30.0
 _READ_SECONDS = 5.0
 """A statement is parsed and translated in so long; what takes longer is no question of a person."""
-_LOOK_SECONDS = 0.2
-"""So often it is looked whether the caller is still there."""
 _BLOCKED_SECONDS = 15.0
 """A worker that works so much longer than all its limits together is not coming back."""
 _RENEWED_SECONDS = 1800.0
@@ -347,7 +345,7 @@ class Worker:
             if cancelled.is_set():
                 raise Cancelled("the caller hung up")
             # In short steps, to notice that the caller hung up.
-            ready, _, _ = select.select([output], [], [], min(left, _LOOK_SECONDS))
+            ready, _, _ = select.select([output], [], [], min(left, LOOK_SECONDS))
             if ready:
                 # The bare descriptor: a buffered reader would block, and hide what it holds from
                 # `select`.

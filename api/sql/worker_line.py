@@ -20,8 +20,8 @@ MOST_WAITING = 16
 """Callers that may wait; each holds a thread of the API, which also has to serve its pages."""
 WAIT_SECONDS = 15.0
 """A few statements of a person are answered in so long; who waits longer better asks again."""
-_LOOK_SECONDS = 0.2
-"""So often it is looked whether a caller who waits is still there."""
+LOOK_SECONDS = 0.2
+"""So often it is looked whether a caller is still there."""
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ class WorkerLine(Generic[T]):
             waiting: _Waiting[T] = _Waiting(who)
             self._waiting.append(waiting)
         until = time.monotonic() + WAIT_SECONDS
-        while not waiting.handed.wait(_LOOK_SECONDS):
+        while not waiting.handed.wait(LOOK_SECONDS):
             if not cancelled.is_set() and time.monotonic() < until:
                 continue
             with self._lock:

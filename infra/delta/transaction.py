@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from infra.delta.parquet_writer import DataFile
 from infra.process.bell import COMMITTED
 from infra.spark.internals import DeltaTransaction, files_at
+from infra.spark.sql_text import sql_text
 
 
 class Moved(Exception):
@@ -144,7 +145,7 @@ def _active(entries: Iterable[str]) -> list[ActiveFile]:
 
 def _among(paths: Iterable[str]) -> str:
     # Paths become a text of SQL, where both characters would end or change it.
-    quoted = ", ".join("'" + path.replace("\\", "\\\\").replace("'", "\\'") + "'" for path in paths)
+    quoted = ", ".join(map(sql_text, paths))
     return f"path IN ({quoted})" if quoted else "false"
 
 

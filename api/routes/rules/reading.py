@@ -110,7 +110,13 @@ def _switch(
     services: Services, who: str, rule: str, *, on: bool, reason: str = ""
 ) -> wire.RuleSwitched:
     switched = services.rules.switch(who, rule, on=on, reason=reason)
-    act = "rule.enable" if on else "rule.disable"
-    detail = {"reason": reason, "pack": switched.pack}
+    return audited_switch(services, who, "rule.enable" if on else "rule.disable", switched, reason)
+
+
+def audited_switch(
+    services: Services, who: str, act: str, switched: wire.RuleSwitched, reason: str
+) -> wire.RuleSwitched:
+    """What was switched, once the audit has it."""
+    detail = {"reason": reason.strip(), "pack": switched.pack}
     audit_request(services.settings, act, "ok", who=who, target=switched.id, detail=detail)
     return switched

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Depends
 
-from api.observability.audit_log import audit_request
 from api.problems import responses
-from api.routes.access import Here, Services, Who, wants
-from api.routes.rules.reading import RuleName
+from api.routes.access import Here, Who, wants
+from api.routes.rules.reading import RuleName, audited_switch
 from api.wire import rules as wire
 
 router = APIRouter(prefix="/api/v1/rules", tags=["rules"])
@@ -25,7 +24,7 @@ def shadow_rule(
 ) -> wire.RuleSwitched:
     """It finds as always; it alerts nobody, adds to no risk and no live correlation counts it."""
     done = services.rules.shadow(who.name, rule, asked)
-    return _noted(services, who.name, "rule.shadow", done, asked.reason)
+    return audited_switch(services, who.name, "rule.shadow", done, asked.reason)
 
 
 @router.post(
@@ -39,7 +38,7 @@ def promote_rule(
 ) -> wire.RuleSwitched:
     """A changed text takes the place of the rule that it changes."""
     done = services.rules.leave_shadow(who.name, rule, why.reason, promoted=True)
-    return _noted(services, who.name, "rule.promote", done, why.reason)
+    return audited_switch(services, who.name, "rule.promote", done, why.reason)
 
 
 @router.post(
@@ -53,12 +52,4 @@ def drop_rule(
 ) -> wire.RuleSwitched:
     """It is switched off; a changed text is taken away, and its rule stays as it is."""
     done = services.rules.leave_shadow(who.name, rule, why.reason, promoted=False)
-    return _noted(services, who.name, "rule.drop", done, why.reason)
-
-
-def _noted(
-    services: Services, who: str, act: str, done: wire.RuleSwitched, reason: str
-) -> wire.RuleSwitched:
-    detail = {"reason": reason.strip(), "pack": done.pack}
-    audit_request(services.settings, act, "ok", who=who, target=done.id, detail=detail)
-    return done
+    return audited_switch(services, who.name, "rule.drop", done, why.reason)

@@ -11,6 +11,7 @@ from typing import Any
 from api.services.console.time_buckets import bucket_sql, bucket_start, step_of
 from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
 from infra.errors import Usage
+from infra.spark.sql_text import sql_text
 
 _NEEDS = ("silver.event", "silver.events")
 PAGE_EVENTS = 100
@@ -94,13 +95,12 @@ class EventFilter:
     def spark(self) -> str:
         """The same in Spark SQL, for who goes on by hand."""
         column = COLUMNS_OF_EVENTS[self.column]
-        # Spark reads a backslash in a text as an escape, DuckDB does not.
-        value = self.value.replace("\\", "\\\\").replace("'", "\\'")
+        value = sql_text(self.value)
         if self.operator == "~":
-            return f"contains(lower({column}), lower('{value}'))"
+            return f"contains(lower({column}), lower({value}))"
         if self.operator == "!=":
-            return f"({column} IS NULL OR {column} <> '{value}')"
-        return f"{column} = '{value}'"
+            return f"({column} IS NULL OR {column} <> {value})"
+        return f"{column} = {value}"
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,7 @@ class EventQuestion:
             *(each.spark() for each in self.filters),
         ]
         if self.text:
-            text = "'" + self.text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-            conditions.append(_WITH_TEXT.replace("$text", text))
+            conditions.append(_WITH_TEXT.replace("$text", sql_text(self.text)))
         return (
             f"SELECT {selected}\nFROM silver.events\nWHERE "
             + "\n  AND ".join(conditions)
