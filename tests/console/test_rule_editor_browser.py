@@ -15,6 +15,8 @@ from tests.console.test_accessibility import AXE, RUN
 from tests.console.test_rule_editor import GOOD, ID, PREVIEW
 
 TEXT = "textarea[name=text]"
+INK = "(area) => getComputedStyle(area).color"
+CLEAR = "rgba(0, 0, 0, 0)"
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +71,48 @@ def test_the_editor_has_no_serious_finding(browse, theme):
     page.wait_for_selector(".gutter .bad")
     page.evaluate(AXE.read_text("utf-8"))
     assert page.evaluate(RUN) == []
+
+
+def parts(page, kind):
+    """The texts that have a colour of that kind."""
+    return page.eval_on_selector_all(f".tok-{kind}", "all => all.map((each) => each.textContent)")
+
+
+def test_text_has_colours_that_follow_what_is_written_and_undone(browse):
+    watched: Watched = browse()
+    page = watched.go(f"/rule-editor?rule={ID}")
+    before = page.input_value(TEXT)
+    assert "detection" in parts(page, "key")
+    page.focus(TEXT)
+    page.keyboard.press("Control+Home")
+    page.keyboard.type("# <img src=x onerror=alert(1)>\n")
+    assert page.eval_on_selector(TEXT, INK) == CLEAR
+    assert parts(page, "comment") == ["# <img src=x onerror=alert(1)>"]
+    assert page.locator(".below").text_content() == page.input_value(TEXT)
+    for _ in range(50):
+        page.keyboard.press("Control+z")
+    assert page.input_value(TEXT) == before
+    assert page.locator(".below").text_content() == before
+    page.fill(TEXT, GOOD + "# " + "long " * 12_000)
+    assert parts(page, "key") == []
+    assert page.eval_on_selector(TEXT, INK) != CLEAR
+    assert watched.dialogs == watched.outside == watched.errors == watched.violations() == []
+
+
+def test_colours_lie_under_their_letters(browse):
+    watched: Watched = browse()
+    page = watched.go("/search?sql=SELECT+count(*)+FROM+silver.events")
+    assert parts(page, "keyword") == ["SELECT", "FROM"]
+    box = "textarea[name=sql]"
+    page.fill(box, "SELECT 'a', " + "class_uid, " * 300 + "\n1")
+    page.eval_on_selector(box, "box => { box.scrollTop = box.scrollHeight; }")
+    page.wait_for_timeout(100)
+    sizes = "(box) => [box.clientWidth, box.scrollHeight, getComputedStyle(box).font]"
+    assert page.eval_on_selector(".below", sizes) == page.eval_on_selector(box, sizes)
+    moved = "(code) => new DOMMatrix(getComputedStyle(code).transform).f"
+    scrolled = page.eval_on_selector(box, "(box) => box.scrollTop")
+    assert scrolled > 0
+    assert page.eval_on_selector(".below code", moved) == -scrolled
+    page.evaluate(AXE.read_text("utf-8"))
+    assert page.evaluate(RUN) == []
+    assert watched.errors == watched.violations() == []
