@@ -13,11 +13,10 @@ from typing import Any
 from alerts.cli import backtest, cost, coverage, new_rule, rule_tests, spark_rules, tuning
 from alerts.cli import models as models_cli
 from alerts.cli.output import since_when
-from alerts.cli.rulebook import lint, shadow, switches, thresholds
+from alerts.cli.rulebook import imports, lint, packs, shadow, switches, thresholds
 from alerts.compiler.compiler import Compiled, compile_rules
 from alerts.domain.attack import layer
 from alerts.reach.reach import reach_of
-from alerts.rulebook.public_rules import look_through, summary_json, summary_text
 from alerts.rulebook.rule_store import model_rules
 from alerts.rulebook.rule_switch import (
     compiled_rules,
@@ -51,18 +50,8 @@ def build(subparsers: Any) -> None:
     )
     seen.set_defaults(run=preview_rule)
 
-    imported = verbs.add_parser(
-        "import", help="look through a folder of public rules, or put a Python rule in force"
-    )
-    imported.add_argument(
-        "folder", type=Path, metavar="DIR|FILE.py", help="a clone, a part of it, or a function"
-    )
-    imported.add_argument(
-        "--into", type=Path, metavar="DIR", help="copy the rules that load here, with their licence"
-    )
-    switches.add_criteria(imported)
-    imported.add_argument("--output", choices=("text", "json"), default="text")
-    imported.set_defaults(run=import_rules)
+    imports.build(verbs)
+    packs.build(verbs)
 
     reached = verbs.add_parser(
         "reach", help="can each rule fire? An event in its product's form is parsed and matched"
@@ -147,25 +136,6 @@ def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
         file=sys.stderr,
     )
     return 0
-
-
-def import_rules(args: argparse.Namespace, settings: Settings) -> int:
-    """`headgate rules import DIR|FILE.py`: exit code 1 when not one rule of a folder loads."""
-    if args.folder.suffix == ".py" and args.folder.is_file():
-        return spark_rules.import_function(args, settings)
-    wanted = switches.criteria_of(args)
-    report = look_through(args.folder, settings.sources, args.into, wanted)
-    if args.output == "json":
-        print(json.dumps(summary_json(report), indent=2))
-    else:
-        for line in summary_text(report):
-            print(printable(line))
-    if args.into is not None:
-        print(
-            f"{report.copied} files copied to {args.into}; they run once alerts.rules names it",
-            file=sys.stderr,
-        )
-    return 0 if report.loaded else 1
 
 
 def reach_rules(args: argparse.Namespace, settings: Settings) -> int:

@@ -21,7 +21,7 @@ from alerts.rulebook.rule_store import read_rule_files, recompile
 from alerts.rulebook.rule_switch import compiled_rules
 from alerts.rulebook.rule_texts import check_text, require_good
 from alerts.rulepack.locations import store_folder
-from alerts.rulepack.rule_pack import PackStore, RulePack
+from alerts.rulepack.rule_pack import Described, PackStore, RulePack
 from alerts.rulepack.shadow_marks import MOST_DAYS, ShadowMark, ShadowMarks
 from infra.config.settings import Settings
 from infra.errors import Usage
@@ -105,16 +105,37 @@ def _try_change(
             f"'{rule.title}' comes with Headgate and is not changed: give the text an id of its "
             "own, and switch that one off when you promote it"
         )
-    # The same text gives the same id: who asks twice gets one.
-    shadow_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"headgate:{rule.id}:{text}"))
-    changed, ids = _ID.subn(f"id: {shadow_id}", text)
-    if ids != 1:
+    if not can_be_tried(text):
         raise Usage(f"{rule.id}: write `id:` at the beginning of a line of its own")
-    # Correlations and people call rules by name, which must go on meaning the live one.
-    changed = _NAME.sub(f"name: {rule.name or 'rule'}_{shadow_id[:8]}", changed)
-    marks.put({shadow_id: wish.mark(rule.id, text)})
-    write_whole(marks.candidate(shadow_id), changed.encode("utf-8"))
+    (shadow_id,) = try_texts(marks, [(rule, text)], wish)
     return shadow_id, recompile(settings).pack
+
+
+def can_be_tried(text: str) -> bool:
+    """Whether a text holds one rule, whose id stands on a line of its own."""
+    return len(_ID.findall(text)) == 1
+
+
+def shadow_id_of(rule: Described, text: str) -> str:
+    """The id of a rule's changed text in shadow: who asks twice gets one."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"headgate:{rule.id}:{text}"))
+
+
+def try_texts(
+    marks: ShadowMarks, texts: Sequence[tuple[Described, str]], wish: ShadowWish
+) -> list[str]:
+    """Have changed texts of rules tried beside them once the rules are compiled: their ids there.
+
+    Each is one that `can_be_tried`.
+    """
+    ids = [shadow_id_of(rule, text) for rule, text in texts]
+    marks.put({i: wish.mark(rule.id, text) for i, (rule, text) in zip(ids, texts, strict=True)})
+    for shadow_id, (rule, text) in zip(ids, texts, strict=True):
+        # Correlations and people call rules by name, which must go on meaning the live one.
+        changed = _NAME.sub(f"name: {rule.name or 'rule'}_{shadow_id[:8]}", text)
+        changed = _ID.sub(f"id: {shadow_id}", changed)
+        write_whole(marks.candidate(shadow_id), changed.encode("utf-8"))
+    return ids
 
 
 def promote_rules(settings: Settings, rule_ids: Sequence[str], who: str, reason: str) -> RulePack:

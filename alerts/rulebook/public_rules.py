@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from alerts.compiler.compiler import Compiled, RefusedRule, RuleSource, compile_rules
+from alerts.compiler.rule_files import PLACEHOLDERS
 from alerts.compiler.rule_header import RETIRED, STATUSES
 from alerts.reach.reach import Reach, reach_of
 from alerts.rulebook.rule_choice import RuleCriteria
@@ -64,7 +64,6 @@ class Report:
     compiled: Compiled
     groups: tuple[_Group, ...]
     never: tuple[RuleSource, ...]
-    copied: int = 0
     dead: tuple[Reach, ...] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)
 
@@ -77,7 +76,6 @@ class Report:
 def look_through(
     folder: Path,
     configured: Collection[str],
-    into: Path | None = None,
     wanted: RuleCriteria | None = None,
 ) -> Report:
     """Compile every rule of a folder and say what became of each that is `wanted`.
@@ -86,21 +84,16 @@ def look_through(
     that another one counts, or that is in one file with it, comes along with it.
 
     `configured` are the sources that feed this lake (none: not known, so no rule
-    is said to never fire). The files of rules that load are copied to `into`, as
-    they are, with the folder's licence. Raises `Usage` when there is no such folder.
+    is said to never fire). Raises `Usage` when there is no such folder.
     """
     if not folder.is_dir():
         raise Usage(f"{folder}: no such folder; give a clone of a rule repository, or a part of it")
-    # The next look at the folder would find the copies as rules with ids that are taken.
-    if into is not None and into.resolve().is_relative_to(folder.resolve()):
-        raise Usage(f"--into {into}: lies inside {folder}; give a folder of your own")
     compiled, left_out = _wanted(
         compile_rules([folder]), _without_retired(wanted or RuleCriteria())
     )
     never = tuple(s for s in compiled.sources.values() if _never(s, configured))
-    copied = _copy(folder, compiled, into) if into is not None else 0
     dead = tuple(reach for reach in reach_of(compiled) if reach.state == "dead")
-    return Report(folder, compiled, _grouped(compiled.refused), never, copied, dead, left_out)
+    return Report(folder, compiled, _grouped(compiled.refused), never, dead, left_out)
 
 
 def _without_retired(wanted: RuleCriteria) -> RuleCriteria:
@@ -186,21 +179,21 @@ def _named(reason: str) -> str:
     return parts[1] if len(parts) > 2 else reason[:60]
 
 
-def _copy(folder: Path, compiled: Compiled, into: Path) -> int:
-    """Copy files of loaded rules, placeholders and licences; the number of rule files."""
-    files = sorted({source.path for source in compiled.sources.values()})
+def files_to_take(report: Report) -> dict[str, bytes]:
+    """The files of rules that load, of placeholders, and licences, by their path in the folder."""
+    folder = report.folder
+    files = {source.path for source in report.loaded}
     # Public rules may be passed on only together with their notices.
     notices = [p for p in folder.iterdir() if p.is_file() and p.name.upper().startswith(NOTICES)]
-    for path in (*files, *notices, *folder.rglob("placeholders.yml")):
-        # The same tree as there: file names repeat between the folders of public repositories.
-        target = into / path.relative_to(folder)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, target)
-    return len(files)
+    # The same tree as there: file names repeat between the folders of public repositories.
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted({*files, *notices, *folder.rglob(PLACEHOLDERS)})
+    }
 
 
-def summary_json(report: Report) -> dict[str, Any]:
-    """The report as data."""
+def summary_json(report: Report, copied: int = 0) -> dict[str, Any]:
+    """The report as data; `copied`: files of rules that were put in a folder."""
     return {
         "folder": str(report.folder),
         "loaded": len(report.loaded),
@@ -210,7 +203,7 @@ def summary_json(report: Report) -> dict[str, Any]:
             {"id": d.rule.id, "title": d.rule.title, "path": str(d.path), "reason": d.reason}
             for d in report.dead
         ],
-        "copied_files": report.copied,
+        "copied_files": copied,
         "left_out": dict(report.left_out),
         "licenses": dict(Counter(s.rule.license or "not said" for s in report.loaded)),
         "refused_by_reason": [

@@ -36,6 +36,7 @@ NO_ROWS = {
     "rules drop": SENTENCE,
     "rules navigator": FILE,
     "rules promote": SENTENCE,
+    "rules rollback": SENTENCE,
     "rules new": FILE,
     "rules schema": FILE,
     "report run": FILE,

@@ -101,9 +101,12 @@ def _in_shadow(args: argparse.Namespace, settings: Settings) -> list[str]:
     criteria = criteria_of(args)
     ids = shadow_ids(settings, args.rule)
     if criteria:
-        marked = ShadowMarks(store_folder(settings)).ids()
-        chosen = chosen_rules(read_rule_files(settings), (), criteria)
-        ids = list(dict.fromkeys([*ids, *(i for i in chosen if i in marked)]))
+        marks = ShadowMarks(store_folder(settings))
+        chosen, known = chosen_rules(read_rule_files(settings), (), criteria), marks.all()
+        # A changed text is of the pack and product of the rule that it changes.
+        texts = [i for i, mark in known.items() if mark.changes in chosen]
+        marked = marks.ids()
+        ids = list(dict.fromkeys([*ids, *(i for i in chosen if i in marked), *texts]))
     if not ids:
         raise Usage("no rule in shadow is meant; 'headgate rules shadow' lists them")
     print(f"{len(ids)} rules are chosen", file=sys.stderr)

@@ -97,7 +97,7 @@ def test_only_what_is_wanted_is_imported_and_what_is_left_out_is_counted(
     }
     assert usual.left_out == {"status deprecated": 1, "status unsupported": 1}
     assert usual.compiled.refused == ()
-    asked = look_through(folder, (), None, RuleCriteria(statuses=("deprecated", "unsupported")))
+    asked = look_through(folder, (), RuleCriteria(statuses=("deprecated", "unsupported")))
     assert [s.rule.name for s in asked.loaded] == ["cmd"]
     assert len(asked.compiled.refused) == 1
 
@@ -128,10 +128,13 @@ def test_a_rule_whose_sources_nobody_configured_can_never_fire(clone: Path) -> N
     assert look_through(clone, ()).never == ()
 
 
-def test_author_and_licence_stay_with_the_rule_and_its_file(clone: Path, tmp_path: Path) -> None:
+def test_author_and_licence_stay_with_the_rule_and_its_file(
+    clone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     into = tmp_path / "own"
-    report = look_through(clone, (), into)
-    assert report.copied == len(RULES)
+    home = load(home=tmp_path)
+    assert run(home, "import", str(clone), "--into", str(into), "--output", "json") == 0
+    assert json.loads(capsys.readouterr().out)["copied_files"] == len(RULES)
     assert (into / "LICENSE.md").read_text("utf-8") == "A licence\n"
     again = compile_rules([into])
     assert not again.refused
@@ -168,8 +171,9 @@ def test_the_command_imports_and_says_what_to_do_next(
 
 @pytest.mark.parametrize("into", [None, "inside"])
 def test_a_folder_that_cannot_be_used_is_a_usage_error(clone: Path, into: str | None) -> None:
-    with pytest.raises(Usage):
-        look_through(clone if into else clone / "nowhere", (), clone / into if into else None)
+    folder = clone if into else clone / "nowhere"
+    with pytest.raises(Usage, match="lies inside" if into else "no such folder"):
+        run(load(home=clone.parent), "import", str(folder), "--into", str(clone / "inside"))
 
 
 def test_imported_rules_match_what_they_describe_and_equal_plain_evaluation(clone: Path) -> None:
