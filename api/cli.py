@@ -21,8 +21,9 @@ from infra.process.table_output import add_output_option, print_document, print_
 if TYPE_CHECKING:
     import uvicorn
 
-_LAST_WORDS = 3.0
+_LAST_WORDS = 2.0
 """Seconds for what is to be left in order once the last requests had theirs."""
+_LOOK_SECONDS = 0.25
 
 
 def build(subparsers: Any) -> None:
@@ -97,7 +98,7 @@ def _end_in_time(server: uvicorn.Server) -> None:
     from api.serving import LAST_ANSWERS
 
     while not server.should_exit:
-        time.sleep(0.5)
+        time.sleep(_LOOK_SECONDS)
     time.sleep(LAST_ANSWERS + _LAST_WORDS)
     # `sys.exit` in a thread ends that thread only.
     os._exit(0)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 HSTS = ("Strict-Transport-Security", "max-age=31536000")
 """A browser that was here once asks by https for a year (RFC 6797)."""
-LAST_ANSWERS = 3
+LAST_ANSWERS = 2
 """Seconds that requests under way have when the API is told to end."""
 _RENEW = timedelta(days=14)
 """Before its end a certificate is asked for again."""

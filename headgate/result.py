@@ -20,8 +20,9 @@ SHOWN = 10
 class QueryResult:
     """Rows with named columns. They lie in memory as Arrow and are turned into what is asked for.
 
-    `truncated`: whether there were more rows than the limit of the question. `versions`: of a
-    question about the past, the version at which each table was read.
+    `truncated`: whether there were more rows than the limit of the question; `total`: how many
+    there were in all, None where nobody counted. `versions`: of a question about the past, the
+    version at which each table was read.
     """
 
     def __init__(
@@ -29,10 +30,12 @@ class QueryResult:
         table: pa.Table,
         *,
         truncated: bool = False,
+        total: int | None = None,
         versions: Mapping[str, int] | None = None,
     ) -> None:
         self._table = table
-        self.truncated = truncated
+        self.truncated = truncated or (total is not None and total > table.num_rows)
+        self.total = total
         self.versions = dict(versions or {})
 
     @property
@@ -75,27 +78,32 @@ class QueryResult:
         return iter(self.rows())
 
     def __repr__(self) -> str:
-        more = ", cut: there are more" if self.truncated else ""
+        more = f", cut: {self._more()}" if self.truncated else ""
         head = f"{len(self):,} rows of {', '.join(self.columns)}{more}"
         # Cut before it is turned into pandas: a result may have a hundred thousand rows.
         shown = self._table.slice(0, SHOWN).to_pandas().to_string(max_colwidth=60)
         return f"{head}\n{shown}"
 
+    def _more(self) -> str:
+        return "there are more" if self.total is None else f"there are {self.total:,}"
+
     def _repr_html_(self) -> str:
-        more = " (cut: there are more)" if self.truncated else ""
+        more = f" (cut: {self._more()})" if self.truncated else ""
         count = f"<p>{len(self):,} rows{more}; the first {min(SHOWN, len(self))}:</p>"
         # Escaped: what stands in a log may have been written by an attacker.
         shown: str = self._table.slice(0, SHOWN).to_pandas().to_html(escape=True, index=False)
         return count + shown
 
 
-def result_of(rows: list[dict[str, Any]], columns: list[str] | None = None) -> QueryResult:
+def result_of(
+    rows: list[dict[str, Any]], columns: list[str] | None = None, *, total: int | None = None
+) -> QueryResult:
     """A result from dictionaries, all with the same keys. `columns`: their names if there is no
-    row."""
+    row. `total`: how many rows there are in all."""
     # Arrow cannot infer columns from no rows, and a notebook wants their names all the same.
     if not rows:
-        return QueryResult(pa.table({name: pa.nulls(0) for name in columns or []}))
-    return QueryResult(pa.Table.from_pylist(rows))
+        return QueryResult(pa.table({name: pa.nulls(0) for name in columns or []}), total=total)
+    return QueryResult(pa.Table.from_pylist(rows), total=total)
 
 
 def _utc(value: Any) -> Any:

@@ -173,7 +173,8 @@ class RuleBook:
     ) -> QueryResult:
         """What a rule finds in events that are there; nothing is kept and no alert is made.
 
-        `since`: an instant, or a span before now such as 24h or 7d.
+        `since`: an instant, or a span before now such as 24h or 7d. The first `limit` findings;
+        `truncated` of the result: there are more, and `total` says how many in all.
         """
         from alerts.cli.output import since_when
         from alerts.rulebook import preview as over_events
@@ -193,12 +194,13 @@ class RuleBook:
             from alerts.spark_rules import rule_tests
 
             self._spark()  # the session it then finds running
-            findings, *_ = rule_tests.preview_query(settings, chosen, since, limit)
+            findings, total, _ = rule_tests.preview_query(settings, chosen, since, limit)
         else:
             with connect(settings.lake_root, needs=("silver.event",)) as connection:
-                findings, *_ = over_events.preview(connection, chosen, since, limit)
+                findings, total, _ = over_events.preview(connection, chosen, since, limit)
         shown = ["event_time", "source", "ip", "user_name", "host_name", "event_uid", "snippet"]
-        return result_of([{name: row[name] for name in shown} for row in findings], shown)
+        rows = [{name: row[name] for name in shown} for row in findings]
+        return result_of(rows, shown, total=total)
 
     def enable(self, rule: str) -> str:
         """Switch a rule on from the next micro-batch; the hash of the pack then in force."""

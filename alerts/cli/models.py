@@ -221,7 +221,8 @@ def model_summary(
         for row in result
     ]
     print_rows(rows[:limit], output)
-    print(f"{len(rows)} of {looked_at:,} hours of devices that it knows", file=sys.stderr)
+    first = f"; the first {limit} are shown (--limit)" if limit and len(rows) > limit else ""
+    print(f"{len(rows)} of {looked_at:,} hours of devices that it knows{first}", file=sys.stderr)
     # Judged on what it learned from, a model looks better than it is.
     if begin < judge.header.until and end > judge.header.since:
         print("the span overlaps with the history the model was trained on", file=sys.stderr)

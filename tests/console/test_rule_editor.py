@@ -237,7 +237,11 @@ def test_versions_are_compared_and_an_old_text_can_be_taken_up(people):
 @pytest.mark.parametrize(
     ("program", "kind", "words"),
     [
-        (PREVIEW, "preview", ("3</b><span>findings", "&lt;b&gt;odd&lt;/b&gt;", '"step":3600')),
+        (
+            PREVIEW,
+            "preview",
+            ("3</b><span>findings", "The first 1:", "&lt;b&gt;odd&lt;/b&gt;", '"step":3600'),
+        ),
         (BACKTEST, "backtest", ("2 alerts more, 1 fewer", "Only mine", '"step":86400')),
     ],
 )

@@ -10,10 +10,12 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from api import cli, serving
 from api.auth import token_of
 from api.observability.audit_log import note_unended, under_way
 from infra.config.settings import Settings, load
@@ -65,17 +67,25 @@ def test_who_hangs_up_ends_the_statement_and_sigterm_the_api(tmp_path: Path) -> 
             until("the statement was not begun", lambda: begun(settings))
         until("it was not ended", lambda: len(noted(settings)) > before)
         assert "hung up" in noted(settings)[-1]["detail"]
-        with socket.create_connection(("127.0.0.1", port)) as caller:
-            caller.sendall((head + body).encode())
+        stream = f"GET /api/v1/alerts/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}"
+        with ExitStack() as callers:
+            # Whatever is open: nothing said, half a header, half a body, a stream without an end.
+            for sent in ("", "GET / HTTP", head + body[:9], stream + "\r\n\r\n", head + body):
+                caller = callers.enter_context(socket.create_connection(("127.0.0.1", port)))
+                caller.sendall(sent.encode())
             until("the statement was not begun", lambda: begun(settings))
             api.send_signal(signal.SIGTERM)
-            assert api.wait(60) == 0
+            assert api.wait(30) == 0
     finally:
         api.kill()
         api.wait()
     note_unended(settings)
     assert len(noted(settings)) == before + 2
     assert begun(settings) == []
+
+
+def test_no_thread_holds_up_an_end_for_longer_than_five_seconds() -> None:
+    assert cli._LOOK_SECONDS + serving.LAST_ANSWERS + cli._LAST_WORDS < 5
 
 
 def test_an_act_whose_process_ended_is_noted_by_the_next_one(tmp_path: Path) -> None:
