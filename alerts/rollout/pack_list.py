@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
@@ -13,7 +14,6 @@ from alerts.rollout.pack_plan import edited_here
 from alerts.rollout.pack_versions import PackVersions
 from alerts.rulebook.rule_choice import AnySource
 from alerts.rulebook.rule_packs import BUNDLED_PACK, pack_folders, pack_of
-from alerts.rulebook.rule_store import RuleFiles
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore
 from alerts.rulepack.shadow_marks import ShadowMarks
@@ -40,12 +40,13 @@ class PackItem:
     folder: str
 
 
-def list_packs(files: RuleFiles) -> list[PackItem]:
-    """The bundled rules and each folder of `alerts.rules`, in the order of the settings."""
-    settings = files.settings
+def list_packs(settings: Settings, every: Mapping[str, AnySource]) -> list[PackItem]:
+    """The bundled rules and each folder of `alerts.rules`, in the order of the settings.
+
+    `every`: the rules of every kind, by id.
+    """
     store = store_folder(settings)
     marks, off = ShadowMarks(store).all(), PackStore(store).disabled()
-    every: dict[str, AnySource] = {**files.compiled().sources, **files.models.sources}
     packs = {rule_id: pack_of(settings, source.path) for rule_id, source in every.items()}
     meant = [mark.changes or i for i, mark in marks.items()]
     # A changed text that is tried is a rule of its own id, and not one of the pack.

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from alerts.compiler.compiler import RuleSource
-from alerts.rulebook.own_rules import add_own_rule, change_own_rule, is_own
+from alerts.rulebook.own_rules import add_own_rule, change_own_rules, is_own
 from alerts.rulebook.rule_choice import AnySource
 from alerts.rulebook.rule_store import read_rule_files, recompile
 from alerts.rulebook.rule_switch import compiled_rules
@@ -143,16 +143,14 @@ def promote_rules(settings: Settings, rule_ids: Sequence[str], who: str, reason:
     that is not in shadow, before anything is done."""
     marks = ShadowMarks(store_folder(settings))
     known = _marked(marks, rule_ids)
-    changes = any(mark.changes for mark in known.values())
+    changes = {i: mark for i, mark in known.items() if mark.changes}
     sources = compiled_rules(settings).sources if changes else {}
-    for rule_id, mark in known.items():
-        if mark.changes:
-            source = sources.get(mark.changes)
-            if source is None:
-                raise Usage(
-                    f"{rule_id}: the rule that it changes, {mark.changes}, is gone; drop it"
-                )
-            change_own_rule(settings, mark.changes, source.path, mark.text, who, reason)
+    for rule_id, mark in changes.items():
+        if mark.changes not in sources:
+            raise Usage(f"{rule_id}: the rule that it changes, {mark.changes}, is gone; drop it")
+    if changes:
+        texts = [(m.changes, sources[m.changes].path, m.text) for m in changes.values()]
+        change_own_rules(settings, texts, who, reason)
     _forget(marks, known)
     return recompile(settings).pack
 

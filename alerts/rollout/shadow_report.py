@@ -16,8 +16,11 @@ from alerts.compiler.enrichment_predicates import inventories
 from alerts.compiler.model_rule_files import ModelSource
 from alerts.domain.entity import micros
 from alerts.domain.finding import DISPROVED
-from alerts.rulepack.rule_pack import Correlation, ModelRule, Query, Rule, RulePack
-from alerts.rulepack.shadow_marks import ShadowMark
+from alerts.rulebook.rule_choice import AnySource
+from alerts.rulebook.rule_store import read_rule_files
+from alerts.rulepack.locations import store_folder
+from alerts.rulepack.rule_pack import Correlation, ModelRule, PackStore, Query, Rule, RulePack
+from alerts.rulepack.shadow_marks import ShadowMark, ShadowMarks
 from infra.config.settings import Settings
 from infra.errors import Usage
 
@@ -76,6 +79,48 @@ def shadow_outcome(
         muted=not rule.alerting,
         over=now > mark.until,
     )
+
+
+@dataclass(frozen=True)
+class ShadowLine:
+    """A rule in shadow with its mark. `outcome`: None where the lake or the rule's file is gone;
+    `muted`: live it alerts not by itself; `over`: its time is."""
+
+    rule_id: str
+    name: str
+    title: str
+    mark: ShadowMark
+    outcome: ShadowOutcome | None
+    muted: bool
+    over: bool
+
+
+def shadow_lines(settings: Settings, ask: Ask | None, now: datetime) -> list[ShadowLine]:
+    """Every rule in shadow, by id; without `ask` what it found is not told."""
+    store = store_folder(settings)
+    marks = ShadowMarks(store).all()
+    if not marks:
+        return []
+    files = read_rule_files(settings)
+    # As if live: only then is it known whether they would alert.
+    live = files.translated.put_together(PackStore(store).disabled(), settings.alerts.levels)
+    every: dict[str, AnySource] = {**live.sources, **files.models.sources}
+    lines = []
+    for rule_id, mark in sorted(marks.items()):
+        source = every.get(rule_id)
+        outcome = shadow_outcome(ask, source, mark, settings, now) if ask and source else None
+        lines.append(
+            ShadowLine(
+                rule_id=rule_id,
+                name=source.rule.name if source else "",
+                title=source.rule.title if source else "",
+                mark=mark,
+                outcome=outcome,
+                muted=source is not None and not source.rule.alerting,
+                over=now > mark.until,
+            )
+        )
+    return lines
 
 
 def _counted(rows: list[RerunRow]) -> Iterator[Mapping[str, object]]:

@@ -7,7 +7,7 @@ back as it was.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,9 +54,9 @@ def add_own_rule(settings: Settings, text: str, who: str, reason: str) -> OwnRul
     # Before the rules in force are read: a folder that is not there would stop that.
     folder = folder_for_rules(settings, "rule")
     before = compiled_rules(settings)
-    _require_free(settings, before, checked)
+    _require_free(_sources(settings, before), checked)
     path = _new_file(folder, checked)
-    pack = _put(settings, path, text.encode("utf-8"), before)
+    pack = _put(settings, {path: text.encode("utf-8")}, before)
     for rule_id in checked.ids:
         saved = new_version(text.encode("utf-8"), who, "created", reason)
         note_version(settings, rule_id, None, saved)
@@ -67,17 +67,39 @@ def change_own_rule(
     settings: Settings, rule_id: str, path: Path, text: str, who: str, reason: str
 ) -> OwnRule:
     """Give the file of a rule another text, in which that rule still is; raises as above."""
-    _require_own(settings, path)
-    checked = check_text(settings, text)
-    require_good(checked)
-    if rule_id not in checked.ids:
-        raise Usage(f"the text holds no rule {rule_id}; a rule keeps its id, a new one is created")
-    before, was = compiled_rules(settings), file_version(path)
-    _require_free(settings, before, checked, path)
-    pack = _put(settings, path, text.encode("utf-8"), before)
-    for each in checked.ids:
-        note_version(settings, each, was, new_version(text.encode("utf-8"), who, "changed", reason))
-    return OwnRule(path, pack, checked)
+    (changed,) = change_own_rules(settings, [(rule_id, path, text)], who, reason)
+    return changed
+
+
+def change_own_rules(
+    settings: Settings, texts: Sequence[tuple[str, Path, str]], who: str, reason: str
+) -> list[OwnRule]:
+    """Give the files of several rules (id, file, text) other texts: all of them, or none.
+
+    The rules are compiled once for all. Raises as above.
+    """
+    before = compiled_rules(settings)
+    others = _sources(settings, before)
+    checks: list[CheckedText] = []
+    for rule_id, path, text in texts:
+        _require_own(settings, path)
+        checked = check_text(settings, text)
+        require_good(checked)
+        if rule_id not in checked.ids:
+            raise Usage(
+                f"the text holds no rule {rule_id}; a rule keeps its id, a new one is created"
+            )
+        _require_free(others, checked, path)
+        checks.append(checked)
+    was = [file_version(path) for _, path, _ in texts]
+    pack = _put(settings, {path: text.encode("utf-8") for _, path, text in texts}, before)
+    for former, checked, (_, _, text) in zip(was, checks, texts, strict=True):
+        saved = new_version(text.encode("utf-8"), who, "changed", reason)
+        for each in checked.ids:
+            note_version(settings, each, former, saved)
+    return [
+        OwnRule(path, pack, checked) for checked, (_, path, _) in zip(checks, texts, strict=True)
+    ]
 
 
 def remove_own_rule(settings: Settings, rule_id: str, path: Path, who: str, reason: str) -> OwnRule:
@@ -94,7 +116,7 @@ def remove_own_rule(settings: Settings, rule_id: str, path: Path, who: str, reas
             f"{path.name} holds {len(others)} other rules ({others[0]}, ...); save its text "
             "without this one instead"
         )
-    pack = _put(settings, path, None, before)
+    pack = _put(settings, {path: None}, before)
     note_version(settings, rule_id, was, new_version(b"", who, "removed", reason))
     return OwnRule(path, pack, None)
 
@@ -109,10 +131,10 @@ def _require_own(settings: Settings, path: Path) -> None:
 
 
 def _require_free(
-    settings: Settings, before: Compiled, checked: CheckedText, path: Path | None = None
+    others: Iterable[RuleSource | ModelSource], checked: CheckedText, path: Path | None = None
 ) -> None:
     """Ids and names are what rules are called by, so each is one rule's alone."""
-    for other in _sources(settings, before):
+    for other in others:
         if other.path == path:
             continue
         for rule in checked.rules:
@@ -135,13 +157,14 @@ def _new_file(folder: Path, checked: CheckedText) -> Path:
     raise Usage(f"{folder}: a file for {rule.id} is there already; move it, or take it away")
 
 
-def _put(settings: Settings, path: Path, content: bytes | None, before: Compiled) -> RulePack:
-    """Write the file, or take it away, and put the rules in force; None: taken away."""
-    with _or_back(path):
-        if content is None:
-            path.unlink()
-        else:
-            write_whole(path, content)
+def _put(settings: Settings, files: Mapping[Path, bytes | None], before: Compiled) -> RulePack:
+    """Write files, or take them away (None), and put the rules in force; or leave all as it was."""
+    with _or_back(files):
+        for path, content in files.items():
+            if content is None:
+                path.unlink()
+            else:
+                write_whole(path, content)
         known = {(refused.rule, refused.reason) for refused in before.refused}
         for refused in compiled_rules(settings).refused:
             if (refused.rule, refused.reason) not in known:
@@ -153,14 +176,15 @@ def _put(settings: Settings, path: Path, content: bytes | None, before: Compiled
 
 
 @contextmanager
-def _or_back(path: Path) -> Iterator[None]:
-    """The file as it was, should what is done with it fail."""
-    content = path.read_bytes() if path.is_file() else None
+def _or_back(paths: Iterable[Path]) -> Iterator[None]:
+    """The files as they were, should what is done with them fail."""
+    contents = {path: path.read_bytes() if path.is_file() else None for path in paths}
     try:
         yield
     except BaseException:
-        if content is None:
-            path.unlink(missing_ok=True)
-        else:
-            write_whole(path, content)
+        for path, content in contents.items():
+            if content is None:
+                path.unlink(missing_ok=True)
+            else:
+                write_whole(path, content)
         raise

@@ -60,6 +60,11 @@ class RuleCriteria:
         return ""
 
 
+def every_source(files: RuleFiles) -> Mapping[str, AnySource]:
+    """The rules of every kind, by id."""
+    return {**files.compiled().sources, **files.models.sources}
+
+
 def chosen_rules(
     files: RuleFiles, names: Iterable[str], criteria: RuleCriteria
 ) -> dict[str, AnySource]:
@@ -68,7 +73,7 @@ def chosen_rules(
     Raises `Usage` for a name that is none, and where no rule meets the criteria.
     """
     compiled = files.compiled()
-    every: dict[str, AnySource] = {**compiled.sources, **files.models.sources}
+    every: Mapping[str, AnySource] = {**compiled.sources, **files.models.sources}
     chosen: dict[str, AnySource] = {}
     for name in names:
         model = files.models.named(name)

@@ -54,6 +54,7 @@ LEAST = {
         "POST /api/v1/statements",
         "POST /api/v1/rules/{rule}/preview",
         "GET /api/v1/rule-scorecard",
+        "GET /api/v1/rule-shadows",
         "GET /api/v1/rules/{rule}/proposals",
         "GET /api/v1/rules/scorecard",
     },
@@ -69,6 +70,10 @@ LEAST = {
         "POST /api/v1/rules/{rule}/shadow",
         "POST /api/v1/rules/{rule}/promote",
         "POST /api/v1/rules/{rule}/drop",
+        "POST /api/v1/rule-packs/{pack}/rollback",
+        "POST /api/v1/rule-packs/{pack}/rollback/preview",
+        "POST /api/v1/rule-switches",
+        "POST /api/v1/rule-switches/preview",
         "PUT /api/v1/indicators/{name}",
         "DELETE /api/v1/indicators/{name}",
         "POST /api/v1/indicators/{name}/entries",
@@ -113,6 +118,8 @@ LEAST = {
         "GET /api/v1/entities/{type}/{value}/inventory",
         "GET /api/v1/tables",
         "GET /api/v1/rules",
+        "GET /api/v1/rule-packs",
+        "GET /api/v1/rule-packs/{pack}/versions",
         "GET /api/v1/rules/{rule}",
         "GET /api/v1/rules/{rule}/versions",
         "GET /api/v1/rules/{rule}/versions/{version}",
@@ -154,6 +161,7 @@ PAGES = {
         "GET /reports/file/{name}",
         "GET /rules",
         "GET /rules/{rule_id}",
+        "GET /rule-packs/{pack}",
         "GET /rules/{rule_id}/versions/{version}",
         "GET /search",
         "GET /search/export.{form}",
@@ -186,6 +194,7 @@ PAGES = {
     },
     "engineer": {
         "POST /rules/{rule_id}/switch",
+        "POST /rule-packs/{pack}/rollback",
         "POST /rules/{rule_id}/tuning/filter",
         "POST /rules/{rule_id}/tuning/threshold",
         "GET /rule-editor",
@@ -206,7 +215,7 @@ PAGES = {
 }
 ROLES = ["metrics", "read", "viewer", "analyst", "engineer", "admin"]
 PARTS = ("act_id", "alert_id", "case_id", "code", "form", "incident_id", "job", "job_id",
-         "load_id", "name", "proposal_id", "register", "rule", "rule_id", "run_id",
+         "load_id", "name", "pack", "proposal_id", "register", "rule", "rule_id", "run_id",
          "suppression_id", "version")  # fmt: skip
 FILLED = dict.fromkeys(PARTS, "x") | {
     "type": "ip",

@@ -10,6 +10,7 @@ from alerts.cli.rulebook.imports import tell_plan, tell_put, tell_rules
 from alerts.rollout.pack_list import list_packs, pack_folder
 from alerts.rollout.pack_update import plan_rollback, put_version
 from alerts.rollout.pack_versions import PackVersions, again, former_version
+from alerts.rulebook.rule_choice import every_source
 from alerts.rulebook.rule_store import read_rule_files
 from infra.config.settings import Settings
 from infra.errors import Usage
@@ -37,7 +38,9 @@ def build(verbs: Any) -> None:
 def show_packs(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules packs`."""
     if args.pack is None:
-        items = [asdict(item) for item in list_packs(read_rule_files(settings))]
+        items = [
+            asdict(item) for item in list_packs(settings, every_source(read_rule_files(settings)))
+        ]
         print_rows([row | {"imported": _when(row["imported"])} for row in items], args.output)
         return 0
     known = PackVersions(settings).of(pack_folder(settings, args.pack))

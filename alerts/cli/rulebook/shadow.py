@@ -6,27 +6,27 @@ import argparse
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from alerts.cli.explain import asking
 from alerts.cli.rulebook.switches import add_criteria, criteria_of, tell_in_force
+from alerts.rollout.bulk import rules_in_shadow
 from alerts.rollout.shadow import (
     ShadowWish,
     drop_rules,
     promote_rules,
     shadow_file,
-    shadow_ids,
     shadow_rules,
 )
-from alerts.rulebook.rule_choice import AnySource, chosen_rules
+from alerts.rulebook.rule_choice import chosen_rules
 from alerts.rulebook.rule_store import read_rule_files
-from alerts.rulepack.locations import store_folder
-from alerts.rulepack.rule_pack import PackStore
-from alerts.rulepack.shadow_marks import ShadowMarks
 from infra.config.settings import Settings
 from infra.errors import Retryable, Usage
 from infra.process.os_user import acting_user
 from infra.process.table_output import add_output_option, print_rows
+
+if TYPE_CHECKING:
+    from alerts.rollout.shadow_report import ShadowLine
 
 
 def build(verbs: Any) -> None:
@@ -99,16 +99,7 @@ def drop(args: argparse.Namespace, settings: Settings) -> int:
 def _in_shadow(args: argparse.Namespace, settings: Settings) -> list[str]:
     """The rules in shadow that are named, and those that are like what was asked for."""
     criteria = criteria_of(args)
-    ids = shadow_ids(settings, args.rule)
-    if criteria:
-        marks = ShadowMarks(store_folder(settings))
-        chosen, known = chosen_rules(read_rule_files(settings), (), criteria), marks.all()
-        # A changed text is of the pack and product of the rule that it changes.
-        texts = [i for i, mark in known.items() if mark.changes in chosen]
-        marked = marks.ids()
-        ids = list(dict.fromkeys([*ids, *(i for i in chosen if i in marked), *texts]))
-    if not ids:
-        raise Usage("no rule in shadow is meant; 'headgate rules shadow' lists them")
+    ids = rules_in_shadow(read_rule_files(settings), args.rule, criteria)
     print(f"{len(ids)} rules are chosen", file=sys.stderr)
     if criteria and not args.yes:
         raise Usage("look which they are with 'headgate rules shadow' first, then add --yes")
@@ -116,45 +107,32 @@ def _in_shadow(args: argparse.Namespace, settings: Settings) -> list[str]:
 
 
 def _report(args: argparse.Namespace, settings: Settings) -> int:
-    from alerts.rollout.shadow_report import ShadowOutcome, shadow_outcome
+    from alerts.rollout.shadow_report import shadow_lines
 
-    store = store_folder(settings)
-    marks = ShadowMarks(store).all()
-    files = read_rule_files(settings)
-    # As if live: only then is it known whether they would alert.
-    live = files.translated.put_together(PackStore(store).disabled(), settings.alerts.levels)
-    every: dict[str, AnySource] = {**live.sources, **files.models.sources}
-    now = datetime.now(UTC)
-    outcomes: dict[str, ShadowOutcome] = {}
     try:
         with asking(settings) as ask:
-            for rule_id in marks.keys() & every.keys():
-                outcomes[rule_id] = shadow_outcome(
-                    ask, every[rule_id], marks[rule_id], settings, now
-                )
+            lines = shadow_lines(settings, ask, datetime.now(UTC))
     except Retryable as error:
         print(f"nothing to report yet: {error}", file=sys.stderr)
-    rows = []
-    for rule_id, mark in sorted(marks.items()):
-        outcome, source = outcomes.get(rule_id), every.get(rule_id)
-        rows.append(
-            {
-                "rule": (source.rule.name if source else "") or rule_id,
-                "since": mark.since.isoformat(),
-                "until": mark.until.isoformat() + (" (over)" if now > mark.until else ""),
-                "findings": outcome.findings if outcome else None,
-                "alerts": outcome.alerts if outcome else None,
-                "a_day": outcome.per_day if outcome else None,
-                "most": outcome.busiest if outcome else "",
-                "changes": mark.changes,
-                "by": mark.who,
-                "reason": mark.reason,
-                "note": ""
-                if source is None or source.rule.alerting
-                else "live it alerts not itself",
-            }
-        )
-    print_rows(rows, args.output)
-    if not marks:
+        lines = shadow_lines(settings, None, datetime.now(UTC))
+    print_rows([_row(line) for line in lines], args.output)
+    if not lines:
         print("no rule is in shadow; 'headgate rules shadow RULE' puts one there", file=sys.stderr)
     return 0
+
+
+def _row(line: ShadowLine) -> dict[str, Any]:
+    outcome = line.outcome
+    return {
+        "rule": line.name or line.rule_id,
+        "since": line.mark.since.isoformat(),
+        "until": line.mark.until.isoformat() + (" (over)" if line.over else ""),
+        "findings": outcome.findings if outcome else None,
+        "alerts": outcome.alerts if outcome else None,
+        "a_day": outcome.per_day if outcome else None,
+        "most": outcome.busiest if outcome else "",
+        "changes": line.mark.changes,
+        "by": line.mark.who,
+        "reason": line.mark.reason,
+        "note": "live it alerts not itself" if line.muted else "",
+    }

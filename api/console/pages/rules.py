@@ -20,6 +20,7 @@ from api.observability.audit_log import audit_request
 from api.routes.access import Here, Services
 from api.services.console import rule_stats
 from api.services.reader import ReaderRow
+from api.services.rules import rollout
 from api.wire.rules import RuleItem, RuleScoreItem
 from infra.errors import Retryable, Usage
 
@@ -71,6 +72,7 @@ def rules(
         page=PAGE,
         rows=sorted(shown, key=lambda row: _rank(row, sort)),
         refused=listing.refused,
+        packs=rollout.packs(services.settings, services.rules).items,
         unread=unread,
         total=len(rows),
         blind=sum(bool(row["item"].blindness) for row in rows),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -168,7 +168,7 @@ class RuleDesk:
 
     def shadow(self, who: str, rule: str, asked: wire.NewShadow) -> wire.RuleSwitched:
         """Put a rule in force in shadow; raises `Usage` for one that is not there."""
-        with self._changing():
+        with self.changing():
             source = self.source(rule)
             changed = not source.rule.in_shadow
             wish = ShadowWish(who, asked.reason.strip(), asked.days)
@@ -180,7 +180,7 @@ class RuleDesk:
     ) -> wire.RuleSwitched:
         """Promote a rule, or drop it; raises `Usage` for one that is not in shadow."""
         leave = promote_rules if promoted else drop_rules
-        with self._changing():
+        with self.changing():
             (rule_id,) = shadow_ids(self._settings, [rule])
             pack = leave(self._settings, [rule_id], who, reason.strip())
         return self._switched(rule_id, pack, changed=True)
@@ -217,14 +217,14 @@ class RuleDesk:
 
     def create(self, who: str, asked: wire.RuleText) -> wire.RuleSaved:
         """Keep a rule of one's own and put it in force; raises `Usage` for one that is not good."""
-        with self._changing():
+        with self.changing():
             own = add_own_rule(self._settings, asked.text, who, asked.reason.strip())
         first = own.checked.rules[0].id if own.checked else ""
         return self._saved("rule.create", who, first, own, asked.reason)
 
     def replace(self, who: str, rule: str, asked: wire.RuleText, if_match: str) -> wire.RuleSaved:
         """Give a rule of one's own another text; raises `Stale` where it has changed since."""
-        with self._changing():
+        with self.changing():
             known = self._as_looked_at(rule, if_match)
             own = change_own_rule(
                 self._settings, known.rule.id, known.path, asked.text, who, asked.reason.strip()
@@ -233,7 +233,7 @@ class RuleDesk:
 
     def remove(self, who: str, rule: str, reason: str, if_match: str) -> wire.RuleSaved:
         """Take a rule of one's own away; raises `Stale` where it has changed since."""
-        with self._changing():
+        with self.changing():
             known = self._as_looked_at(rule, if_match)
             own = remove_own_rule(self._settings, known.rule.id, known.path, who, reason.strip())
         return self._saved("rule.remove", who, known.rule.id, own, reason)
@@ -294,7 +294,7 @@ class RuleDesk:
         )
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
+    def changing(self) -> Iterator[None]:
         """One change at a time, of all processes of the API on this machine."""
         with self._turn.alone():
             yield
@@ -319,6 +319,10 @@ class RuleDesk:
         return [
             rule.title for rule in rules if isinstance(rule, Correlation) and rule_id in rule.rules
         ]
+
+    def every(self) -> Mapping[str, RuleSource | ModelSource]:
+        """The rules of every kind with their files, by id."""
+        return {**self._compiled().sources, **model_rules(self._settings).sources}
 
     def source(self, rule: str) -> RuleSource | ModelSource:
         """A rule of any kind with its file; raises `Usage`."""
