@@ -17,6 +17,7 @@ ALL = (
     "event_to_alert",
     "reference",
     "idle",
+    "first_alert",
     "standing",
     "publish",
     "promote",

@@ -68,20 +68,21 @@ def _leases(running: Whole) -> int:
 
 def _silence(running: Whole, seconds: float) -> Mapping[str, float]:
     """CPU seconds by part, while nothing is sent."""
-    before, end = _processes(running), time.monotonic() + seconds
+    before, end = processes(running), time.monotonic() + seconds
     known = dict(before)
     # Looked at as they run: what Spark's workers used nobody inherits when they end.
     while time.monotonic() < end:
         time.sleep(min(1.0, max(0.0, end - time.monotonic())))
         running.alive()
-        known |= _processes(running)
+        known |= processes(running)
     used: dict[str, float] = defaultdict(float)
     for process, (part, spent) in known.items():
         used[part] += spent - before.get(process, (part, 0.0))[1]
     return used
 
 
-def _processes(running: Whole) -> _Known:
+def processes(running: Whole) -> _Known:
+    """The driver and all below it, with the CPU seconds of each."""
     top = psutil.Process(running.driver.process.pid)
     known: _Known = {}
     for process in (top, *top.children(recursive=True)):

@@ -325,6 +325,18 @@ OTHER_SAMPLES: dict[str, Sample] = {
             "SChannelType": "2",
         },
     ),
+    "openssh 4": other(
+        4,
+        "OpenSSH",
+        {"process": "sshd", "payload": "Accepted password for ann from 10.0.0.7 port 50123 ssh2"},
+    ),
+    "remoteaccess 20271": other(
+        20271,
+        "RemoteAccess",
+        ("{0C7A}", "CORP\\ann", "203.0.113.9", "The password is wrong."),
+        "System",
+        3,
+    ),
     "codeintegrity 3077": other(
         3077,
         "Microsoft-Windows-CodeIntegrity",

@@ -305,7 +305,25 @@ def _port(text: str | None) -> int | None:
     return int(text) if text and int(text) <= 65535 else None
 
 
-def _ends(part: dict[str, str | None], line: Line) -> tuple[dict[str, Any], dict[str, Any], bool]:
+def logon_in(text: str) -> dict[str, Any] | None:
+    """The columns of a logon that sshd tells of, without its machine; None for other messages."""
+    for _, _, status, pattern in _LOGONS:
+        match = pattern.fullmatch(text)
+        if match is None:
+            continue
+        part = match.groupdict()
+        peer, _, sound = _ends(part, None)
+        # Text that a certificate's owner chose may imitate the rest.
+        if not sound or (" ID " in (part.get("key") or "")):
+            return None
+        columns = {"status_id": status, "src_endpoint": peer if any(peer.values()) else None}
+        return columns | _logon(part.get("user") or None, part.get("method"))
+    return None
+
+
+def _ends(
+    part: dict[str, str | None], host: str | None
+) -> tuple[dict[str, Any], dict[str, Any], bool]:
     """Source and destination; whether what stands there can be either."""
     peer, here = part.pop("peer", None) or "", part.pop("here", None)
     port, here_port = part.pop("port", None), part.pop("here_port", None)
@@ -318,7 +336,7 @@ def _ends(part: dict[str, str | None], line: Line) -> tuple[dict[str, Any], dict
         else (None if ip or peer in ("", "UNKNOWN") else peer)
     )
     source = {"ip": ip, "hostname": name, "port": _port(port) or None}
-    target: dict[str, Any] = {"hostname": line.host, "ip": address(here) if here else None}
+    target: dict[str, Any] = {"hostname": host, "ip": address(here) if here else None}
     target["port"] = _port(here_port)
     return (
         {key: value for key, value in source.items() if value is not None or key != "hostname"},
@@ -330,7 +348,7 @@ def _ends(part: dict[str, str | None], line: Line) -> tuple[dict[str, Any], dict
 def _event(
     class_uid: int, activity: int, status: int, part: dict[str, str | None], line: Line
 ) -> Event | None:
-    source, target, sound = _ends(part, line)
+    source, target, sound = _ends(part, line.host)
     # Beyond 65535 there is no port, so the line is none of sshd's own.
     if not sound:
         return None

@@ -260,6 +260,16 @@ def image(fields: Fields, log: Logged) -> WindowsColumns:
     }
 
 
+def mitigated(fields: Fields, log: Logged) -> WindowsColumns:
+    """5 to 8, 11 and 12 of exploit protection: an image that a process may not load."""
+    path, pid = fields.text("ProcessPath"), fields.pid("CallingProcessId", "ProcessId")
+    line = fields.text("ProcessCommandLine")
+    return {
+        "module": {"file": {"path": fields.text("ImageName") or "unknown", "type_id": 1}},
+        "actor": filled(process=filled(path=path, cmd_line=line, pid=pid)),
+    }
+
+
 def _verdict(word: str) -> dict[str, Any]:
     if word == "allowed":
         return {"action_id": 1, "disposition_id": 1, "status_id": SUCCESS}
@@ -312,5 +322,19 @@ CODE_INTEGRITY: Mapping[int, EventRule] = MappingProxyType(
         3076: _integrity("A file would have been blocked by policy.", "audited"),
         3077: _integrity("A file was blocked by policy.", "blocked"),
         3104: _integrity("A file was blocked by policy.", "blocked"),
+    }
+)
+MITIGATIONS: Mapping[int, EventRule] = MappingProxyType(
+    {
+        first + step: EventRule(MODULE, 1, f"{title} {words}", mitigated, _verdict(verdict))
+        for first, title in (
+            (5, "An image of low integrity"),
+            (7, "An image from another machine"),
+            (11, "An image that Microsoft did not sign"),
+        )
+        for step, words, verdict in (
+            (0, "would have been kept from loading.", "audited"),
+            (1, "was kept from loading.", "blocked"),
+        )
     }
 )

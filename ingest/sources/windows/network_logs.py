@@ -1,7 +1,8 @@
-"""Operational logs of the network: DNS client and server, NTLM, SMB, WinRM.
+"""Operational logs of the network: DNS client and server, NTLM, SMB, WinRM, and who else lets in.
 
 Each is named by its provider, under https://learn.microsoft.com/windows/ ; the fields of SMB's
-events are those of its manifest (message files of srv2.sys and mrxsmb.sys).
+events are those of its manifest (message files of srv2.sys and mrxsmb.sys), the values of
+Netlogon's those of https://support.microsoft.com/help/4557222 .
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from typing import Any
 
 from ingest.parsing.ocsf import (
     AUTHENTICATION,
+    BASE,
     DNS,
     FAILURE,
+    FILE,
+    MEDIUM,
     MODULE,
     NETWORK,
     OTHER,
@@ -23,6 +27,7 @@ from ingest.parsing.ocsf import (
     SUCCESS,
     address,
 )
+from ingest.sources.linux.sshd import logon_in
 from ingest.sources.shared.http_exchange import host_port
 from ingest.sources.windows.codes import DNS_STATUS, DNS_TYPES, NTSTATUS, status_code
 from ingest.sources.windows.record import Fields, Logged, filled, whole
@@ -220,6 +225,82 @@ def winrm(fields: Fields, log: Logged) -> WindowsColumns:
     return {"src_endpoint": here(log), "dst_endpoint": there if log.event_id == 6 else here(log)}
 
 
+# -- Netlogon, remote access, OpenSSH, wireless networks, printers -------------------------------
+
+
+def _machine_logon(fields: Fields, log: Logged) -> WindowsColumns:
+    """5722 to 5831 of Netlogon: a machine or another domain asks for a secure channel."""
+    trust = log.event_id in (5828, 5831)
+    if log.event_id < 5800:
+        user, far = None, filled(hostname=(fields.peek("param1") or "").lstrip("\\") or None)
+    elif log.event_id == 5805:
+        user, far = None, filled(hostname=(fields.text("param1") or "").lstrip("\\") or None)
+    else:
+        user = None if trust else fields.user("param1", "param2")
+        far = filled(ip=fields.ip("param4")) if trust else None
+    return {"user": user, "src_endpoint": far, "dst_endpoint": here(log), "is_remote": True}
+
+
+def _dialled(fields: Fields, log: Logged) -> WindowsColumns:
+    """20250 and 20271 of RemoteAccess: the user is the second value, his address the third."""
+    refused = log.event_id == 20271
+    return {
+        "user": account(fields, "param2"),
+        "src_endpoint": source(fields, "param3", "", "") if refused else None,
+        "dst_endpoint": here(log),
+        "status_detail": fields.text("param4") if refused else None,
+        "is_remote": True,
+    }
+
+
+def openssh(fields: Fields, log: Logged) -> WindowsColumns:
+    """4 of OpenSSH: what a program of its says, a logon where sshd itself tells of one."""
+    text = fields.peek("payload") or ""
+    logon = logon_in(text) if fields.peek("process") in ("sshd", "sshd-session") else None
+    if logon is None:
+        return {}
+    return {"class_uid": AUTHENTICATION, "activity_id": 1, "dst_endpoint": here(log), **logon}
+
+
+def _printed(fields: Fields, log: Logged) -> WindowsColumns:
+    """307: a document was printed: for whom, from which machine; printer and size in unmapped."""
+    return {
+        "file": {"name": fields.text("Param2", "param2") or "unknown"},
+        "actor": filled(user=account(fields, "Param3", "param3")),
+        "src_endpoint": filled(
+            hostname=(fields.text("Param4", "param4") or "").lstrip("\\") or None
+        ),
+    }
+
+
+def _wireless(fields: Fields, log: Logged) -> WindowsColumns:
+    """8001 to 8003: this machine and a wireless network, which stays in unmapped."""
+    return {"src_endpoint": here(log), "status_detail": fields.text("FailureReason", "Reason")}
+
+
+_WEAK = "A vulnerable Netlogon secure channel "
+_NETLOGON = MappingProxyType(
+    {
+        uid: EventRule(
+            AUTHENTICATION,
+            1,
+            title,
+            _machine_logon,
+            {"status_id": status, "severity_id": MEDIUM} if uid > 5805 else {"status_id": status},
+        )
+        for uid, title, status in (
+            (5722, "A machine's session failed to authenticate.", FAILURE),
+            (5723, "A machine's session failed: it has no account.", FAILURE),
+            (5805, "A machine's session failed to authenticate.", FAILURE),
+            (5827, f"{_WEAK}of a machine was denied.", FAILURE),
+            (5828, f"{_WEAK}of a trust was denied.", FAILURE),
+            (5829, f"{_WEAK}of a machine was let through.", SUCCESS),
+            (5830, f"{_WEAK}of a machine was let through by policy.", SUCCESS),
+            (5831, f"{_WEAK}of a trust was let through by policy.", SUCCESS),
+        )
+    }
+)
+
 NETWORK_LOGS: Mapping[str, Mapping[int, EventRule]] = MappingProxyType(
     {
         "microsoft-windows-dns-client": MappingProxyType(
@@ -319,6 +400,36 @@ NETWORK_LOGS: Mapping[str, Mapping[int, EventRule]] = MappingProxyType(
             {
                 6: EventRule(NETWORK, 1, "Creating WSMan Session.", winrm),
                 91: EventRule(NETWORK, 1, "Creating WSMan shell on server.", winrm),
+            }
+        ),
+        "netlogon": _NETLOGON,
+        "remoteaccess": MappingProxyType(
+            {
+                20250: EventRule(
+                    AUTHENTICATION, 1, "A user connected.", _dialled, {"status_id": SUCCESS}
+                ),
+                20271: EventRule(
+                    AUTHENTICATION, 1, "A user was refused.", _dialled, {"status_id": FAILURE}
+                ),
+            }
+        ),
+        "openssh": MappingProxyType({4: EventRule(BASE, 0, "A message of OpenSSH.", openssh)}),
+        "microsoft-windows-printservice": MappingProxyType(
+            {307: EventRule(FILE, OTHER, "A document was printed.", _printed, other("Print"))}
+        ),
+        "microsoft-windows-wlan-autoconfig": MappingProxyType(
+            {
+                8001: EventRule(
+                    NETWORK,
+                    1,
+                    "Connected to a wireless network.",
+                    _wireless,
+                    {"status_id": SUCCESS},
+                ),
+                8002: EventRule(
+                    NETWORK, 4, "A wireless network failed.", _wireless, {"status_id": FAILURE}
+                ),
+                8003: EventRule(NETWORK, 2, "Disconnected from a wireless network.", _wireless),
             }
         ),
     }

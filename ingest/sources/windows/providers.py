@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ingest.sources.windows.defender import APPLOCKER, CODE_INTEGRITY, DEFENDER
+from ingest.sources.windows.defender import APPLOCKER, CODE_INTEGRITY, DEFENDER, MITIGATIONS
 from ingest.sources.windows.directory_services import ADFS, DOMAIN_SERVICES
 from ingest.sources.windows.network_logs import NETWORK_LOGS
 from ingest.sources.windows.operational import OPERATIONAL
@@ -54,6 +54,7 @@ BY_PROVIDER: Mapping[str, _Table] = MappingProxyType(
         "microsoft antimalware": DEFENDER,
         "microsoft-windows-applocker": APPLOCKER,
         "microsoft-windows-codeintegrity": CODE_INTEGRITY,
+        "microsoft-windows-security-mitigations": MITIGATIONS,
     }
 )
 BY_GUID: Mapping[str, _Table] = MappingProxyType(

@@ -139,6 +139,37 @@ CASES: list[tuple[Sample, int, int, int | None, dict[str, Any]]] = [
      {"src_endpoint": HERE, "dst_endpoint": {"ip": "10.0.0.9", "port": 5985}}),
     (operational(6, WINRM, {"connection": "https://[2001:db8::1]/wsman"}), 4001, 1, None,
      {"src_endpoint": HERE, "dst_endpoint": {"ip": "2001:db8::1"}}),
+    (Sample(5805, ("PC7", "%%5"), "NETLOGON", "System", PLAIN, 2), 3002, 1, 2,
+     {"src_endpoint": {"hostname": "PC7"}, "dst_endpoint": HERE}),
+    (Sample(5827, ("PC7$", "CORP", "Computer", "Windows 7"), "NETLOGON", "System", PLAIN, 2),
+     3002, 1, 2, {"user": {"name": "PC7$", "domain": "CORP"}}),
+    (Sample(5831, ("Trust", "OTHER", "other.example", "10.0.0.7"), "NETLOGON", "System", PLAIN, 3),
+     3002, 1, 1, {"src_endpoint": {"ip": "10.0.0.7"}}),
+    (Sample(20271, ("{C0}", "CORP\\ann", "203.0.113.9", "Wrong password."), "RemoteAccess",
+            "System", PLAIN, 3), 3002, 1, 2,
+     {"user": ANN, "src_endpoint": {"ip": "203.0.113.9"}, "status_detail": "Wrong password."}),
+    (Sample(20250, ("{C0}", "CORP\\ann", "VPN2-127"), "RemoteAccess", "System", PLAIN, 4), 3002,
+     1, 1, {"user": ANN}),
+    (operational(4, "OpenSSH", {"process": "sshd", "payload": "Failed password for invalid user "
+                                "bob from 10.0.0.7 port 50123 ssh2"}), 3002, 1, 2,
+     {"user": {"name": "bob"}, "src_endpoint": {"ip": "10.0.0.7", "port": 50123},
+      "dst_endpoint": HERE, "service": {"name": "sshd"}}),
+    (operational(4, "OpenSSH", {"process": "sshd", "payload": "Failed password for x from 6.6.6.6 "
+                                "port 1 ssh2 from 10.0.0.7 port 2 ssh2"}), 3002, 1, 2,
+     {"src_endpoint": {"ip": "10.0.0.7", "port": 2}}),
+    (operational(4, "OpenSSH", {"process": "sshd", "payload": "Server listening on :: port 22."}),
+     0, 0, None, {}),
+    (operational(4, "OpenSSH", {"process": "scp", "payload": "Accepted password for ann from "
+                                "10.0.0.7 port 5 ssh2"}), 0, 0, None, {}),
+    (operational(307, "Microsoft-Windows-PrintService",
+                 {"Param1": "45", "Param2": "plan.pdf", "Param3": "CORP\\ann",
+                  "Param4": "\\\\PC7", "Param5": "P1", "Param8": "3"}), 1001, 99, None,
+     {"src_endpoint": {"hostname": "PC7"}}),
+    (operational(8001, "Microsoft-Windows-WLAN-AutoConfig", {"SSID": "guests"}), 4001, 1, 1,
+     {"src_endpoint": HERE}),
+    (operational(12, "Microsoft-Windows-Security-Mitigations",
+                 {"ProcessPath": "\\Device\\x\\MpCmdRun.exe", "ProcessCommandLine": "MpCmdRun",
+                  "ImageName": "\\x\\mpclient.dll"}, "KernelMode"), 1005, 1, 2, {}),
 ]  # fmt: skip
 
 
