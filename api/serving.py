@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from infra.config.settings import Settings
-from infra.errors import Fatal
 
 if TYPE_CHECKING:
     import uvicorn
@@ -21,8 +19,6 @@ HSTS = ("Strict-Transport-Security", "max-age=31536000")
 """A browser that was here once asks by https for a year (RFC 6797)."""
 LAST_ANSWERS = 2
 """Seconds that requests under way have when the API is told to end."""
-_RENEW = timedelta(days=14)
-"""Before its end a certificate is asked for again."""
 
 
 def base_url(settings: Settings, host: str | None = None, port: int | None = None) -> str:
@@ -86,7 +82,7 @@ def in_clear(settings: Settings, host: str) -> str | None:
 
 def tls_findings(settings: Settings) -> Iterator[Finding]:
     """What `doctor` and `status` say of the API's address and certificate."""
-    from infra.runtime.machine_checks import Finding
+    from infra.runtime.machine_checks import Finding, check_certificate
 
     files = certificate_files(settings)
     if files is None:
@@ -94,18 +90,4 @@ def tls_findings(settings: Settings) -> Iterator[Finding]:
         if clear is not None:
             yield Finding("api address", f"{settings.api.host}, no TLS", clear)
         return
-    from infra.process.live_certificate import server_context
-
-    now = datetime.now(UTC)
-    try:
-        server_context(files, now)
-        ends = files.certificates()[0].not_valid_after_utc
-    except Fatal as error:
-        yield Finding("api certificate", "not fit", str(error))
-        return
-    soon = f"renew {files.certificate}; the API reads it anew by itself"
-    yield Finding(
-        "api certificate",
-        f"good until {ends:%Y-%m-%d %H:%M} UTC",
-        soon if ends - now < _RENEW else None,
-    )
+    yield check_certificate(files)

@@ -109,7 +109,12 @@ class ListenSettings(Section):
     )
     otlp: OtlpListenerSettings = OtlpListenerSettings()
     certificate_file: Path | None = Field(
-        None, description="PEM file with the key and certificate that TLS shows"
+        None,
+        description="PEM file with the certificate that TLS shows, and those between it and an "
+        "authority; read anew when it changes",
+    )
+    key_file: Path | None = Field(
+        None, description="PEM file with its key, where certificate_file does not hold it"
     )
     client_ca_file: Path | None = Field(
         None, description="PEM file with authorities; TLS then asks for a certificate of theirs"
@@ -161,6 +166,8 @@ class ListenSettings(Section):
         encrypted = any(listener.protocol == "tls" for listener in self.syslog) or self.otlp.tls
         if encrypted and self.certificate_file is None:
             raise ValueError("TLS needs certificate_file, with its key and certificate")
+        if self.key_file is not None and self.certificate_file is None:
+            raise ValueError("key_file goes with certificate_file")
         if self.client_ca_file is not None and not encrypted:
             raise ValueError("client_ca_file is for TLS, and nothing here speaks it")
         names = [key.name for key in self.otlp.keys]

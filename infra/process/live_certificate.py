@@ -30,11 +30,15 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class CertificateFiles:
-    """Where a server's certificate and its key lie; `section`: the settings that name them."""
+    """Where a server's certificate and its key lie; `section`: the settings that name them.
+
+    `client_authorities`: who vouches for a client; a client then has to show a certificate.
+    """
 
     certificate: Path
     key: Path | None
     section: str
+    client_authorities: Path | None = None
 
     @property
     def key_setting(self) -> tuple[str, Path]:
@@ -42,6 +46,15 @@ class CertificateFiles:
         if self.key is None:
             return f"{self.section}.certificate_file", self.certificate
         return f"{self.section}.key_file", self.key
+
+    def pem(self) -> tuple[bytes, bytes, bytes | None]:
+        """Key, certificates and clients' authorities as they lie there, unchecked."""
+        authorities = self.client_authorities
+        return (
+            self.key_setting[1].read_bytes(),
+            self.certificate.read_bytes(),
+            None if authorities is None else authorities.read_bytes(),
+        )
 
     def certificates(self) -> list[x509.Certificate]:
         """The server's own and those that lead to an authority; raises `Fatal` without any."""
@@ -98,7 +111,20 @@ def server_context(files: CertificateFiles, now: datetime) -> ssl.SSLContext:
         context.load_cert_chain(files.certificate, files.key, password="")
     except (OSError, ssl.SSLError) as error:
         raise Fatal(f"{what}: OpenSSL takes it not ({error})") from None
+    if files.client_authorities is not None:
+        _ask_clients(context, files.client_authorities, f"{files.section}.client_ca_file")
     return context
+
+
+def _ask_clients(context: ssl.SSLContext, authorities: Path, setting: str) -> None:
+    content = _content(authorities, setting, closed=False)
+    try:
+        context.load_verify_locations(cadata=content.decode("ascii"))
+    except (ValueError, ssl.SSLError):
+        raise Fatal(
+            f"{setting} = {authorities}: holds no certificate in PEM (BEGIN CERTIFICATE)"
+        ) from None
+    context.verify_mode = ssl.CERT_REQUIRED
 
 
 class LiveCertificate:
@@ -113,6 +139,8 @@ class LiveCertificate:
         self._seen = self._signature()
         self._newest = server_context(files, datetime.now(UTC))
         self._looked = clock()
+        self.version = 1
+        """Counts up with each certificate that came into use."""
 
     def context(self) -> ssl.SSLContext:
         """For the server, which keeps it for good."""
@@ -143,12 +171,12 @@ class LiveCertificate:
         except Fatal as error:
             log.warning("%s; the certificate before stays in use", error)
         else:
+            self.version += 1
             log.warning("%s was read anew", self._files.certificate)
 
     def _signature(self) -> tuple[tuple[int, int, int], ...]:
-        return tuple(
-            _about(file) for file in (self._files.certificate, self._files.key) if file is not None
-        )
+        files = (self._files.certificate, self._files.key, self._files.client_authorities)
+        return tuple(_about(file) for file in files if file is not None)
 
 
 def _about(file: Path) -> tuple[int, int, int]:

@@ -5,15 +5,25 @@ from __future__ import annotations
 import shutil
 from ctypes.util import find_library
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
+
+from infra.errors import Fatal
+
+if TYPE_CHECKING:
+    # Most commands look at no certificate.
+    from infra.process.live_certificate import CertificateFiles
 
 LEAST_MEMORY_GB = 4.0
 
 
 LEAST_DISK_GB = 2.0
+_RENEW = timedelta(days=14)
+"""Before its end a certificate is asked for again."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +33,22 @@ class Finding:
     what: str
     found: str
     remedy: str | None = None
+
+
+def check_certificate(files: CertificateFiles) -> Finding:
+    """Whether a server's certificate is fit, and for how long."""
+    from infra.process.live_certificate import server_context
+
+    what, now = f"{files.section} certificate", datetime.now(UTC)
+    try:
+        server_context(files, now)
+        ends = files.certificates()[0].not_valid_after_utc
+    except Fatal as error:
+        return Finding(what, "not fit", str(error))
+    soon = f"renew {files.certificate}; it is read anew without a restart"
+    return Finding(
+        what, f"good until {ends:%Y-%m-%d %H:%M} UTC", soon if ends - now < _RENEW else None
+    )
 
 
 def check_memory() -> Finding:

@@ -13,8 +13,9 @@ import psutil
 
 from infra.config.settings import Settings
 from infra.errors import Fatal
-from infra.runtime.machine_checks import Finding
+from infra.runtime.machine_checks import Finding, check_certificate
 from infra.storage.state_file import StateFile
+from ingest.listen.tls import certificate_files
 
 STATUS_SECONDS = 2.0
 """How often it is written."""
@@ -90,6 +91,9 @@ def first_status(addresses: tuple[str, ...]) -> ListenerStatus:
 
 def listener_findings(settings: Settings) -> Iterator[Finding]:
     """How the listener of the settings does, for `headgate doctor` and `headgate status`."""
+    files = certificate_files(settings.listen)
+    if files is not None:
+        yield check_certificate(files)
     try:
         status = read_listener_status(settings)
     except Fatal as error:

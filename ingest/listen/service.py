@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from infra.config.settings import Settings
 from infra.errors import Retryable, Usage
+from infra.process.live_certificate import LiveCertificate
 from infra.process.log import News, say
 from infra.storage.file_lock import ExclusiveLock
 from ingest.listen.intake import SyslogIntake, bound
@@ -31,7 +32,7 @@ from ingest.listen.sink import SendOutcome, Sink
 from ingest.listen.spool import Spool
 from ingest.listen.syslog_tcp import SyslogTcp
 from ingest.listen.syslog_udp import SyslogUdp
-from ingest.listen.tls import grpc_credentials, server_context
+from ingest.listen.tls import certificate_files, grpc_credentials
 from ingest.parsing.source import lookup
 
 _SPOOL_PEER = "spool"
@@ -62,7 +63,8 @@ class LogListener:
 
     def _open_doors(self) -> None:
         listen = self._settings.listen
-        context = server_context(listen) if listen.certificate_file is not None else None
+        files = certificate_files(listen)
+        context = None if files is None else LiveCertificate(files).context()
         for options in listen.syslog:
             if options.protocol == "udp":
                 self.udp.append(SyslogUdp(options, listen, self.intake))
@@ -82,7 +84,8 @@ class LogListener:
             )
         if otlp.grpc_port is not None:
             try:
-                self.grpc = OtlpGrpc(door, otlp, grpc_credentials(listen) if otlp.tls else None)
+                credentials = grpc_credentials(files) if files is not None and otlp.tls else None
+                self.grpc = OtlpGrpc(door, otlp, credentials)
             except RuntimeError as error:
                 raise Usage(
                     f"listen.otlp.grpc_port: cannot listen on {otlp.host}:{otlp.grpc_port} "

@@ -2,48 +2,52 @@
 
 from __future__ import annotations
 
-import ssl
-
-import grpc
+from typing import TYPE_CHECKING
 
 from infra.config.settings import ListenSettings
-from infra.errors import Fatal
+from infra.process.live_certificate import CertificateFiles, LiveCertificate
+
+if TYPE_CHECKING:
+    import grpc  # `status` looks at the files alone
 
 
-def server_context(listen: ListenSettings) -> ssl.SSLContext:
-    """For syslog and HTTP. Raises `Fatal` that names the file that does not serve."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    file = listen.certificate_file
-    assert file is not None  # the settings see to it
-    try:
-        context.load_cert_chain(file)
-    except (OSError, ssl.SSLError) as error:
-        raise Fatal(f"listen.certificate_file = {file}: {_reason(error)}") from None
-    if listen.client_ca_file is not None:
-        try:
-            context.load_verify_locations(listen.client_ca_file)
-        except (OSError, ssl.SSLError) as error:
-            where = listen.client_ca_file
-            raise Fatal(f"listen.client_ca_file = {where}: {_reason(error)}") from None
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
-
-
-def grpc_credentials(listen: ListenSettings) -> grpc.ServerCredentials:
-    """The same for gRPC, which takes the bytes."""
-    server_context(listen)  # says in words what is wrong with the files
-    assert listen.certificate_file is not None
-    pem = listen.certificate_file.read_bytes()
-    authorities = None if listen.client_ca_file is None else listen.client_ca_file.read_bytes()
-    return grpc.ssl_server_credentials(
-        [(pem, pem)],
-        root_certificates=authorities,
-        require_client_auth=authorities is not None,
+def certificate_files(listen: ListenSettings) -> CertificateFiles | None:
+    """The files of the listener's certificate; None: nothing here speaks TLS."""
+    if listen.certificate_file is None:
+        return None
+    return CertificateFiles(
+        listen.certificate_file, listen.key_file, "listen", listen.client_ca_file
     )
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror and not isinstance(error, ssl.SSLError):
-        return f"cannot be read ({error.strerror})"
-    return "holds no key and certificate in PEM that fit each other"
+def grpc_credentials(files: CertificateFiles) -> grpc.ServerCredentials:
+    """For gRPC, which asks for the newest certificate with each handshake.
+
+    Raises `Fatal` that names the file that does not serve.
+    """
+    import grpc
+
+    certificate = LiveCertificate(files)
+    shown = certificate.version
+
+    def newest() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal shown
+        certificate.renew()
+        if certificate.version == shown:
+            return None  # gRPC goes on with what it has
+        configuration = _configuration(files)
+        shown = certificate.version
+        return configuration
+
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(files),
+        newest,  # type: ignore[arg-type]  # its types lack the None that gRPC documents
+        require_client_authentication=files.client_authorities is not None,
+    )
+
+
+def _configuration(files: CertificateFiles) -> grpc.ServerCertificateConfiguration:
+    import grpc
+
+    key, chain, authorities = files.pem()
+    return grpc.ssl_server_certificate_configuration([(key, chain)], root_certificates=authorities)

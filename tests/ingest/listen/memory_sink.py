@@ -40,3 +40,7 @@ class MemorySink:
         if outcome is SendOutcome.KEPT:
             self.kept.append(message)
         done(outcome, "" if outcome is SendOutcome.KEPT else "so it was told")
+
+
+def header(message: TopicMessage, name: str) -> bytes | None:
+    return dict(message.headers).get(name)

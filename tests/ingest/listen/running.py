@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -32,3 +33,10 @@ async def until(holds: Callable[[], bool], seconds: float = 10.0) -> None:
     async with asyncio.timeout(seconds):
         while not holds():
             await asyncio.sleep(0.005)
+
+
+async def send(port: int, data: bytes, context: ssl.SSLContext | None = None) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    writer.write(data)
+    await writer.drain()
+    writer.close()

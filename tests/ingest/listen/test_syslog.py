@@ -5,30 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-import ssl
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from ingest.listen.sink import SendOutcome, TopicMessage
-from tests.infra.authority import Authority
 from tests.ingest.listen.loop import run_apart
-from tests.ingest.listen.memory_sink import MemorySink
-from tests.ingest.listen.running import TCP, UDP, listening, until
+from tests.ingest.listen.memory_sink import MemorySink, header
+from tests.ingest.listen.running import TCP, UDP, listening, send, until
 
 LINES = [b"<34>Oct 11 22:14:15 b1 su: %d \xff\x00 any bytes" % i for i in range(50)]
-
-
-def header(message: TopicMessage, name: str) -> bytes | None:
-    return dict(message.headers).get(name)
-
-
-async def send(port: int, data: bytes, context: ssl.SSLContext | None = None) -> None:
-    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
-    writer.write(data)
-    await writer.drain()
-    writer.close()
 
 
 @pytest.mark.parametrize("framing", ["octets", "lines"])
@@ -212,29 +199,3 @@ def test_datagrams_are_messages_and_what_the_kernel_drops_is_counted(tmp_path: P
     assert dropped > 0
     assert kept + dropped == sent
     assert b"500 bytes" in (header(sink.kept[-1], "refused") or b"")
-
-
-def test_tls_asks_for_a_certificate_where_the_settings_do(tmp_path: Path) -> None:
-    sink = MemorySink()
-    authority = Authority.made(tmp_path)
-    mine, theirs = authority.certificate(tmp_path, "server"), authority.certificate(tmp_path, "b1")
-    anonymous = ssl.create_default_context(cafile=str(authority.file))
-    named = ssl.create_default_context(cafile=str(authority.file))
-    named.load_cert_chain(theirs)
-
-    async def run() -> None:
-        options = {"certificate_file": mine, "client_ca_file": authority.file}
-        tls = {"protocol": "tls", "port": 0}
-        async with listening(tmp_path, sink, syslog=[tls], **options) as listener:
-            port = listener.tcp[0].port
-            # The server's refusal comes after the client's handshake, or within it.
-            with suppress(ssl.SSLError, ConnectionError):
-                reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=anonymous)
-                writer.write(b"<1>nobody\n")
-                assert await reader.read() == b""
-            await send(port, b"5 <1>ok", named)
-            await until(lambda: len(sink.kept) == 1)
-
-    run_apart(run())
-    assert [message.value for message in sink.kept] == [b"<1>ok"]
-    assert header(sink.kept[0], "certificate") == b"b1"
