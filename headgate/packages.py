@@ -44,6 +44,12 @@ def _mcp() -> Build:
     return build
 
 
+def _lab() -> Build:
+    from headgate.lab.command import build
+
+    return build
+
+
 def _export() -> Build:
     from headgate.as_code.command import build_export
 
@@ -90,6 +96,9 @@ register_commands(
     Command("export", "write what is in force as files for git", _export, "keep it in order"),
     Command("plan", "what such files would change", _plan, "keep it in order"),
     Command("apply", "put such files in force, as one", _apply, "keep it in order"),
+)
+register_commands(
+    Command("lab", "a day without attacks, to measure products and rules by", _lab, "write rules"),
 )
 register_training(_training)
 register_saved_queries(_saved_query)

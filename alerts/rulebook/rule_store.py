@@ -19,12 +19,13 @@ from infra.config.settings import Settings
 from infra.errors import Fatal
 from infra.process.gc_pause import no_collection
 
-_BUNDLED = Path(__file__).parents[1] / "rules"
+BUNDLED = Path(__file__).parents[1] / "rules"
+"""Where the rules lie that come with Headgate."""
 
 
 def rule_folders(settings: Settings) -> tuple[Path, ...]:
     """Folders with rules, the bundled ones first."""
-    return (*((_BUNDLED,) if settings.alerts.bundled else ()), *settings.alerts.rules)
+    return (*((BUNDLED,) if settings.alerts.bundled else ()), *settings.alerts.rules)
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ NOT_RUN = {
     "indicators load": CHANGES,
     "kafka acls": NEEDS_BROKER,
     "kafka topics": NEEDS_BROKER,
+    "lab": "writes a folder; tests/headgate/lab",
     "ledger": NEEDS_BROKER,
     "listen": RUNS_ON,
     "models backtest": STARTS_SPARK,
