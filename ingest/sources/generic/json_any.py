@@ -30,10 +30,12 @@ from ingest.parsing.ocsf import (
     CRITICAL,
     FAILURE,
     FATAL,
+    FILE,
     HIGH,
     INFORMATIONAL,
     LOW,
     MEDIUM,
+    PROCESS,
     SUCCESS,
     address,
     device,
@@ -134,7 +136,7 @@ def _read(fields: dict[str, Any], context: Context, framing: Framing = _ALONE) -
     outcome, _ = named.find(OUTCOME, _outcome)
     code, _ = named.find(EVENT_CODE, field_lookup.word)
     uid, _ = named.find(EVENT_UID, field_lookup.word)
-    guess = guessed(named, source, target, user, outcome, code)
+    guess = guessed(named, source, target, user, process, outcome, code)
     observed = (
         ("src_endpoint.ip", AN_IP, (source or {}).get("ip")),
         ("src_endpoint.mac", A_MAC, (source or {}).get("mac")),
@@ -146,11 +148,18 @@ def _read(fields: dict[str, Any], context: Context, framing: Framing = _ALONE) -
     if process:
         columns["actor"] = {"process": process}
     if guess:
-        acting = (columns.get("actor") or {}) | (guess.columns.get("actor") or {})
-        columns |= guess.columns | ({"actor": acting} if acting else {})
+        # A process that began is no actor of its own beginning: that is what began it.
+        began = "process" in guess.columns
+        acting = {} if began else dict(columns.get("actor") or {})
+        acting |= guess.columns.get("actor") or {}
         # Other classes have the user as the one who acts.
         if guess.class_uid != AUTHENTICATION:
             columns["user"] = None
+        columns |= guess.columns | ({"actor": acting} if acting else {})
+    more: dict[str, Any] = {"metadata": {"log_level": level}} if level else {}
+    # OCSF demands the machine of these, also where the object names none.
+    if guess and guess.class_uid in (FILE, PROCESS) and not host:
+        more["device"] = {"type_id": 0, "name": "unknown"}
     return event(
         guess.class_uid if guess else BASE,
         guess.activity_id if guess else 0,
@@ -165,7 +174,7 @@ def _read(fields: dict[str, Any], context: Context, framing: Framing = _ALONE) -
         device=device(host),
         observables=observables(*observed),
         unmapped=unmapped(dict(framing.rest) | fields),
-        more={"metadata": {"log_level": level}} if level else None,
+        more=more or None,
         **columns,
     )
 

@@ -3,13 +3,13 @@
 Names are those of ECS (https://www.elastic.co/docs/reference/ecs), of OpenTelemetry
 (https://opentelemetry.io/docs/specs/semconv/) and of CEF, as `field_lookup` spells them. Words of a
 message decide nothing, and one sign alone neither: a login needs a user and its outcome, a request
-its method and its target, a connection both of its ends.
+its method and its target, a connection both of its ends; what ECS states is in `json_ecs`.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 from ingest.parsing import field_lookup
 from ingest.parsing.field_lookup import Named
@@ -23,6 +23,7 @@ from ingest.parsing.ocsf import (
     SUCCESS,
     kept,
 )
+from ingest.sources.generic.json_ecs import ClassGuess, by_category, words_of
 from ingest.sources.shared.http_exchange import url
 
 _METHOD = ("httprequestmethod", "httpmethod", "requestmethod", "method", "verb")
@@ -43,20 +44,6 @@ _LOGOUT = re.compile(
     r"(?:user[._ -]?)?(?:log[._ -]?(?:out|off)|sign[._ -]?out|logged[._ -]out)", re.IGNORECASE
 )
 _LOGON, _LOGOFF, _QUERY, _TRAFFIC = 1, 2, 1, 6
-
-
-class ClassGuess(NamedTuple):
-    """A class, its activity, and the columns that only it has."""
-
-    class_uid: int
-    activity_id: int
-    columns: dict[str, Any]
-
-
-def _words(value: Any) -> frozenset[str] | None:
-    values = value if type(value) is list else [value]
-    words = frozenset(word.lower() for word in values if type(word) is str)
-    return words or None
 
 
 def _method(value: Any) -> str | None:
@@ -82,12 +69,12 @@ def guessed(
     source: dict[str, Any] | None,
     target: dict[str, Any] | None,
     user: dict[str, Any] | None,
+    process: dict[str, Any] | None,
     outcome: int | None,
     code: str | None,
 ) -> ClassGuess | None:
     """The class of an object, with what of its fields belongs to that class taken out."""
-    categories = named.find(("eventcategory",), _words)[0] or frozenset()
-    kinds = named.find(("eventtype",), _words)[0] or frozenset()
+    categories, kinds = words_of(named, "eventcategory"), words_of(named, "eventtype")
     action = named.find(("eventaction", "eventname", "action", "event"), field_lookup.text)[0] or ""
     by = {"actor": {"user": user}} if user else {}
     if user and user.get("name") and outcome in (SUCCESS, FAILURE):
@@ -98,8 +85,9 @@ def guessed(
             off = ended or "end" in kinds
             service = {"name": "unknown"}
             return ClassGuess(AUTHENTICATION, _LOGOFF if off else _LOGON, {"service": service})
-    if not (source or target):
-        return None
+    stated = by_category(named, user, process)
+    if stated is not None or not (source or target):
+        return stated
     method, _ = named.find(_METHOD, _method)
     path, _ = named.find(_TARGET, _target)
     if method and path:
