@@ -87,7 +87,11 @@ class AlertIndex:
             commits = [] if newest is None else from_on(log, newest)
             self._mark = None
             cursor.execute("CREATE SCHEMA IF NOT EXISTS desk")
-            cursor.execute(f"CREATE OR REPLACE TABLE {INDEX} AS {_flat(ALERT.name)}")
+            # A page's rows then lie side by side, and the newest are met first.
+            cursor.execute(
+                f"CREATE OR REPLACE TABLE {INDEX} AS {_flat(ALERT.name)}"
+                " ORDER BY first_event_time DESC"
+            )
             self._mark = commits[-1] if commits else None
         finally:
             cursor.close()

@@ -22,6 +22,7 @@ from infra.kafka.auth import hand_to_executors
 from infra.runtime.driver import Driver
 from infra.runtime.job_registry import JOBS
 from infra.spark.session import project_root
+from ingest.listen.listener_status import listener_folder
 from tests.cluster.kinds import defects
 
 FORMS = project_root() / "infra" / "deploy"
@@ -37,6 +38,13 @@ def objects() -> Iterator[dict[str, Any]]:
 
 def of_kind(*kinds: str) -> list[dict[str, Any]]:
     return [one for one in objects() if one["kind"] in kinds]
+
+
+def drivers() -> dict[str, dict[str, Any]]:
+    """The StatefulSets of jobs, by name."""
+    sets = {one["metadata"]["name"]: one for one in of_kind("StatefulSet")}
+    sets.pop("listener")
+    return sets
 
 
 def pods() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -66,7 +74,7 @@ def test_kustomization_names_every_manifest() -> None:
 
 
 def test_every_job_has_a_driver_of_its_own_and_never_two() -> None:
-    sets = {one["metadata"]["name"]: one for one in of_kind("StatefulSet")}
+    sets = drivers()
     assert set(sets) == set(JOBS)
     for job, one in sets.items():
         container = one["spec"]["template"]["spec"]["containers"][0]
@@ -121,6 +129,74 @@ def test_executors_start_in_a_folder_of_their_own() -> None:
     assert "emptyDir" in volumes[mounted[container["workingDir"]]]
 
 
+def patched(whole: Any, patch: Any) -> Any:
+    """A strategic merge: maps by key, lists by name or by where something is mounted."""
+    if isinstance(whole, dict) and isinstance(patch, dict):
+        keys = dict.fromkeys([*whole, *patch])
+        return {
+            key: patched(whole[key], patch[key])
+            if key in whole and key in patch
+            else whole.get(key, patch.get(key))
+            for key in keys
+        }
+    if isinstance(whole, list) and isinstance(patch, list):
+        by = "mountPath" if "mountPath" in whole[0] else "name"
+        known = {each[by]: each for each in whole}
+        other = {each[by]: each for each in patch}
+        return list(patched(known, other).values())
+    return patch
+
+
+def test_with_tls_every_probe_of_the_api_speaks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    component = yaml.safe_load((KUBERNETES / "tls" / "kustomization.yaml").read_text("utf-8"))
+    (patch,) = component["patches"]
+    (plain,) = of_kind("Deployment")
+    whole = patched(plain, yaml.safe_load((KUBERNETES / "tls" / patch["path"]).read_text("utf-8")))
+    assert defects(whole) == []
+    pod = whole["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    probes = {name: probe["httpGet"] for name, probe in container.items() if "Probe" in name}
+    assert len(probes) == 3
+    for probe in probes.values():
+        assert probe == {"path": "/healthz", "port": "http", "scheme": "HTTPS"}
+    mounted = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    # The kubelet adds the group's right to read: what root owns may have that.
+    assert volumes[mounted["/etc/headgate-tls"]]["secret"]["defaultMode"] == 0o400
+    assert set(mounted.values()) == set(volumes) == {"headgate", "settings", "tls"}
+    for each in container["env"]:
+        if each["name"] != "HEADGATE_CONFIG":
+            monkeypatch.setenv(each["name"], each["value"])
+    api = load().api
+    assert (api.certificate_file, api.key_file) == (
+        Path("/etc/headgate-tls/tls.crt"),
+        Path("/etc/headgate-tls/tls.key"),
+    )
+
+
+def test_the_listener_is_reached_where_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    (listener,) = (one for one in of_kind("StatefulSet") if one["metadata"]["name"] == "listener")
+    (container,) = listener["spec"]["template"]["spec"]["containers"]
+    for each in container["env"]:
+        if each["name"] != "HEADGATE_CONFIG":
+            monkeypatch.setenv(each["name"], each["value"])
+    listen = load().listen
+    assert listen.otlp is not None
+    ports = {("UDP" if p.protocol == "udp" else "TCP", p.port) for p in listen.syslog}
+    ports.add(("TCP", listen.otlp.http_port))
+    assert {listen.otlp.host, *(port.host for port in listen.syslog)} == {"0.0.0.0"}
+    exposed = {(p.get("protocol", "TCP"), p["containerPort"]) for p in container["ports"]}
+    (service,) = (one for one in of_kind("Service") if one["metadata"]["name"] == "listener")
+    served = {(p.get("protocol", "TCP"), p["port"]) for p in service["spec"]["ports"]}
+    (policy,) = (one for one in of_kind("NetworkPolicy") if one["metadata"]["name"] == "listener")
+    (rule,) = policy["spec"]["ingress"]
+    let_in = {(p["protocol"], p["port"]) for p in rule["ports"]}
+    assert exposed == served == let_in == ports
+    assert listener_folder(load()) == load().home.absolute() / "listen"
+    for probe in ("startupProbe", "livenessProbe"):
+        assert "/home/listen/status.json" in container[probe]["exec"]["command"][-1]
+
+
 def test_settings_in_the_manifests_are_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,7 +208,7 @@ def test_settings_in_the_manifests_are_settings(
     assert kafka.ca_file is not None
     assert kafka.ca_file.name in data  # the folder is where each pod has the ConfigMap
     images = {c["image"] for _, pod in pods() for c in pod["spec"]["containers"]}
-    for one in of_kind("StatefulSet"):
+    for one in drivers().values():
         container = one["spec"]["template"]["spec"]["containers"][0]
         told = {each["name"]: each["value"] for each in container["env"] if "value" in each}
         monkeypatch.setenv("HEADGATE_SPARK__CONF", told["HEADGATE_SPARK__CONF"])

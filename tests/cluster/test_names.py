@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from infra.config.settings import load
 from infra.spark.internals import java
 from infra.spark.session import conf_of, project_root
-from tests.cluster.test_forms import FORMS, of_kind
+from tests.cluster.test_forms import FORMS, drivers, of_kind
 
 DECLARED_IN = [
     *(
@@ -79,7 +79,7 @@ def forms() -> Iterator[Told]:
     for where, text in texts.items():
         for name, value in tomllib.loads(text)["spark"]["conf"].items():
             yield where, name, value
-    for one in of_kind("StatefulSet"):
+    for one in drivers().values():
         container = one["spec"]["template"]["spec"]["containers"][0]
         told = {each["name"]: each.get("value", "") for each in container["env"]}
         for name, value in json.loads(told["HEADGATE_SPARK__CONF"]).items():

@@ -21,8 +21,14 @@ GroupBy = Literal["", "entity", "rule", "incident"]
 
 # Without the columns that only the API's filters ask: they are most of the bytes.
 _CURRENT = (
-    "WITH listed AS (SELECT * EXCLUDE (words, names, tags) RENAME (status AS attribution)"
-    f" FROM {INDEX})"
+    "WITH listed AS NOT MATERIALIZED (SELECT rowid AS place_kept, * EXCLUDE (words, names, tags)"
+    f" RENAME (status AS attribution) FROM {INDEX})"
+)
+# What a row of a group shows: its alerts lie far apart, so each further column costs.
+_OF_GROUP = (
+    "alert_id, level, rule_id, rule_name, event_time, entity_type, entity_value, hostname,"
+    " previous_entity, attribution, certainty, count, lifecycle, verdict, assignee, suppressed_by,"
+    " incident_id"
 )
 _KEYS: dict[str, str] = {
     "entity": "entity_type || '|' || entity_value",
@@ -130,9 +136,12 @@ def alert_rows(reader: Reader, wanted: ListFilter, limit: int, cursor: str | Non
             " OR (first_event_time = $after AND alert_id > $after_id))"
         )
     rows = reader.rows(
-        f"{_CURRENT} SELECT * FROM listed WHERE {condition}"
+        # Chosen by the columns of the filter; the others are read of the chosen rows alone.
+        f"{_CURRENT} SELECT * EXCLUDE (place_kept) FROM listed WHERE place_kept IN ("
+        f"SELECT place_kept FROM listed WHERE {condition}"
         # One row more than is shown tells whether there is a next page.
-        f" ORDER BY first_event_time DESC, alert_id LIMIT {limit + 1}",
+        f" ORDER BY first_event_time DESC, alert_id LIMIT {limit + 1})"
+        " ORDER BY first_event_time DESC, alert_id",
         params,
         needs=NEEDS,
     )
@@ -170,9 +179,10 @@ def facet_counts(reader: Reader, wanted: ListFilter) -> FacetCounts:
             f"SELECT '{facet}', {facet}, {name}, count(*) FROM fitting WHERE {others} GROUP BY ALL"
         )
     columns = ", ".join(f"coalesce({column}, '') AS {column}" for column in FACETS)
+    # A costly filter is asked once for all facets; else each reads its own columns alone.
+    made = "MATERIALIZED" if wanted.text or wanted.entity else "NOT MATERIALIZED"
     rows = reader.rows(
-        # Every facet asks what fits: made once, it is not filtered anew for each of them.
-        f"{_CURRENT}, fitting AS MATERIALIZED ("
+        f"{_CURRENT}, fitting AS {made} ("
         f"SELECT {columns}, rule_name FROM listed WHERE {condition}) {' UNION ALL '.join(parts)}",
         params | wanted.sql()[1],
         needs=NEEDS,
@@ -203,43 +213,45 @@ def grouped(
     """Groups, the gravest first, and how many there are; `page` counts from 0."""
     condition, params = wanted.sql()
     key = _KEYS[by]
-    rows = reader.rows(
+    totals = reader.rows(
         # `groups` is counted before the limit takes its page, so it is of all groups.
-        f"""{_CURRENT}, keyed AS (
-          SELECT *, {key} AS group_key FROM listed WHERE {condition} AND {key} IS NOT NULL
-        ),
-        totals AS (
-          SELECT group_key, count(*) AS group_alerts, max(severity_id) AS group_severity,
-                 count(*) FILTER (lifecycle <> 'closed') AS group_open,
-                 max(event_time) AS group_newest, count(*) OVER () AS groups
-          FROM keyed GROUP BY group_key
-          ORDER BY group_severity DESC, group_newest DESC, group_key
-          LIMIT {GROUPS} OFFSET {page * GROUPS}
-        )
-        SELECT keyed.*, totals.* EXCLUDE (group_key),
-               row_number() OVER (PARTITION BY keyed.group_key
-                                  ORDER BY first_event_time DESC, alert_id) AS place
-        FROM keyed JOIN totals USING (group_key)
-        QUALIFY place <= {SHOWN_OF_GROUP}
-        ORDER BY group_severity DESC, group_newest DESC, group_key, place""",
+        f"""{_CURRENT}
+        SELECT {key} AS group_key, count(*) AS group_alerts, max(severity_id) AS group_severity,
+               count(*) FILTER (lifecycle <> 'closed') AS group_open,
+               max(event_time) AS group_newest, count(*) OVER () AS groups
+        FROM listed WHERE {condition} AND {key} IS NOT NULL GROUP BY group_key
+        ORDER BY group_severity DESC, group_newest DESC, group_key
+        LIMIT {GROUPS} OFFSET {page * GROUPS}""",
         params,
         needs=NEEDS,
     )
-    groups: dict[str, AlertGroup] = {}
+    rows = reader.rows(
+        f"""{_CURRENT}
+        SELECT {_OF_GROUP}, {key} AS group_key FROM listed
+        WHERE {condition} AND list_contains($group_keys, {key})
+        QUALIFY row_number() OVER (PARTITION BY group_key
+                                   ORDER BY first_event_time DESC, alert_id) <= {SHOWN_OF_GROUP}
+        ORDER BY first_event_time DESC, alert_id""",
+        params | {"group_keys": [str(each["group_key"]) for each in totals]},
+        needs=NEEDS,
+    )
+    shown: dict[str, list[ReaderRow]] = {}
     for row in rows:
-        group = groups.setdefault(
-            row["group_key"],
-            AlertGroup(
-                row["group_key"],
-                row["group_alerts"],
-                row["group_open"],
-                row["group_severity"],
-                row["group_newest"],
-                [],
-            ),
+        shown.setdefault(row["group_key"], []).append(row)
+    groups = [
+        AlertGroup(
+            each["group_key"],
+            each["group_alerts"],
+            each["group_open"],
+            each["group_severity"],
+            each["group_newest"],
+            shown[each["group_key"]],
         )
-        group.rows.append(row)
-    return list(groups.values()), int(rows[0]["groups"]) if rows else 0
+        # What a commit between the two questions took away is not shown as an empty group.
+        for each in totals
+        if each["group_key"] in shown
+    ]
+    return groups, int(totals[0]["groups"]) if totals else 0
 
 
 def _ordered(
