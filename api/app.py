@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -78,6 +79,9 @@ def create_app(settings: Settings) -> FastAPI:
         note_unended(settings)
         services.queries.start()
         yield
+        # Before the services that it asks.
+        if (flight := getattr(app.state, "flight", None)) is not None:
+            await run_in_threadpool(flight.close)
         services.close()
 
     app = FastAPI(

@@ -173,7 +173,9 @@ def basic_of(authorization: str) -> tuple[str, str]:
         return "", ""
     try:
         # At the first colon: a name has none, a password may have some (RFC 7617).
-        name, _, password = base64.b64decode(coded, validate=True).decode().partition(":")
+        # Drivers of Flight SQL send it without its padding.
+        padded = coded + "=" * (-len(coded) % 4)
+        name, _, password = base64.b64decode(padded, validate=True).decode().partition(":")
     # Of what is no Base64 and of what is no UTF-8 alike.
     except ValueError:
         return "", ""

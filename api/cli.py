@@ -10,16 +10,17 @@ import threading
 import time
 from collections.abc import Sequence
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from infra.config.settings import Settings
 from infra.config.time_args import instant, instant_or_none
-from infra.errors import HeadgateError, Usage
+from infra.errors import Usage
 from infra.process.progress import progress
 from infra.process.table_output import add_output_option, print_document, print_rows
 
 if TYPE_CHECKING:
     import uvicorn
+    from fastapi import FastAPI
 
 _LAST_WORDS = 2.0
 """Seconds for what is to be left in order once the last requests had theirs."""
@@ -59,17 +60,19 @@ def build(subparsers: Any) -> None:
 def run_api(args: argparse.Namespace, settings: Settings) -> int:
     """Serve until interrupted. Prints the address and where the token is."""
     from api.auth import token_file, token_of
-    from api.serving import base_url, in_clear, make_server
+    from api.serving import base_url, flight_url, in_clear, make_server
 
     host = args.host or settings.api.host
     port = settings.api.port if args.port is None else args.port
     # Bound before anything is made: a port that is taken is then said at once, in one sentence.
     listening = listen_on(host, port)
     token_of(settings)
-    server = make_server(settings)
+    server = make_server(settings, host)
     where = "api.token of the settings" if settings.api.token else str(token_file(settings))
     bound = listening.getsockname()[1]
     print(f"API on {base_url(settings, host, bound)}  token: {where}", flush=True)
+    if (flight := getattr(cast("FastAPI", server.config.app).state, "flight", None)) is not None:
+        print(f"Flight SQL on {flight_url(settings, host, flight.port)}", flush=True)
     if (clear := in_clear(settings, host)) is not None:
         print(clear, file=sys.stderr, flush=True)
     # uvicorn raises the signal that ended it once more; by default that ends us where we stand,
@@ -128,8 +131,9 @@ def listen_on(host: str, port: int) -> Any:
 
 def run_sql(args: argparse.Namespace, settings: Settings) -> int:
     """Answer one statement; what is missing at the end is said on stderr."""
-    from api.observability.audit_log import note_unended, under_way
-    from api.sql.runner import Refused, Statements
+    from api.observability.audit_log import note_unended
+    from api.observability.noted_statements import noted_statement
+    from api.sql.runner import Statements
 
     sql = sys.stdin.read() if args.statement == "-" else args.statement
     as_of = instant_or_none("--as-of", args.as_of)
@@ -138,13 +142,8 @@ def run_sql(args: argparse.Namespace, settings: Settings) -> int:
     note_unended(settings)
     running = Statements(settings)
     try:
-        with progress("sql"), under_way(settings, "statement", asked, who="cli") as act:
-            try:
-                run = running.run(sql, _params(args.param), args.max_rows, as_of)
-            except HeadgateError as error:
-                act.outcome = "refused" if isinstance(error, Refused) else "failed"
-                act.detail["said"] = str(error)
-                raise
+        with progress("sql"), noted_statement(settings, asked, "cli") as act:
+            run = running.run(sql, _params(args.param), args.max_rows, as_of)
             act.outcome, act.detail["rows"] = "ok", len(run.rows)
     finally:
         running.close()

@@ -39,8 +39,11 @@ def certificate_files(settings: Settings) -> CertificateFiles | None:
     return CertificateFiles(api.certificate_file, api.key_file, "api")
 
 
-def make_server(settings: Settings) -> uvicorn.Server:
-    """The API, ready to run on a socket. Raises `Fatal` for a certificate that does not serve."""
+def make_server(settings: Settings, host: str | None = None) -> uvicorn.Server:
+    """The API, ready to run on a socket. Raises `Fatal` for a certificate that does not serve.
+
+    Where `api.flight_port` is set, Flight SQL is served from now on, at `host` too.
+    """
     import uvicorn
 
     from api.app import create_app
@@ -49,8 +52,13 @@ def make_server(settings: Settings) -> uvicorn.Server:
 
     files = certificate_files(settings)
     certificate = None if files is None else LiveCertificate(files)
+    app = create_app(settings)
+    if settings.api.flight_port is not None:
+        from api.flight.listening import serve_flight
+
+        app.state.flight = serve_flight(app.state.services, flight_url(settings, host), files)
     config = uvicorn.Config(
-        create_app(settings),
+        app,
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=LAST_ANSWERS,
@@ -80,10 +88,18 @@ def in_clear(settings: Settings, host: str) -> str | None:
     )
 
 
+def flight_url(settings: Settings, host: str | None = None, port: int | None = None) -> str:
+    """The address of Flight SQL, such as `grpc+tcp://127.0.0.1:8766`."""
+    web = base_url(settings, host, settings.api.flight_port if port is None else port)
+    return web.replace("https://", "grpc+tls://").replace("http://", "grpc+tcp://")
+
+
 def tls_findings(settings: Settings) -> Iterator[Finding]:
     """What `doctor` and `status` say of the API's address and certificate."""
     from infra.runtime.machine_checks import Finding, check_certificate
 
+    if settings.api.flight_port is not None:
+        yield Finding("flight sql", flight_url(settings), None)
     files = certificate_files(settings)
     if files is None:
         clear = in_clear(settings, settings.api.host)

@@ -12,13 +12,12 @@ from fastapi.concurrency import run_in_threadpool
 from api import models
 from api.auth import Caller
 from api.key_limits import readable_tables
-from api.observability.audit_log import under_way
+from api.observability.noted_statements import noted_statement
 from api.problems import responses
 from api.routes.access import Here, Services, Who, wants
 from api.services.view_columns import view_columns
-from api.sql.runner import Answer, Refused
+from api.sql.runner import Answer
 from infra.delta.catalog import catalog, views
-from infra.errors import HeadgateError
 
 router = APIRouter(prefix="/api/v1", tags=["statements"])
 
@@ -72,23 +71,17 @@ def _answered(
     detail: dict[str, Any] = {"sql": asked.sql, "params": asked.params}
     if asked.as_of is not None:
         detail["as_of"] = asked.as_of.isoformat()
-    # Noted before it runs: a statement that kills the process is in the audit all the same.
-    with under_way(services.settings, "statement", detail, who=who.name) as act:
-        try:
-            answer = services.statements.run(
-                asked.sql,
-                asked.params,
-                asked.max_rows,
-                asked.as_of,
-                cancelled,
-                readable_tables(who),
-                who.limits.sources if who.limits else None,
-                who.name,
-            )
-        except HeadgateError as error:
-            act.outcome = "refused" if isinstance(error, Refused) else "failed"
-            act.detail["said"] = str(error)
-            raise
+    with noted_statement(services.settings, detail, who.name) as act:
+        answer = services.statements.run(
+            asked.sql,
+            asked.params,
+            asked.max_rows,
+            asked.as_of,
+            cancelled,
+            readable_tables(who),
+            who.limits.sources if who.limits else None,
+            who.name,
+        )
         act.outcome, act.detail["rows"] = "ok", len(answer.rows)
         return answer
 

@@ -18,6 +18,10 @@ class QuotaUsedUp(Exception):
         self.retry_after = retry_after
 
 
+class StillRunning(QuotaUsedUp):
+    """As many statements of the caller as are allowed are at work."""
+
+
 @dataclass
 class _Bucket:
     left: float
@@ -64,7 +68,7 @@ class Quotas:
                 )
             # Refused and not made to wait: those that wait hold threads that answer everybody.
             if self._running[name] >= at_once:
-                raise QuotaUsedUp(
+                raise StillRunning(
                     f"{at_once} statements of key '{name}' run already "
                     "(api.statements_at_once); ask again when one has ended",
                     1,

@@ -21,16 +21,23 @@ def view_columns() -> dict[str, list[tuple[str, str, str]]]:
             docs.setdefault(column.name, column.doc)
     columns: dict[str, list[tuple[str, str, str]]] = {}
     with duckdb.connect(":memory:") as engine:
-        for definition in definitions(Path("/")):
-            engine.execute(f'CREATE SCHEMA IF NOT EXISTS "{definition.name.partition(".")[0]}"')
-            engine.execute(f"CREATE VIEW {definition.name} AS {_without_rows(definition)}")
+        for name, definition in empty_views(engine, Path("/")).items():
             if definition.folder is None:
-                described = engine.execute(f"DESCRIBE {definition.name}").fetchall()
-                columns[definition.name] = [
-                    (str(name), spark_type(str(kind)), docs.get(str(name), ""))
-                    for name, kind, *_ in described
+                described = engine.execute(f"DESCRIBE {name}").fetchall()
+                columns[name] = [
+                    (str(column), spark_type(str(kind)), docs.get(str(column), ""))
+                    for column, kind, *_ in described
                 ]
     return columns
+
+
+def empty_views(engine: duckdb.DuckDBPyConnection, lake: Path) -> dict[str, Definition]:
+    """Make each table and view without rows, by its name, so that their columns can be asked."""
+    known = definitions(lake)
+    for definition in known:
+        engine.execute(f'CREATE SCHEMA IF NOT EXISTS "{definition.name.partition(".")[0]}"')
+        engine.execute(f"CREATE VIEW {definition.name} AS {_without_rows(definition)}")
+    return {definition.name: definition for definition in known}
 
 
 def _without_rows(definition: Definition) -> str:

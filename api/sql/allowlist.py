@@ -77,10 +77,10 @@ _PARAMETER = re.compile(r"[A-Za-z_]\w{0,63}")
 Scalar = str | int | float | bool | None
 
 
-def parse(sql: str, tables: Collection[str], params: Mapping[str, Scalar]) -> exp.Query:
+def parse(sql: str, tables: Collection[str], params: Mapping[str, Scalar] | None) -> exp.Query:
     """The statement as a tree, its parameters filled in; raises `Usage` with the reason.
 
-    `tables`: names that may be read, as `layer.name`.
+    `tables`: names that may be read, as `layer.name`. `params` None: there can be none.
     """
     tree = _one_question(sql)
     nodes = list(tree.walk())
@@ -184,8 +184,11 @@ def _check_tables(tree: exp.Query, tables: Collection[str]) -> None:
             raise Usage(f"no table '{table_node.db}.{table_node.name}'; {_known(tables)}")
 
 
-def _with_params(tree: exp.Query, params: Mapping[str, Scalar]) -> exp.Query:
+def _with_params(tree: exp.Query, params: Mapping[str, Scalar] | None) -> exp.Query:
     used: set[str] = set()
+    if params is None and tree.find(exp.Placeholder):
+        raise Usage("parameters are not taken here; write the values into the statement")
+    params = params or {}
     for placeholder in list(tree.find_all(exp.Placeholder)):
         name = placeholder.name
         if not _PARAMETER.fullmatch(name or ""):

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import base64
 import logging
-import math
-import os
-import select
-import subprocess
-import sys
-import tempfile
 import threading
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from api.sql.allowlist import Scalar
-from api.sql.worker_line import LOOK_SECONDS, Cancelled, WorkerLine
+from api.sql.worker_line import WorkerLine
+from api.sql.worker_process import READ_SECONDS, START_SECONDS, Worker
 from infra.config.settings import ApiSettings, Settings
 from infra.delta.duckdb_views import definitions
 from infra.errors import Fatal, Retryable, Usage
-from infra.storage.paths import bucketed, store
 from infra.storage.temp_dirs import scratch
 
 _log = logging.getLogger("headgate.api")
@@ -32,14 +25,8 @@ _log = logging.getLogger("headgate.api")
 WORKERS = 2
 """Statements that run at the same time; more would take the cores from the stream."""
 
-_PROGRAM: tuple[str, ...] = ("-m", "api.sql.worker")
-_START_SECONDS = 30.0
-_READ_SECONDS = 5.0
-"""A statement is parsed and translated in so long; what takes longer is no question of a person."""
 _BLOCKED_SECONDS = 15.0
 """A worker that works so much longer than all its limits together is not coming back."""
-_RENEWED_SECONDS = 1800.0
-"""After so long a worker that was given passing credentials makes room for one with newer ones."""
 
 
 class Refused(Usage):
@@ -76,6 +63,18 @@ class Answer:
     def truncated(self) -> bool:
         """Whether rows are missing at the end."""
         return self.truncated_by is not None
+
+
+@dataclass(frozen=True)
+class ArrowAnswer:
+    """What a statement gave as an Arrow stream (IPC), `truncated_by` as of `Answer`."""
+
+    stream: bytes
+    columns: list[dict[str, str]]
+    rows: int
+    truncated_by: str | None
+    elapsed_ms: float
+    engine: str = "duckdb"
 
 
 @dataclass(frozen=True)
@@ -134,20 +133,59 @@ class Statements:
         may name; `sources`: of each table the rows of these alone (every table must have them).
         `who`: for whom; where several wait, a worker goes to the one with the fewest at work.
         """
+        asked = self._asked(sql, params or {}, as_of, tables, sources)
         # A caller may ask for less; the settings are what protects the machine.
-        most = min(max_rows or self._limits.statement_rows, self._limits.statement_rows)
-        asked = {
+        asked["max_rows"] = min(max_rows or asked["max_rows"], asked["max_rows"])
+        with self._line.worker(who, cancelled) as worker:
+            reply = worker.ask(asked, self._limits.statement_seconds, cancelled)
+            return _answer(reply, self._limits)
+
+    def arrow(
+        self,
+        sql: str,
+        *,
+        shape: bool = False,
+        cancelled: threading.Event | None = None,
+        tables: Sequence[str] | None = None,
+        sources: Sequence[str] | None = None,
+        who: str | None = None,
+    ) -> ArrowAnswer:
+        """Answer one statement without parameters in Arrow, by the limits and errors of `run`.
+
+        `shape`: its columns alone; no row is read.
+        """
+        asked = self._asked(sql, None, None, tables, sources) | {"arrow": True}
+        if shape:
+            asked["max_rows"] = 0
+        with self._line.worker(who, cancelled) as worker:
+            reply = worker.ask(asked, self._limits.statement_seconds, cancelled)
+        done = _raise_error(reply, self._limits)
+        return ArrowAnswer(
+            base64.b64decode(done["arrow"]),
+            done["columns"],
+            int(done["rows"]),
+            done["truncated_by"],
+            done["elapsed_ms"],
+        )
+
+    def _asked(
+        self,
+        sql: str,
+        params: Mapping[str, Scalar] | None,
+        as_of: datetime | None,
+        tables: Sequence[str] | None,
+        sources: Sequence[str] | None,
+    ) -> dict[str, Any]:
+        """A statement as a worker is asked it; `params` None: it may have none."""
+        return {
             "sql": sql,
-            "params": dict(params or {}),
-            "max_rows": most,
+            "params": None if params is None else dict(params),
+            "max_rows": self._limits.statement_rows,
             "max_bytes": self._limits.statement_bytes,
             "as_of": as_of.isoformat() if as_of else None,
             "only_tables": None if tables is None else list(tables),
             "only_sources": None if sources is None else list(sources),
         }
-        with self._line.worker(who, cancelled) as worker:
-            reply = worker.ask(asked, self._limits.statement_seconds, cancelled)
-            return _answer(reply, self._limits)
 
     def write(
         self,
@@ -165,15 +203,8 @@ class Statements:
 
         `tell` is called with the progress, 0 to 100. Raises as `run` does.
         """
-        asked = {
-            "sql": sql,
-            "params": dict(params),
-            "max_rows": self._limits.job_rows,
-            "into": str(into.absolute()),
-            "as_of": as_of.isoformat() if as_of else None,
-            "only_tables": None if tables is None else list(tables),
-            "only_sources": None if sources is None else list(sources),
-        }
+        asked = self._asked(sql, params, as_of, tables, sources)
+        asked |= {"max_rows": self._limits.job_rows, "into": str(into.absolute())}
         with self._line.worker(None, cancelled) as worker:
             reply = worker.ask(asked, self._limits.job_seconds, cancelled, tell)
         # For the sentence of an error, which names the limit that was reached.
@@ -192,7 +223,7 @@ class Statements:
     def blocked(self) -> list[float]:
         """Of each worker that does not come back, for how many seconds it has been at work."""
         # One that starts, reads and works up to each of its limits is slow, not blocked.
-        longest = _START_SECONDS + _READ_SECONDS + self._limits.statement_seconds
+        longest = START_SECONDS + READ_SECONDS + self._limits.statement_seconds
         busy = (worker.busy_seconds for worker in self._all)
         return [seconds for seconds in busy if seconds > longest + _BLOCKED_SECONDS]
 
@@ -222,7 +253,7 @@ def _raise_error(found: dict[str, Any] | None, limits: ApiSettings) -> dict[str,
         )
     if "unread" in found:
         raise Refused(
-            f"the statement could not be read in {_READ_SECONDS:g} s: it is nested too deeply, or "
+            f"the statement could not be read in {READ_SECONDS:g} s: it is nested too deeply, or "
             "lacks the ON of its joins; write it shorter"
         )
     if found.get("limit") == "memory":
@@ -251,175 +282,3 @@ def _room(settings: Settings) -> Path | None:
         return scratch(settings.scratch_root)
     except OSError:
         return None
-
-
-class Worker:
-    """One `api.sql.worker` process, started when first needed and again after a kill."""
-
-    def __init__(self, setup: dict[str, Any], room: Path | None) -> None:
-        self._setup = setup
-        self._room = room
-        self._process: subprocess.Popen[bytes] | None = None
-        self._home: tempfile.TemporaryDirectory[str] | None = None
-        self._lock = threading.Lock()
-        self._renew = math.inf
-        self._rest = b""
-        self._since: float | None = None
-        self._closed = False
-
-    @property
-    def pid(self) -> int | None:
-        """Its process id while it runs."""
-        process = self._process
-        return process.pid if process is not None and process.poll() is None else None
-
-    @property
-    def busy_seconds(self) -> float:
-        """For how long it has worked on what it was asked last; 0 when it has answered."""
-        since = self._since
-        return 0.0 if since is None else time.monotonic() - since
-
-    def ask(
-        self,
-        request: dict[str, Any],
-        seconds: float,
-        cancelled: threading.Event | None = None,
-        tell: Callable[[float], None] = lambda _: None,
-    ) -> dict[str, Any] | None:
-        """The worker's answer; None when the time was up and it was killed."""
-        with self._lock:
-            self._since = time.monotonic()
-            try:
-                return self._ask(request, seconds, cancelled or threading.Event(), tell)
-            finally:
-                self._since = None
-
-    def _ask(
-        self,
-        request: dict[str, Any],
-        seconds: float,
-        cancelled: threading.Event,
-        tell: Callable[[float], None],
-    ) -> dict[str, Any] | None:
-        process = self._running()
-        try:
-            _send(process, request)
-            reply = self._line(process, _READ_SECONDS, cancelled)
-            if reply is None:
-                # Until it says `read` it only parses and translates: no data is to blame.
-                reply = {"unread": True}
-                self._kill()
-            elif reply.get("read"):
-                until = time.monotonic() + seconds
-                while (
-                    reply := self._line(process, until - time.monotonic(), cancelled)
-                ) is not None and "progress" in reply:
-                    tell(float(reply["progress"]))
-                if reply is None:
-                    self._kill()
-        except (EOFError, OSError, ValueError):
-            self._kill()
-            # Closing kills the worker too, which is no fault of the statement.
-            if self._closed:
-                raise Cancelled("the API ends; ask again when it is back") from None
-            # A worker that dies in the middle was ended by its memory bound.
-            return {"limit": "memory"}
-        except Cancelled:
-            self._kill()
-            raise
-        return reply
-
-    def _line(
-        self, process: subprocess.Popen[bytes], seconds: float, cancelled: threading.Event
-    ) -> dict[str, Any] | None:
-        """The next line of a worker; None when it does not come in time."""
-        if process.stdout is None:
-            raise EOFError
-        output = process.stdout.fileno()
-        until = time.monotonic() + seconds
-        pieces = [self._rest]
-        while b"\n" not in pieces[-1]:
-            left = until - time.monotonic()
-            if left <= 0:
-                return None
-            if cancelled.is_set():
-                raise Cancelled("the caller hung up")
-            # In short steps, to notice that the caller hung up.
-            ready, _, _ = select.select([output], [], [], min(left, LOOK_SECONDS))
-            if ready:
-                # The bare descriptor: a buffered reader would block, and hide what it holds from
-                # `select`.
-                pieces.append(os.read(output, 1 << 20))
-                if not pieces[-1]:
-                    raise EOFError
-        # What came behind the line belongs to the next one: a progress and the answer may arrive as
-        # one.
-        line, _, self._rest = b"".join(pieces).partition(b"\n")
-        reply: dict[str, Any] = json.loads(line)
-        return reply
-
-    def stop(self) -> None:
-        """End the process for good; a statement that runs in it ends with it."""
-        # First, so that who waits for its answer learns why it ended.
-        self._closed = True
-        self._kill()
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._closed:
-            raise Cancelled("the API ends; ask again when it is back")
-        alive = self._process is not None and self._process.poll() is None
-        if self._process is not None and alive and time.monotonic() < self._renew:
-            return self._process
-        self._kill()
-        # An empty folder as home and working directory: there is nothing in reach to be read.
-        self._home = tempfile.TemporaryDirectory(prefix="headgate-sql-", dir=self._room)
-        root = Path(__file__).resolve().parents[2]
-        far = store().environment() if bucketed(self._setup["lake_root"]) else {}
-        self._renew = (
-            time.monotonic() + _RENEWED_SECONDS if "AWS_SESSION_TOKEN" in far else math.inf
-        )
-        process = subprocess.Popen(
-            [sys.executable, *_PROGRAM],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            # A pipe that nobody reads would fill and block the worker.
-            stderr=subprocess.DEVNULL,
-            cwd=self._home.name,
-            # No token, no password, no proxy: what is not there cannot leak.
-            env={"PYTHONPATH": str(root), "HOME": self._home.name, "LC_ALL": "C.UTF-8"} | far,
-            # A Ctrl-C at the terminal ends the API, which then ends its workers in order.
-            start_new_session=True,
-        )
-        self._process, self._rest = process, b""
-        try:
-            _send(process, self._setup)
-            ready = self._line(process, _START_SECONDS, threading.Event())
-        except (EOFError, OSError, ValueError):
-            ready = None
-        if ready is None:
-            self._kill()
-            if self._closed:
-                raise Cancelled("the API ends; ask again when it is back")
-            raise Fatal("the statement engine did not start; see headgate doctor")
-        return process
-
-    def _kill(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            # Reaped at once, or each killed statement would leave a zombie.
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
-        if self._home is not None:
-            self._home.cleanup()
-            self._home = None
-
-
-def _send(process: subprocess.Popen[bytes], request: dict[str, Any]) -> None:
-    """Hand a worker one line."""
-    if process.stdin is None:
-        raise EOFError
-    process.stdin.write(json.dumps(request).encode() + b"\n")
-    process.stdin.flush()

@@ -23,7 +23,7 @@ class Translated:
 def translated(
     sql: str,
     names: Collection[str],
-    params: Mapping[str, Scalar],
+    params: Mapping[str, Scalar] | None,
     max_rows: int,
     sources: Sequence[str] | None = None,
 ) -> Translated:

@@ -27,6 +27,7 @@ from typing import Any, TextIO
 
 import duckdb
 
+from api.sql.arrow_answer import within_bigint
 from api.sql.macros import macro_statements as macros
 from api.sql.translation import translated
 from infra.delta.duckdb_views import Definition, missing_sentence, open_engine
@@ -106,16 +107,7 @@ def written(
     parsed = connection.extract_statements(sql)
     if len(parsed) != 1 or parsed[0].type != duckdb.StatementType.SELECT:
         raise StatementRefused("only one SELECT is run here")
-    shape = connection.execute(f"SELECT * FROM ({sql}) LIMIT 0").description or []
-    columns = [{"name": str(each[0]), "type": spark_type(str(each[1]))} for each in shape]
-    if any(str(each[1]).upper() in _WIDE for each in shape):
-        # Parquet has no 128 bits: DuckDB would write doubles. Beyond bigint Spark fails, as this.
-        names = ['"' + str(each[0]).replace('"', '""') + '"' for each in shape]
-        chosen = ", ".join(
-            f"CAST({name} AS BIGINT) AS {name}" if str(each[1]).upper() in _WIDE else name
-            for name, each in zip(names, shape, strict=True)
-        )
-        sql = f"SELECT {chosen} FROM ({sql})"
+    columns, sql = _shaped(connection, sql)
     target = into.replace("'", "''")
     over = threading.Event()
 
@@ -138,7 +130,28 @@ def written(
     return {"columns": columns, "rows": rows, "truncated_by": None}
 
 
-_WIDE = ("HUGEINT", "UBIGINT")
+def as_arrow(
+    connection: duckdb.DuckDBPyConnection, sql: str, max_rows: int, max_bytes: int
+) -> dict[str, Any]:
+    """Run one SELECT as `arrow_answer` does; `max_rows` 0 asks for its columns alone."""
+    from api.sql.arrow_answer import arrow_answer  # late: other answers need no Arrow
+
+    parsed = connection.extract_statements(sql)
+    if len(parsed) != 1 or parsed[0].type != duckdb.StatementType.SELECT:
+        raise StatementRefused("only one SELECT is run here")
+    columns, sql = _shaped(connection, sql)
+    return {"columns": columns} | arrow_answer(connection, sql, max_rows, max_bytes)
+
+
+def _shaped(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[list[dict[str, str]], str]:
+    """The columns of a statement, and the statement with sums as wide as Spark's."""
+    shape = connection.execute(f"SELECT * FROM ({sql}) LIMIT 0").description or []
+    described = [(str(name), str(kind)) for name, kind, *_ in shape]
+    columns = [{"name": name, "type": spark_type(kind)} for name, kind in described]
+    # Neither Parquet nor Arrow has 128 bits: DuckDB would write doubles or decimals.
+    return columns, within_bigint(sql, described)
+
+
 _PROGRESS_SECONDS = 0.5
 
 
@@ -307,6 +320,8 @@ def _now(
         raise StatementRefused(missing_sentence(lacking))
     if asked.get("into"):
         reply = written(connection, asked["sql"], asked["max_rows"], asked["into"], tell)
+    elif asked.get("arrow"):
+        reply = as_arrow(connection, asked["sql"], asked["max_rows"], asked["max_bytes"])
     else:
         reply = answer(connection, asked["sql"], asked["max_rows"], asked["max_bytes"])
     return {**reply, "elapsed_ms": round((time.monotonic() - began) * 1000, 1)}

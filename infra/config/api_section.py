@@ -70,6 +70,13 @@ class ApiSettings(Section):
 
     host: str = Field("127.0.0.1", description="address to listen on; loopback unless told")
     port: int = Field(8765, ge=0, le=65535, description="port; 0 picks a free one")
+    flight_port: int | None = Field(
+        None,
+        ge=0,
+        le=65535,
+        description="port of Arrow Flight SQL (ADBC, JDBC), at the same address and with the same "
+        "certificate; 0 picks a free one; none: it is not served",
+    )
     certificate_file: Path | None = Field(
         None,
         description="PEM file with the certificate and those between it and an authority: "

@@ -12,7 +12,7 @@ import sqlglot
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.sql import runner
+from api.sql import runner, worker_process
 from api.sql.runner import Limit, Refused, Statements
 from api.sql.text_bounds import require_bounded
 from api.sql.translation import translated
@@ -89,8 +89,9 @@ def test_a_text_that_no_bound_foresaw_ends_with_its_reader(
         "worker.translated = lambda *asked: time.sleep(600)\n"
         "worker.serve(sys.stdin, sys.stdout)\n"
     )
-    monkeypatch.setattr(runner, "_READ_SECONDS", 0.5)
-    monkeypatch.setattr(runner, "_PROGRAM", (str(tmp_path / "stuck.py"),))
+    monkeypatch.setattr(worker_process, "READ_SECONDS", 0.5)
+    monkeypatch.setattr(runner, "READ_SECONDS", 0.5)
+    monkeypatch.setattr(worker_process, "_PROGRAM", (str(tmp_path / "stuck.py"),))
     running = Statements(day.settings)
     try:
         with pytest.raises(Refused, match=r"could not be read in 0\.5 s"):
