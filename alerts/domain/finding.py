@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -31,14 +31,26 @@ CONFIRMED = "confirmed"
 
 def identity(*parts: str) -> str:
     """32 hex digits that say which parts these were: ("ab", "c") and ("a", "bc") differ."""
-    digest = hashlib.sha256()
-    for part in parts:
-        # JSON may escape half a surrogate pair, which a strict encoding refuses.
-        data = part.encode("utf-8", "surrogatepass")
-        # Length before content: no two lists of parts give the same bytes.
-        digest.update(len(data).to_bytes(8, "big"))
-        digest.update(data)
-    return digest.hexdigest()[:32]
+    return hashlib.sha256(b"".join(map(_framed, parts))).hexdigest()[:32]
+
+
+def identities(first: str) -> Callable[[str], str]:
+    """`identity(first, other)` as a function of the other: the first part is digested once."""
+    begun = hashlib.sha256(_framed(first))
+
+    def with_other(other: str) -> str:
+        digest = begun.copy()
+        digest.update(_framed(other))
+        return digest.hexdigest()[:32]
+
+    return with_other
+
+
+def _framed(part: str) -> bytes:
+    # JSON may escape half a surrogate pair, which a strict encoding refuses.
+    data = part.encode("utf-8", "surrogatepass")
+    # Length before content: no two lists of parts give the same bytes.
+    return len(data).to_bytes(8, "big") + data
 
 
 def single_line(text: str, limit: int = SNIPPET_CHARS) -> str:

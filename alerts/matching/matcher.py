@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alerts.domain.finding import (
-    FIELD_CHARS,
-    RULE_FAILED,
-    event_schema,
-    finding_schema,
-    identity,
-    named,
-    single_line,
-)
+from alerts.domain.finding import event_schema, finding_schema
 from alerts.matching.column_access import EventColumns, Flags, Numbers, Picked
+from alerts.matching.finding_rows import FindingRows
 from alerts.matching.prefilter import SAMPLE_ROWS, Census, PrefilterPlan, count
 from alerts.rulepack.derived_fields import inputs
-from alerts.rulepack.indicator_match import shown as indicator_shown
-from alerts.rulepack.predicate import (
-    All,
-    Either,
-    Node,
-    Test,
-    listed_in,
-    paths_of,
-    present,
-    tests_of,
-    text_of,
-)
+from alerts.rulepack.predicate import paths_of
 from alerts.rulepack.row_test import Remembered, RowTest, row_test
 from alerts.rulepack.rule_pack import PackStore, Rule, RulePack
 from infra.errors import Fatal
@@ -47,6 +29,9 @@ LIVE_MODES = ("live", "replay")
 
 DEAR = 1.0
 """Candidates an event above which it is worth asking again what is rare."""
+
+LONGEST_WAIT = 1_000_000
+"""Events after which it is asked again at the latest, if it is dear still."""
 
 _ROUTING = ("class_uid", "source", "mode", "dead_letter_reason", "duplicate_of")
 
@@ -63,8 +48,6 @@ class _Ready:
     rule: Rule
     test: RowTest | None = None
     broken: str = ""
-    shown: tuple[str, ...] = ()
-    lists: tuple[Test, ...] = ()
 
     def looks_at(self, class_uid: int | None, source: str) -> bool:
         """Whether events of this class and source concern the rule."""
@@ -111,12 +94,14 @@ class Matcher:
         slots = {path: slot for slot, path in enumerate(self._paths)}
         remembered = Remembered()
         self._rules = [_ready(rule, slots, remembered) for rule in pack.rules]
+        self._findings = FindingRows(pack.rules, pack.hash)
         self._nodes = [None if r.test is None else r.rule.predicate for r in self._rules]
         self._routes: dict[tuple[int | None, str], Flags] = {}
         self._sample_rows = sample_rows
         self._census = Census()
         self._plan: PrefilterPlan | None = None
         self._since = [0, 0]
+        self._wait = 0
         self._counts = np.zeros((3, len(self._rules)), np.int64)
         self._seconds = np.zeros(len(self._rules))
 
@@ -127,8 +112,10 @@ class Matcher:
             return pa.RecordBatch.from_pylist([], schema=finding_schema())
         rules, rows = self._candidates(batch, routed)
         # A row that several rules want is taken out of Arrow once.
-        picked_rows, places = np.unique(rows, return_inverse=True)
-        picked = Picked(batch, picked_rows, self._paths)
+        wanted = np.zeros(batch.num_rows, bool)
+        wanted[rows] = True
+        tried, places = np.flatnonzero(wanted), np.cumsum(wanted)[rows] - 1
+        picked = Picked(batch, tried, self._paths)
         hits, failures = self._confirm(rules, places, picked)
         if not hits and not failures:
             return pa.RecordBatch.from_pylist([], schema=finding_schema())
@@ -136,9 +123,11 @@ class Matcher:
         hit_places = sorted({*(hit[0] for hit in hits), *(failure[0] for failure in failures)})
         shown = picked.only(hit_places)
         nth = {place: number for number, place in enumerate(hit_places)}
-        _findings = [self._finding(shown, nth[place], self._rules[rule]) for place, rule in hits]
-        _findings += [self._failure(shown, nth[failed[0]], *failed[1:]) for failed in failures]
-        return pa.RecordBatch.from_pylist(_findings, schema=finding_schema())
+        return self._findings.made(
+            shown,
+            [(nth[place], rule) for place, rule in hits],
+            [(nth[place], rule, reason) for place, rule, reason in failures],
+        )
 
     def costs(self) -> dict[str, Cost]:
         """What each rule has cost since this matcher was made, by rule id."""
@@ -151,7 +140,7 @@ class Matcher:
 
     def _route(self, batch: pa.RecordBatch) -> _Routed:
         """The rows that some rule may see, by class and source."""
-        missing = [name for name in _ROUTING if name not in batch.schema.names]
+        missing = [name for name in _ROUTING if batch.schema.get_field_index(name) < 0]
         if missing:
             raise Fatal(f"a batch of silver.event lacks {missing}; select all its columns")
         seen = pc.and_(
@@ -209,9 +198,10 @@ class Matcher:
         blind or dear. It waits four times as long each time, so planning stays cheap."""
         rows, candidates = self._since
         enough = len(routed.rows) >= self._sample_rows
-        due = not self._census.rows or rows >= 4 * self._census.rows
         dear = not self._census.rows or candidates > DEAR * rows
-        if enough and due and dear:
+        if enough and rows >= self._wait and dear:
+            # Of the wait and not of what was seen: batches of some hundred rows see little.
+            self._wait = min(4 * max(self._wait, len(routed.rows)), LONGEST_WAIT)
             nodes = (self._nodes[n] for n in np.flatnonzero(wanted).tolist())
             count(nodes, columns, len(routed.rows), self._census)
             self._plan, self._since = None, [0, 0]
@@ -221,10 +211,10 @@ class Matcher:
 
     def _confirm(
         self, rules: Numbers, places: Numbers, picked: Picked
-    ) -> tuple[list[tuple[int, int]], list[tuple[int, _Ready, str]]]:
+    ) -> tuple[list[tuple[int, int]], list[tuple[int, int, str]]]:
         """Hits as (place, rule), in order, and for each rule that threw where and why."""
         hits: list[tuple[int, int]] = []
-        failed: list[tuple[int, _Ready, str]] = []
+        failed: list[tuple[int, int, str]] = []
         numbers, starts = np.unique(rules, return_index=True)
         bounds = [*starts.tolist(), len(rules)]
         listed = places.tolist()
@@ -245,7 +235,7 @@ class Matcher:
             except Exception as error:  # whatever one rule throws must not stop the others
                 # At the row where it threw: the finding then has an event to point to, the same on
                 # a retry.
-                failed.append((place, ready, f"{type(error).__name__}: {error}"))
+                failed.append((place, number, f"{type(error).__name__}: {error}"))
             ended = perf_counter()
             took.append(ended - began)
         # At once for all: in small batches many rules have few candidates each.
@@ -255,61 +245,6 @@ class Matcher:
         self._counts[2] += np.bincount(hit, minlength=len(self._rules))
         # By row and rule: rules are confirmed one after the other, findings are promised by row.
         return sorted(hits), failed
-
-    def _finding(self, columns: Picked, row: int, ready: _Ready) -> dict[str, Any]:
-        rule = ready.rule
-        role, ip = _role(columns, row, rule.roles)
-        event_uid = columns["event_uid"][row]
-        return self._common(columns, row) | {
-            # From rule and event alone: the same batch tried again gives the same ids.
-            "finding_id": identity(rule.id, event_uid),
-            "rule_id": rule.id,
-            "rule_version": rule.version,
-            "rule_title": rule.title,
-            "level": rule.level,
-            "feeds": list(rule.feeds),
-            "alerting": rule.alerting,
-            "role": role,
-            "ip": ip,
-            "host_name": named(columns["host_name"][row] or columns["device.hostname"][row]),
-            "user_name": named(columns["user_name"][row]),
-            "dst_ip": columns["dst_ip"][row],
-            "fields": _shown(columns, row, ready.shown) | _indicator(columns, row, ready.lists),
-            "snippet": _snippet(columns, row),
-        }
-
-    def _failure(self, columns: Picked, row: int, ready: _Ready, reason: str) -> dict[str, Any]:
-        """The finding that a rule threw; it is about the rule, so it names no address."""
-        rule, event_uid = ready.rule, columns["event_uid"][row]
-        title = single_line(f"Rule '{rule.title}' failed: {reason}")
-        return self._common(columns, row) | {
-            # One finding a broken rule and batch, whatever number of its rows would throw.
-            "finding_id": identity(RULE_FAILED, rule.id, event_uid),
-            "rule_id": RULE_FAILED,
-            "rule_version": rule.version,
-            "rule_title": title,
-            "level": "high",
-            "feeds": [],
-            "alerting": True,
-            "role": "rule",
-            "fields": {"rule_id": rule.id, "error": single_line(reason)},
-            "snippet": title,
-        }
-
-    def _common(self, columns: Picked, row: int) -> dict[str, Any]:
-        taken = {
-            "event_uid": "event_uid",
-            "event_time": "time",
-            "received_at": "received_at",
-            "class_uid": "class_uid",
-            "source": "source",
-            "mode": "mode",
-            "scope": "scope",
-        }
-        return {name: columns[path][row] for name, path in taken.items()} | {
-            "kind": "event",
-            "pack": self.pack_hash,
-        }
 
 
 def _paths(rule: Rule) -> set[str]:
@@ -322,63 +257,11 @@ def _paths(rule: Rule) -> set[str]:
 
 
 def _ready(rule: Rule, slots: Mapping[str, int], remembered: Remembered) -> _Ready:
-    shown = tuple(dict.fromkeys([*_positive(rule.predicate), *rule.carry]))
     try:
-        lists = tuple(test for test in tests_of(rule.predicate) if test.op == "listed")
-        return _Ready(rule, row_test(rule.predicate, slots, remembered), "", shown, lists)
+        return _Ready(rule, row_test(rule.predicate, slots, remembered))
     except (ValueError, KeyError) as error:
         # Kept as broken and not refused: one rule must not keep a whole pack from running.
-        return _Ready(rule, None, str(error), shown)
-
-
-def _positive(node: Node) -> Iterator[str]:
-    """Fields whose values made the rule match: those not under a `not`."""
-    if isinstance(node, Test):
-        # What a list was met with is shown by `_indicator`, with the list's name.
-        if node.op != "listed":
-            yield node.field
-    elif isinstance(node, All | Either):
-        for part in node.of:
-            yield from _positive(part)
-
-
-def _role(columns: Picked, row: int, roles: Sequence[str]) -> tuple[str, str | None]:
-    """The first endpoint that has an address, else the first."""
-    for role in roles:
-        # The finding is joined to the leases by this address, so an endpoint with one goes first.
-        ip = columns[f"{role}.ip"][row]
-        if ip:
-            return role, ip
-    return roles[0], None
-
-
-def _shown(columns: Picked, row: int, paths: Iterable[str]) -> dict[str, str]:
-    shown = {}
-    for path in paths:
-        values = present(columns[path][row])
-        if values:
-            # The first ten: an event may list thousands, and a finding only shows why it is there.
-            shown[path] = single_line(", ".join(text_of(v) for v in values[:10]), FIELD_CHARS)
-    return shown
-
-
-def _indicator(columns: Picked, row: int, lists: Iterable[Test]) -> dict[str, str]:
-    """What the event met in the first list that it met."""
-    for test in lists:
-        hit = listed_in(test).hit(columns[test.field][row], columns["time"][row])
-        if hit is not None:
-            texts = indicator_shown(hit, dict(test.parts)["list"])
-            return {name: single_line(text, FIELD_CHARS) for name, text in texts.items()}
-    return {}
-
-
-def _snippet(columns: Picked, row: int) -> str:
-    message = columns["message"][row]
-    if message:
-        return single_line(message)
-    names = ("source", "src_ip", "dst_ip", "user_name", "host_name")
-    name_list = [f"{name}={columns[name][row]}" for name in names if columns[name][row]]
-    return single_line(" ".join(name_list))
+        return _Ready(rule, None, str(error))
 
 
 def columns_read(pack: RulePack) -> list[str]:

@@ -20,7 +20,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alerts.matching.column_access import SEPARATOR, Distinct, EventColumns, Flags, Numbers, spread
+from alerts.matching.column_access import (
+    SEPARATOR,
+    Distinct,
+    EventColumns,
+    Flags,
+    Numbers,
+    spread,
+    unique,
+)
 from alerts.rulepack.derived_fields import derived
 from alerts.rulepack.predicate import OPS, All, Either, Leaf, Node, Test, leaf, listed_in
 from alerts.rulepack.required_literals import Needle, needles_of
@@ -174,7 +182,7 @@ class _Search:
         flat = np.fromiter(chain.from_iterable(matches), np.int64, 3 * len(matches))
         values = np.searchsorted(haystack.starts, flat[1::3], side="right") - 1
         # A needle may occur many times in a value; it counts once.
-        pairs = np.unique(flat[0::3] * len(distinct.values) + values)
+        pairs = unique(flat[0::3] * len(distinct.values) + values)
         return np.divmod(pairs, len(distinct.values))
 
     def pairs(self, distinct: Distinct) -> tuple[Numbers, Numbers]:
@@ -239,7 +247,7 @@ class PrefilterPlan:
             if matter[owners].any():
                 hit = rows_where(test, columns)
                 passed.append((np.repeat(owners, len(hit)), np.tile(hit, len(owners))))
-        keys = np.unique(
+        keys = unique(
             np.concatenate([p[0] for p in passed]) * columns.count
             + np.concatenate([p[1] for p in passed])
         )

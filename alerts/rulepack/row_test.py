@@ -74,9 +74,7 @@ def row_test(node: Node, slots: Mapping[str, int], remembered: Remembered | None
         # tests.
         of = node.of if remembered is None else _joined(node)
         parts = [row_test(part, slots, remembered) for part in of]
-        if isinstance(node, All):
-            return lambda columns, i: all(part(columns, i) for part in parts)
-        return lambda columns, i: any(part(columns, i) for part in parts)
+        return _all(parts) if isinstance(node, All) else _any(parts)
     if isinstance(node, Not):
         inner = row_test(node.of, slots, remembered)
         return lambda columns, i: not inner(columns, i)
@@ -91,6 +89,27 @@ def row_test(node: Node, slots: Mapping[str, int], remembered: Remembered | None
         op, cased, other = node.op, node.cased, _reader(str(node.value), slots)
         return lambda columns, i: refers(op, read(columns, i), other(columns, i), cased)
     return _value_test(leaf(node), read)
+
+
+def _all(parts: Sequence[RowTest]) -> RowTest:
+    # A loop and no `all()`: a generator for each row would cost as much as a test.
+    def run(columns: Slots, i: int) -> bool:
+        for part in parts:  # noqa: SIM110
+            if not part(columns, i):
+                return False
+        return True
+
+    return parts[0] if len(parts) == 1 else run
+
+
+def _any(parts: Sequence[RowTest]) -> RowTest:
+    def run(columns: Slots, i: int) -> bool:
+        for part in parts:  # noqa: SIM110
+            if part(columns, i):
+                return True
+        return False
+
+    return parts[0] if len(parts) == 1 else run
 
 
 def _only_path(node: Node) -> str | None:
@@ -114,9 +133,6 @@ def _joined(node: All | Either) -> list[Node]:
     return [*of_one, *alone]
 
 
-_MISSING = object()
-
-
 def _remembering(node: Node, slot: int, path: str, remembered: Remembered) -> RowTest:
     plain = row_test(node, {path: 0})
     verdicts = remembered.of(node)
@@ -126,9 +142,9 @@ def _remembering(node: Node, slot: int, path: str, remembered: Remembered) -> Ro
         # Lists have no hash; numbers equal truth values, which rules tell apart.
         if value.__class__ is not str and value is not None:
             return plain([[value]], 0)
-        verdict = verdicts.get(value, _MISSING)
-        if verdict is not _MISSING:
-            return verdict  # type: ignore[return-value]  # what is not missing is a verdict
+        verdict = verdicts.get(value)
+        if verdict is not None:
+            return verdict
         verdict = plain([[value]], 0)
         if value is not None and len(value) > MOST_CHARS:
             return verdict

@@ -1,0 +1,264 @@
+"""Findings as rows of gold.finding, made column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from alerts.domain.finding import (
+    FIELD_CHARS,
+    RULE_FAILED,
+    finding_schema,
+    identities,
+    identity,
+    named,
+    single_line,
+)
+from alerts.matching.column_access import Picked
+from alerts.rulepack.indicator_match import shown as indicator_shown
+from alerts.rulepack.predicate import (
+    All,
+    Either,
+    Node,
+    Test,
+    listed_in,
+    present,
+    tests_of,
+    text_of,
+)
+from alerts.rulepack.rule_pack import Rule
+
+_OF_EVENT = {
+    "event_uid": "event_uid",
+    "event_time": "time",
+    "received_at": "received_at",
+    "class_uid": "class_uid",
+    "source": "source",
+    "mode": "mode",
+    "scope": "scope",
+}
+"""Columns of a finding that are the event's, whatever the finding is about."""
+
+_TAKEN = _OF_EVENT | {"dst_ip": "dst_ip"}
+
+_OF_RULE = ("rule_id", "rule_version", "rule_title", "level", "feeds", "alerting", "kind", "pack")
+
+Hit = tuple[int, int]
+"""The place of a row among the picked ones, and the number of a rule."""
+
+
+class FindingRows:
+    """What the findings of a pack's rules are made of.
+
+    What a rule says is one row of Arrow, and what an event says is taken as it lies: with
+    thousands of findings a second, a dictionary for each would cost more than finding them.
+    """
+
+    def __init__(self, rules: Sequence[Rule], pack_hash: str) -> None:
+        self._rules = [_Shown(rule) for rule in rules]
+        self._pack_hash = pack_hash
+        schema = finding_schema()
+        rows = [
+            {
+                "rule_id": rule.id,
+                "rule_version": rule.version,
+                "rule_title": rule.title,
+                "level": rule.level,
+                "feeds": list(rule.feeds),
+                "alerting": rule.alerting,
+                "kind": "event",
+                "pack": pack_hash,
+            }
+            for rule in rules
+        ]
+        kinds = pa.schema([schema.field(name) for name in _OF_RULE])
+        self._of_rule = pa.RecordBatch.from_pylist(rows, schema=kinds)
+
+    def made(
+        self, picked: Picked, hits: Sequence[Hit], failures: Sequence[tuple[int, int, str]]
+    ) -> pa.RecordBatch:
+        """A finding a hit, and then one for each (place, rule, reason) of a rule that threw."""
+        if not failures:
+            return self._of_hits(picked, hits)
+        of_failures = pa.RecordBatch.from_pylist(
+            [self._failure(picked, *failure) for failure in failures], schema=finding_schema()
+        )
+        return pa.concat_batches([self._of_hits(picked, hits), of_failures])
+
+    def _of_hits(self, picked: Picked, hits: Sequence[Hit]) -> pa.RecordBatch:
+        places, rules = [hit[0] for hit in hits], [hit[1] for hit in hits]
+        shown = [self._rules[rule] for rule in rules]
+        of_rule = self._of_rule.take(pa.array(rules, pa.int32()))
+        columns = dict(zip(_OF_RULE, of_rule.columns, strict=True))
+        columns |= _taken(picked, places)
+        uids = picked["event_uid"]
+        roles = [_role(picked, hit[0], rule.roles) for hit, rule in zip(hits, shown, strict=True)]
+        texts = {
+            # From rule and event alone: the same batch tried again gives the same ids.
+            "finding_id": [
+                rule.identity(uids[place]) for rule, place in zip(shown, places, strict=True)
+            ],
+            "role": [role for role, _ in roles],
+            "ip": [ip for _, ip in roles],
+            "host_name": _by_place(_hosts(picked), places),
+            "user_name": _by_place([named(user) for user in picked["user_name"]], places),
+            "snippet": _by_place([_snippet(picked, row) for row in range(len(uids))], places),
+        }
+        columns |= {name: pa.array(values, pa.string()) for name, values in texts.items()}
+        columns["fields"] = _fields(picked, places, shown)
+        every = dict(zip(finding_schema().names, _nulls(len(hits)), strict=True)) | columns
+        return pa.RecordBatch.from_arrays(list(every.values()), schema=finding_schema())
+
+    def _failure(self, picked: Picked, row: int, number: int, reason: str) -> dict[str, Any]:
+        """The finding that a rule threw; it is about the rule, so it names no address."""
+        rule, event_uid = self._rules[number].rule, picked["event_uid"][row]
+        title = single_line(f"Rule '{rule.title}' failed: {reason}")
+        return {name: picked[path][row] for name, path in _OF_EVENT.items()} | {
+            "kind": "event",
+            "pack": self._pack_hash,
+            # One finding a broken rule and batch, whatever number of its rows would throw.
+            "finding_id": identity(RULE_FAILED, rule.id, event_uid),
+            "rule_id": RULE_FAILED,
+            "rule_version": rule.version,
+            "rule_title": title,
+            "level": "high",
+            "feeds": [],
+            "alerting": True,
+            "role": "rule",
+            "fields": {"rule_id": rule.id, "error": single_line(reason)},
+            "snippet": title,
+        }
+
+
+class _Shown:
+    """What a finding of a rule shows of its event."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.roles = [(role, f"{role}.ip") for role in rule.roles]
+        self.paths = tuple(dict.fromkeys([*_positive(rule.predicate), *rule.carry]))
+        self.lists = tuple(test for test in tests_of(rule.predicate) if test.op == "listed")
+        self.identity: Callable[[str], str] = identities(rule.id)
+
+
+def _positive(node: Node) -> Iterator[str]:
+    """Fields whose values made the rule match: those not under a `not`."""
+    if isinstance(node, Test):
+        # What a list was met with is shown by `_indicator`, with the list's name.
+        if node.op != "listed":
+            yield node.field
+    elif isinstance(node, All | Either):
+        for part in node.of:
+            yield from _positive(part)
+
+
+def _taken(picked: Picked, places: Sequence[int]) -> dict[str, pa.Array]:
+    """What is the event's in a finding, without a detour through Python."""
+    batch, schema = picked.batch, finding_schema()
+    there = {name: path for name, path in _TAKEN.items() if batch.schema.get_field_index(path) >= 0}
+    taken = batch.select(list(there.values())).take(pa.array(picked.rows[places]))
+    return {
+        # Spark and Parquet may hand over other kinds of text and time than a finding has.
+        name: column if column.type == schema.field(name).type else column.cast(_kind(name))
+        for name, column in zip(there, taken.columns, strict=True)
+    }
+
+
+def _kind(name: str) -> pa.DataType:
+    return finding_schema().field(name).type
+
+
+def _by_place(values: Sequence[str | None], places: Iterable[int]) -> list[str | None]:
+    return [values[place] for place in places]
+
+
+def _role(picked: Picked, row: int, roles: Sequence[tuple[str, str]]) -> tuple[str, str | None]:
+    """The first endpoint that has an address, else the first."""
+    for role, path in roles:
+        # The finding is joined to the leases by this address, so an endpoint with one goes first.
+        ip = picked[path][row]
+        if ip:
+            return role, ip
+    return roles[0][0], None
+
+
+def _hosts(picked: Picked) -> list[str | None]:
+    names = zip(picked["host_name"], picked["device.hostname"], strict=True)
+    return [named(host or of_device) for host, of_device in names]
+
+
+def _fields(picked: Picked, places: Sequence[int], rules: Sequence[_Shown]) -> pa.Array:
+    """For each finding the fields that made its rule match, each with its text."""
+    keys: list[str] = []
+    texts: list[str] = []
+    ends = [0]
+    # Rules of a log source show the same few fields: each is written once an event.
+    written: dict[tuple[str, int], str | None] = {}
+    for place, rule in zip(places, rules, strict=True):
+        shown = {}
+        for path in rule.paths:
+            cell = (path, place)
+            text = written[cell] if cell in written else _written(picked, cell, written)
+            if text is not None:
+                shown[path] = text
+        if rule.lists:
+            shown |= _indicator(picked, place, rule.lists)
+        keys += shown
+        texts += shown.values()
+        ends.append(len(keys))
+    return pa.MapArray.from_arrays(
+        pa.array(ends, pa.int32()), pa.array(keys, pa.string()), pa.array(texts, pa.string())
+    )
+
+
+def _written(
+    picked: Picked, cell: tuple[str, int], written: dict[tuple[str, int], str | None]
+) -> str | None:
+    path, place = cell
+    values = present(picked[path][place])
+    # The first ten: an event may list thousands, and a finding only shows why it is there.
+    whole = ", ".join(text_of(value) for value in values[:10])
+    text = written[cell] = single_line(whole, FIELD_CHARS) if values else None
+    return text
+
+
+def _indicator(picked: Picked, row: int, lists: Iterable[Test]) -> dict[str, str]:
+    """What the event met in the first list that it met."""
+    for test in lists:
+        hit = listed_in(test).hit(picked[test.field][row], picked["time"][row])
+        if hit is not None:
+            texts = indicator_shown(hit, dict(test.parts)["list"])
+            return {name: single_line(text, FIELD_CHARS) for name, text in texts.items()}
+    return {}
+
+
+def _snippet(picked: Picked, row: int) -> str:
+    message = picked["message"][row]
+    if message:
+        return single_line(message)
+    names = ("source", "src_ip", "dst_ip", "user_name", "host_name")
+    parts = [f"{name}={picked[name][row]}" for name in names if picked[name][row]]
+    return single_line(" ".join(parts))
+
+
+def _nulls(count: int) -> list[pa.Array]:
+    """Nulls of each kind of column, so many."""
+    many = _many_nulls()
+    columns: list[pa.Array] = (many if count <= many.num_rows else _nulls_of(count))[:count].columns
+    return columns
+
+
+@lru_cache(maxsize=1)
+def _many_nulls() -> pa.RecordBatch:
+    # Nulls of nested kinds have many buffers, so those of small batches are made once.
+    return _nulls_of(1 << 12)
+
+
+def _nulls_of(count: int) -> pa.RecordBatch:
+    schema = finding_schema()
+    return pa.RecordBatch.from_arrays(
+        [pa.nulls(count, kind.type) for kind in schema], schema=schema
+    )
