@@ -56,7 +56,7 @@ def counted_by(ask: Ask, rule: Correlation, pack: str, since: Any, until: Any) -
     """
     before = timedelta(seconds=2 * rule.timespan_seconds)
     rows = counted_rows(ask, rule, pack, since - before, until)
-    return {str(row["finding_id"]) for row in over_history(rule, rows)}
+    return {str(row["finding_id"]) for row in over_history(rule, rows, micros(until))}
 
 
 def counted_rows(

@@ -17,20 +17,27 @@ from sigma.correlations import (
     CorrelationConditionOR,
     SigmaCorrelationCondition,
     SigmaCorrelationRule,
+    SigmaCorrelationType,
     SigmaExtendedCorrelationCondition,
     SigmaRuleReference,
 )
 
 from alerts.compiler.sigma_to_predicate import Untranslatable
+from alerts.correlation.conditions import only_nothing
 
 Number = int | float
 Upper = tuple[str, Number]
 """The upper end of a range: lt or lte, and its number."""
 
+CORRELATION_TYPES = tuple(kind.name.lower() for kind in SigmaCorrelationType)
+"""Sigma's types of correlation, all of which are compiled."""
+
 MAX_ALTERNATIVES = 100
 """Ways in which an expression over rules may come true."""
 
-_LOWER, _UPPER = ("gt", "gte"), ("lt", "lte")
+_LOWER, _UPPER, _OTHERS = ("gt", "gte"), ("lt", "lte"), ("eq", "neq")
+OPERATORS = (*_LOWER, *_UPPER, *_OTHERS)
+"""How a number may be compared; one of the first two with one of the next two is a range."""
 _COUNTS = ("event_count", "value_count", "temporal", "temporal_ordered")
 _NO_ABSENCE = (
     "a window ends with a finding, so that something did not happen has no moment to be told at"
@@ -48,7 +55,7 @@ def taken_upper(document: dict[str, Any]) -> Upper | None:
     condition = correlation["condition"]
     lower = [op for op in _LOWER if op in condition]
     upper = [op for op in _UPPER if op in condition]
-    others = [op for op in ("eq", "neq") if op in condition]
+    others = [op for op in _OTHERS if op in condition]
     if len([*lower, *upper, *others]) < 2:
         return None
     if others or len(lower) > 1 or len(upper) > 1:
@@ -83,14 +90,19 @@ def _require_between(lower: str, low: Number, upper: str, high: Number, kind: st
 
 
 def require_possible(kind: str, condition: SigmaCorrelationCondition) -> None:
-    """Raises `Untranslatable` for a count that only a window without findings has."""
+    """Raises `Untranslatable` for a count that only a window without findings has.
+
+    Of events that is an absence: the group fell silent. Of rules none is left to be silent.
+    """
     op, count = condition.op.name.lower(), condition.count
+    if kind == "event_count" and only_nothing(op, count):
+        return
     nothing = (op == "lt" and count <= 1) or (op in ("lte", "eq") and count < 1)
     # A window may well have findings without a value to count.
     if nothing and kind in _COUNTS and kind != "value_count":
         raise Untranslatable(
             f"condition {op} {count} asks for an absence: {_NO_ABSENCE}",
-            "ask for silence of a source with quality checks, or count what does happen",
+            "`type: event_count` with `condition: {eq: 0}` tells that a group fell silent",
         )
 
 

@@ -33,7 +33,7 @@ Parsed: TypeAlias = SigmaRule | SigmaCorrelationRule | SigmaFilter
 BUNDLED = Path(__file__).parents[1] / "rules"
 """Folder of the rules that come with Headgate; each of them must bring tests."""
 
-_ROLES = ("src_endpoint", "dst_endpoint", "device")
+ROLES = ("src_endpoint", "dst_endpoint", "device")
 """Endpoints a rule may be about."""
 
 REFUSALS = (
@@ -207,8 +207,8 @@ def _draft(path: Path, document: Any) -> Draft:
             f"headgate: {error}", f"its keys are {', '.join(Own.__struct_encode_fields__)}"
         ) from None
     for role in roles_of(own):
-        if role not in _ROLES:
-            raise Untranslatable(f"headgate.role: '{role}'", f"one of {', '.join(_ROLES)}")
+        if role not in ROLES:
+            raise Untranslatable(f"headgate.role: '{role}'", f"one of {', '.join(ROLES)}")
     if not set(own.tests) <= {"match", "no_match"}:
         raise Untranslatable(f"headgate.tests: {sorted(own.tests)}", "its keys: match, no_match")
     # What ships with the product is shown to match and to stay quiet; own rules need not be.

@@ -26,7 +26,7 @@ logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 SQL = "sql"
 FUNCTION = "function"
-_KINDS = (SQL, FUNCTION)
+KINDS = (SQL, FUNCTION)
 """Values of `type:` that make a rule one of these."""
 
 VIEW = "event"
@@ -68,7 +68,7 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 def is_query(document: Mapping[str, Any]) -> bool:
     """Whether a rule's document is one of SQL or of a function."""
-    return document.get("type") in _KINDS
+    return document.get("type") in KINDS
 
 
 def taken_fields(document: dict[str, Any], path: Path) -> Asked:

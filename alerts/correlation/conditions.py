@@ -46,6 +46,20 @@ def told_at_once(definition: Correlation) -> bool:
     return growing and definition.type in _GROWING
 
 
+def asks_absence(definition: Correlation) -> bool:
+    """Whether it tells that nothing came: a count of events that only 0 fulfils."""
+    if definition.type != "event_count" or definition.upper is not msgspec.UNSET:
+        return False
+    return only_nothing(definition.op, definition.count)
+
+
+def only_nothing(op: str, count: Number) -> bool:
+    """Whether of all counts 0 alone fulfils a condition."""
+    return (op == "lt" and 0 < count <= 1) or (op == "lte" and 0 <= count < 1) or (
+        op == "eq" and count == 0
+    )  # fmt: skip
+
+
 def least(definition: Correlation) -> int:
     """The smallest whole number that fulfils a `gt` or `gte` condition, at least 0."""
     # What is counted is whole: `gt 2.5` takes three.

@@ -12,6 +12,11 @@ at when their window closes, in the order of event time. A finding that comes
 after that is put in its place, the windows it lies in are looked at again, and
 what fires then is marked late.
 
+What asks for an absence looks the other way: at each instant t that has a finding, and none
+in (t, t + timespan], the group fell silent. That is told once that time is over, as of its end,
+and again only when the group came back and fell silent anew. A finding of that time that comes
+late, or by a correction, disproves it.
+
 A correction may give a finding of a window that fired to another group. What fired
 stays with its group while that fulfils the condition without it; else it goes to the
 group that does with what it got; and where none does, it is disproved.
@@ -28,6 +33,7 @@ import msgspec
 
 from alerts.correlation.conditions import (
     MeasuredCondition,
+    asks_absence,
     measure_condition,
     most_needed,
     told_at_once,
@@ -114,8 +120,9 @@ class _Shaken:
 class Correlator:
     """One correlation over its state; `feed` takes findings in any order.
 
-    Of a batch's corrections it knows what fired and lost findings (`_shaken`), and the groups in
-    which windows that end in a span are to be looked at again (`_stirred`, microseconds).
+    Of a batch's corrections it knows what fired and lost findings (`_shaken`), which findings came
+    to a group (`_entered`), and the groups in which windows that end in a span are to be looked at
+    again (`_stirred`, microseconds).
     """
 
     def __init__(self, state: CorrelationState) -> None:
@@ -123,6 +130,7 @@ class Correlator:
         self._where: dict[str, str] = {}
         self._shaken: dict[str, _Shaken] = {}
         self._stirred: list[tuple[str, int, int]] = []
+        self._entered: list[tuple[str, CorrelationEntry]] = []
         self._homes: dict[str, _Group] = {}
         for key, group in state.groups.items():
             for earlier in group.fired:
@@ -168,34 +176,47 @@ class Correlator:
         and only all of them say where the window is now.
         """
         outputs = [self._judged(definition, shaken) for shaken in self._shaken.values()]
+        for key, entry in self._entered:
+            outputs += self._end_silences(definition, self.state.groups[key], entry)
         for key, since, until in self._stirred:
             group = self.state.groups[key]
             self._bound(definition, group)
+            # Without what left, the group may have been silent since the finding before it.
+            since -= self.state.span if asks_absence(definition) else 0
             outputs += self._fire(definition, group, since, until, again=True)
-        self._shaken, self._stirred = {}, []
+        self._shaken, self._stirred, self._entered = {}, [], []
         return outputs
 
-    def settle(self, definition: Correlation, arrivals: int | None = None) -> list[dict[str, Any]]:
+    def settle(
+        self, definition: Correlation, arrivals: int | None = None, until: int = 0
+    ) -> list[dict[str, Any]]:
         """Look at the windows that closed, of a condition that waits; outputs as of `feed`.
 
         A window closes when event time, or the time of arrivals, is `SETTLE` past
-        the finding it ends with. Without `arrivals` all windows close.
+        the finding it ends with, and of an absence past its time span. Without `arrivals` all
+        windows close; those of an absence that end by `until`, microseconds, or the newest finding.
         """
         if told_at_once(definition):
             return []
         outputs: list[dict[str, Any]] = []
         for _, group in sorted(self.state.groups.items()):
             waiting = group.entries[bisect_right(group.entries, group.closed, key=by_time) :]
-            closing = [e.time for e in waiting if self._is_closed(e, arrivals)]
+            closing = [e.time for e in waiting if self._is_closed(definition, e, arrivals, until)]
             if closing:
                 since, group.closed = waiting[0].time, closing[-1]
                 outputs += self._fire(definition, group, since, group.closed)
         return outputs
 
-    def _is_closed(self, entry: CorrelationEntry, arrivals: int | None) -> bool:
-        if arrivals is None or entry.received < arrivals - SETTLE:
+    def _is_closed(
+        self, definition: Correlation, entry: CorrelationEntry, arrivals: int | None, until: int
+    ) -> bool:
+        waits = self.state.span if asks_absence(definition) else 0
+        if arrivals is None:
+            # Nobody knows what came after the end of a history.
+            return not waits or entry.time + waits <= max(self.state.clock, until)
+        if entry.received + waits < arrivals - SETTLE:
             return True
-        return entry.time < self.state.clock - SETTLE
+        return entry.time + waits < self.state.clock - SETTLE
 
     def _thaw(self, time: int) -> None:
         """Take back what was packed away and may share a window with a finding at `time`."""
@@ -220,7 +241,20 @@ class Correlator:
         insort(group.entries, entry, key=by_order)
         self._where[entry.finding_id] = key
         self._bound(definition, group)
-        return self._look_again(definition, group, entry.time)
+        outputs = self._end_silences(definition, group, entry)
+        return outputs + self._look_again(definition, group, entry.time)
+
+    def _end_silences(
+        self, definition: Correlation, group: _Group, entry: CorrelationEntry
+    ) -> list[dict[str, Any]]:
+        """Take back an absence in whose time a finding comes late or by a correction."""
+        outputs = []
+        for silence in group.fired if asks_absence(definition) else ():
+            if not silence.disproved and silence.end < entry.time <= silence.end + self.state.span:
+                silence.rev = max(silence.rev + 1, entry.rev)
+                silence.disproved, silence.members = True, []
+                outputs.append(told_again(silence, None, entry.holder))
+        return outputs
 
     def _bound(self, definition: Correlation, group: _Group) -> None:
         """Keep the group at its cap: the oldest finding goes, is counted, and marks its windows."""
@@ -343,6 +377,7 @@ class Correlator:
         key = msgspec.json.encode(entry.group).decode()
         insort(self.state.groups.setdefault(key, _Group()).entries, entry, key=by_order)
         self._where[entry.finding_id] = key
+        self._entered.append((key, entry))
         self._stirred.append((key, entry.time, entry.time + self.state.span))
 
     def _judged(self, definition: Correlation, shaken: _Shaken) -> dict[str, Any]:
@@ -424,6 +459,11 @@ def _first_window(
         end = entries[position].time
         position = bisect_right(entries, end, lo=position, key=by_time)
         if _rests(group, end, span):
+            continue
+        if asks_absence(definition):
+            if position == len(entries) or entries[position].time > end + span:
+                newest = entries[position - 1]
+                return [newest], MeasuredCondition(0, [newest])
             continue
         within = entries[bisect_left(entries, end - span, key=by_time) : position]
         what = measure_condition(definition, within)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from alerts.correlation.conditions import NUMERIC, MeasuredCondition, Number
+from alerts.correlation.conditions import NUMERIC, MeasuredCondition, Number, asks_absence
 from alerts.correlation.entry import COPIED, CorrelationEntry
 from alerts.domain.alert import Evidence, sampled
 from alerts.domain.entity import Holder, event_instant
@@ -69,7 +69,7 @@ def fired(
         "feeds": list(definition.feeds),
         "alerting": definition.alerting,
         "event_uid": anchor,
-        "event_time": within[-1].time,
+        "event_time": _told_at(definition, within),
         "received_at": max(e.received for e in within),
         "window_start": within[0].time,
         "holder": newest.holder and msgspec.structs.asdict(newest.holder),
@@ -93,6 +93,13 @@ def fired(
         newest.entity,
         finding,
     )
+
+
+def _told_at(definition: Correlation, within: Sequence[CorrelationEntry]) -> int:
+    """When it was so, microseconds: with the newest finding, and of an absence when its time was
+    over, or what counts it would be looked for in the past."""
+    waited = definition.timespan_seconds * 1_000_000 if asks_absence(definition) else 0
+    return within[-1].time + waited
 
 
 def correlation_summary(finding: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,7 +175,8 @@ def _numbers(
     """The window's number under its type's name, for people and for correlations above."""
     if definition.type == "first_seen":
         return {definition.field or "value": newest.value or ""}
-    return {"count": str(len(within)), definition.type: _spell(value)}
+    seen = 0 if asks_absence(definition) else len(within)
+    return {"count": str(seen), definition.type: _spell(value)}
 
 
 def _spell(value: Number) -> str:
@@ -198,7 +206,9 @@ def _summary(
 ) -> str:
     seconds = (what.chosen[-1].time - within[0].time) / 1_000_000
     message = f"{len(what.chosen)} findings in {seconds:.0f} s"
-    if definition.type == "value_count":
+    if asks_absence(definition):
+        message = f"nothing for {definition.timespan_seconds} s"
+    elif definition.type == "value_count":
         counted = " with ".join(definition.every_field)
         message = f"{what.value} values of {counted} in {seconds:.0f} s"
     elif definition.type in NUMERIC:

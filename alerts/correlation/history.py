@@ -23,12 +23,13 @@ HISTORY_BATCH = 10_000
 
 
 def over_history(
-    definition: Correlation, rows: Iterable[Mapping[str, Any]]
+    definition: Correlation, rows: Iterable[Mapping[str, Any]], until: int = 0
 ) -> Iterator[dict[str, Any]]:
     """The findings of one correlation over history: what the stream tells when nothing is late.
 
     `rows` are attributed findings by event time and then by finding id. Of two
-    attributions of a finding give the newer one only.
+    attributions of a finding give the newer one only. `until`: the end of history, microseconds,
+    where it is later than its newest finding: an absence may end in between.
     """
     state = CorrelationState()
     for number, row in enumerate(rows, 1):
@@ -41,7 +42,7 @@ def over_history(
         if number % HISTORY_BATCH == 0:
             told_now += correlator.settle(definition, 0)
         yield from (out["row"] for out in told_now if out["out"] == "finding")
-    yield from (out["row"] for out in Correlator(state).settle(definition))
+    yield from (out["row"] for out in Correlator(state).settle(definition, until=until))
 
 
 def forget_findings(state: CorrelationState, clock: int) -> None:

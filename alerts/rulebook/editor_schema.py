@@ -8,23 +8,24 @@ a schema that took everything would complete nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Any
 
 import msgspec
 
-from alerts.compiler.drafts import Own
+from alerts.compiler.correlation_conditions import CORRELATION_TYPES, OPERATORS
+from alerts.compiler.correlation_rules import FIRST_SEEN
+from alerts.compiler.drafts import ROLES, Own
+from alerts.compiler.indicator_lists import INDICATOR
+from alerts.compiler.model_rule_files import MODEL
+from alerts.compiler.spark_rule_files import KINDS
 from alerts.domain.levels import LEVELS
 from alerts.rulebook.style import STATUS
 from alerts.rulepack.field_mapping import LogSource, event_paths, mapping
 
 _Schema = dict[str, Any]
 
-_CORRELATIONS = (
-    "event_count", "value_count", "temporal", "temporal_ordered", "value_sum", "value_avg",
-    "value_percentile", "value_median",
-)  # fmt: skip
 _TEXT: _Schema = {"type": "string"}
 _TEXTS: _Schema = {"type": "array", "items": _TEXT}
 _ENRICHED = r"(holder|asset|person)\.[^|]+"
@@ -63,20 +64,44 @@ def _header() -> _Schema:
         "falsepositives": _TEXTS,
         "tags": _TEXTS,
         "level": {"enum": list(LEVELS)},
-        "type": {"enum": ["sql", "function", "model"]},
-        "headgate": msgspec.json.schema(Own),
+        "type": {"enum": [*KINDS, MODEL]},
+        "headgate": {
+            # Beside what the keys are, which values two of them have.
+            "allOf": [
+                msgspec.json.schema(Own),
+                {"properties": {"role": _any_of(ROLES), "type": {"enum": [INDICATOR, FIRST_SEEN]}}},
+            ]
+        },
         "detection": {"type": "object", "required": ["condition"]},
         "correlation": {
             "type": "object",
             "required": ["type", "timespan"],
             "properties": {
-                "type": {"enum": list(_CORRELATIONS)},
+                "type": {"enum": list(CORRELATION_TYPES)},
                 "rules": {"anyOf": [_TEXT, _TEXTS]},
                 "group-by": {"anyOf": [_TEXT, _TEXTS]},
                 "timespan": {"type": "string", "pattern": "^[0-9]+[smhdwMy]$"},
                 "generate": {"type": "boolean"},
+                "aliases": {"type": "object"},
+                "condition": {"anyOf": [_TEXT, _condition()]},
             },
         },
+    }
+
+
+def _any_of(values: Sequence[str]) -> _Schema:
+    """One of the values, or a list of some."""
+    known: _Schema = {"enum": list(values)}
+    return {"anyOf": [known, {"type": "array", "items": known}]}
+
+
+def _condition() -> _Schema:
+    """A number, a range, or over which fields; an expression over rules is a text."""
+    return {
+        "type": "object",
+        "properties": {key: {"type": "number"} for key in OPERATORS}
+        | {"field": {"anyOf": [_TEXT, _TEXTS]}, "percentile": {"type": "number"}},
+        "additionalProperties": False,
     }
 
 

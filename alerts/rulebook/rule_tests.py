@@ -141,11 +141,13 @@ def _fires(
         rules=tuple(r for r in every if isinstance(r, Rule)),
         correlations=tuple(r for r in every if isinstance(r, Correlation)),
     )
-    batch = event_batch(list(_timeline(steps)))
-    waiting = Matcher(pack).match(batch).to_pylist()
+    timeline = list(_timeline(steps))
+    # What comes last ends the story: a group that is silent until then was silent so long.
+    until = max((micros(event["time"]) for event in timeline), default=0)
+    waiting = Matcher(pack).match(event_batch(timeline)).to_pylist()
     states = {c.id: CorrelationState() for c in pack.correlations}
     # Windows that wait are closed only when nothing else comes, as in a stream that has ended.
-    while waiting := sorted(waiting or _settled(pack, states), key=_event_time):
+    while waiting := sorted(waiting or _settled(pack, states, until), key=_event_time):
         row = waiting.pop(0)
         if row["rule_id"] == correlation.id:
             return True
@@ -156,12 +158,14 @@ def _fires(
     return False
 
 
-def _settled(pack: RulePack, states: Mapping[str, CorrelationState]) -> list[dict[str, Any]]:
+def _settled(
+    pack: RulePack, states: Mapping[str, CorrelationState], until: int
+) -> list[dict[str, Any]]:
     """What the correlations tell that wait until no more comes, each window once."""
     return [
         out["row"]
         for correlation in pack.correlations
-        for out in Correlator(states[correlation.id]).settle(correlation)
+        for out in Correlator(states[correlation.id]).settle(correlation, until=until)
     ]
 
 

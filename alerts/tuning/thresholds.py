@@ -15,7 +15,7 @@ import msgspec
 
 from alerts.backtest.fold import Refold
 from alerts.backtest.rerun import FINDINGS_NEED, counted_rows
-from alerts.correlation.conditions import NUMERIC
+from alerts.correlation.conditions import NUMERIC, asks_absence
 from alerts.correlation.entry import correlation_entry
 from alerts.correlation.history import over_history
 from alerts.domain.entity import event_instant, micros
@@ -87,7 +87,7 @@ class ThresholdOutcome:
 
 def counts_around(definition: Correlation) -> list[int | float]:
     """Counts below and above the one in force, itself among them; none where no count is set."""
-    if definition.type not in COUNT_TYPES:
+    if definition.type not in COUNT_TYPES or asks_absence(definition):
         return []
     now = definition.count
     # A share or a ratio: rounded to whole numbers, all its neighbours would be 0 or 1.
@@ -151,8 +151,9 @@ def evaluate_threshold(
     """What the correlation tells of this history; it alerts even where it is muted today."""
     # Without those that count it in turn: their alerts are not what is chosen here.
     definition = msgspec.structs.replace(definition, alerting=True, feeds=())
-    windows = sorted(over_history(definition, history.rows), key=lambda row: row["event_time"])
     since, until = micros(history.since), micros(history.until)
+    every = over_history(definition, history.rows, until)
+    windows = sorted(every, key=lambda row: row["event_time"])
     fires = sum(since <= micros(row["event_time"]) < until for row in windows)
     raised = [us for us in _alerts(definition, windows, settings) if since <= us < until]
     days = Counter(event_instant(us).date() for us in raised)

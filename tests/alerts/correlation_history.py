@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import duckdb
 import msgspec
 
+from alerts.correlation.conditions import asks_absence
 from alerts.correlation.correlator import SETTLE
 from alerts.domain.finding import identity
 from alerts.lifecycle.bucket_state import BucketState
@@ -21,6 +22,8 @@ from infra.config.settings import AlertSettings
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
 RULES = ("a", "b", "c")
 SPAN = 60
+END = 3_000
+"""Seconds after noon at which every story ends, long after its last finding."""
 OPS = {"lt": "<", "lte": "<=", "gt": ">", "gte": ">=", "eq": "=", "neq": "<>"}
 
 
@@ -97,7 +100,7 @@ def streamed(
     """What the alert state tells over the batches, its memory through bytes after each."""
     pack = RulePack(correlations=(definition,))
     state, told = BucketState(), []
-    for batch in [*batches, [tick(3_000)]]:
+    for batch in [*batches, [tick(END)]]:
         outputs = state.step(batch, lambda _: pack, AlertSettings(), 0)
         told += [out["row"] for out in outputs if out["out"] == "finding"]
         state = BucketState.decode(state.encode())
@@ -149,6 +152,11 @@ class Judge:
 
     def _occurrences(self) -> str:
         what, span = self.definition, self.definition.timespan_seconds
+        if asks_absence(what):
+            return f"""
+                SELECT DISTINCT a.g, a.t + {span} AS t FROM f a
+                WHERE NOT EXISTS (
+                    SELECT 1 FROM f m WHERE m.g = a.g AND m.t > a.t AND m.t <= a.t + {span})"""
         number = "TRY_CAST(m.v AS DOUBLE)"
         metric = {
             "event_count": "count(DISTINCT m.id)",

@@ -109,6 +109,24 @@ def test_every_type_and_condition_runs_from_its_file(
     assert [o for o in outcomes if not o.passed] == []
 
 
+@pytest.mark.parametrize("condition", [{"eq": 0}, {"lt": 1}])
+def test_no_heartbeat_for_an_hour_is_an_absence(compiled: Any, condition: dict[str, int]) -> None:
+    def beats(*minutes: int, user: str = "ann") -> list[dict[str, Any]]:
+        return [{"event": EVENT | {"user.name": user}, "start_seconds": 60 * m} for m in minutes]
+
+    tests = {
+        # Another's beat ends the story: ann was silent for an hour by then.
+        "match": [[*beats(0, 50), *beats(111, user="bob")], beats(0, 61)],
+        "no_match": [beats(0), [*beats(0, 50, 100), *beats(110, user="bob")], beats(0, 60)],
+    }
+    keys = {"timespan": "1h", "condition": condition}
+    result = compiled(rule(1, "beat"), above(2, ["beat"], {"tests": tests}, **keys))
+    assert not result.refused
+    outcomes = check_rules(result)
+    assert len(outcomes) == 5
+    assert [o for o in outcomes if not o.passed] == []
+
+
 def test_first_seen_is_a_value_count_of_ours(compiled: Any) -> None:
     step = {"event": EVENT | {"process.name": "a.exe"}}
     own = {
@@ -185,8 +203,8 @@ def test_a_name_is_the_column_of_each_rules_own_log_source(compiled: Any) -> Non
         ({"condition": {"gte": 60_000}}, {}, "60000"),
         ({"condition": {"field": "nofield", "gte": 1}}, {}, "nofield"),
         ({"type": "value_sum", "condition": {"field": ["a", "b"], "gte": 1}}, {}, "['a', 'b']"),
-        ({"condition": {"lt": 1}}, {}, "asks for an absence"),
-        ({"condition": {"eq": 0}}, {}, "asks for an absence"),
+        ({"type": "temporal", "condition": {"lt": 1}}, {}, "asks for an absence"),
+        ({"condition": {"lt": 0}}, {}, "asks for an absence"),
         ({"type": "temporal", "condition": "login and not login"}, {}, "`not` in a condition"),
         ({"condition": {"gte": 3, "lt": 3}}, {}, "no number is gte 3 and lt 3"),
         ({"condition": {"gt": 3, "lt": 4}}, {}, "no number is gt 3 and lt 4"),

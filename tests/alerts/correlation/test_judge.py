@@ -7,6 +7,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -14,7 +15,12 @@ from alerts.correlation import history as history_module
 from alerts.correlation.conditions import told_at_once
 from alerts.correlation.history import over_history
 from alerts.domain.entity import micros
+from alerts.domain.finding import DISPROVED
+from alerts.lifecycle.bucket_state import BucketState
+from alerts.rulepack.rule_pack import RulePack
+from infra.config.settings import AlertSettings
 from tests.alerts.correlation_history import (
+    END,
     NOON,
     OPS,
     RULES,
@@ -27,6 +33,7 @@ from tests.alerts.correlation_history import (
     ends,
     row,
     streamed,
+    tick,
 )
 from tests.examples import examples
 
@@ -66,7 +73,8 @@ def definitions(draw: st.DrawFn, at_once: bool | None = None) -> Any:
     kind = draw(st.sampled_from([*COUNTS, *NUMERIC, "temporal_ordered"]))
     keys: dict[str, Any] = {
         "op": draw(st.sampled_from(sorted(OPS))),
-        "count": draw(st.integers(1, 4)),
+        # None at all is an absence.
+        "count": draw(st.integers(0 if kind == "event_count" else 1, 4)),
     }
     if kind in NUMERIC:
         keys["count"] = draw(st.sampled_from([1, 2, 7, 12, 40]))
@@ -101,7 +109,8 @@ def test_in_order_the_stream_tells_exactly_the_windows_that_sql_finds(
     told = streamed(definition, cut(rows, chance))
     assert ends(told) == Judge(definition, points).firings()
     assert len(ends(told)) == len(told)
-    history = list(over_history(definition, rows))
+    until = micros(NOON + timedelta(seconds=END))
+    history = list(over_history(definition, rows, until))
     assert sorted(history, key=finding_id) == sorted(told, key=finding_id)
 
 
@@ -137,6 +146,52 @@ def test_told_at_once_every_window_is_told_or_rests_beside_one_that_was(
     for group in {g for g, _ in true}:
         at = sorted(end for g, end in ends(told) if g == group)
         assert all(later - sooner > SPAN for sooner, later in pairwise(at))
+
+
+@examples(100)
+@given(
+    st.sampled_from([("eq", 0), ("lt", 1), ("lte", 0)]),
+    histories(),
+    st.randoms(use_true_random=False),
+)
+def test_a_group_that_falls_silent_is_told_once_when_its_time_is_over(
+    nothing: tuple[str, int], points: list[Point], chance: random.Random
+) -> None:
+    definition = correlation(op=nothing[0], count=nothing[1])
+    told = streamed(definition, cut(delayed(points, chance), chance))
+    assert ends(told) == Judge(definition, points).firings()
+    rows = sorted(map(row, points), key=lambda r: (r["event_time"], r["finding_id"]))
+    # History that ends with its newest finding cannot say what came after.
+    last = max((point.second for point in points), default=0)
+    heard = ends(over_history(definition, rows))
+    assert heard == {(group, end) for group, end in ends(told) if end <= last}
+    for each in told:
+        assert each["event_time"] - each["window_start"] == timedelta(seconds=SPAN)
+        assert (each["fields"]["event_count"], each["evidence_total"]) == ("0", 1)
+
+
+@examples(100)
+@given(histories(), st.randoms(use_true_random=False))
+def test_a_silence_that_a_late_finding_ends_is_taken_back(
+    points: list[Point], chance: random.Random
+) -> None:
+    """In any order of arrival, however late, what stands in the end is what was so."""
+    definition = correlation(op="eq", count=0)
+    rows = [row(point, chance.randint(0, 500)) for point in points] * 2
+    chance.shuffle(rows)
+    pack, state = RulePack(correlations=(definition,)), BucketState()
+    standing: dict[str, dict[str, Any]] = {}
+    for batch in [*cut(rows, chance), [tick(END)]]:
+        for out in state.step(batch, lambda _: pack, AlertSettings(), 0):
+            told = out["row"]
+            if out["out"] == "finding":
+                standing[told["finding_id"]] = told
+            elif out["out"] == "attribution" and told["via"] == DISPROVED:
+                standing.pop(told["finding_id"])
+            elif out["out"] == "attribution":
+                standing[told["finding_id"]] = msgspec.json.decode(told["finding"]) | told
+        state = BucketState.decode(state.encode())
+    assert ends(standing.values()) == Judge(definition, points).firings()
 
 
 @examples(30)

@@ -25,6 +25,7 @@ KINDS = (
     correlation(rules=("r", "q")),
     correlation(rules=("r", "q"), op="lte", count=2),
     correlation(rules=("r", "q"), op="eq", count=2),
+    correlation(rules=("r", "q"), op="eq", count=0),
     correlation(rules=("r", "q"), type="temporal_ordered", op="gte", count=2),
     correlation(rules=("r", "q"), type="value_count", field="ip", op="gte", count=2),
 )

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from contextlib import redirect_stdout
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 import yaml
 
-from alerts.compiler.compiler import BUNDLED
+from alerts.compiler.compiler import BUNDLED, compile_rules
+from alerts.compiler.correlation_conditions import CORRELATION_TYPES
 from alerts.compiler.model_rule_files import BUNDLED_MODELS
 from infra.config.settings import load
 from tests.alerts.cli.test_rules import run
@@ -82,3 +84,48 @@ def test_editors_complete_the_fields_of_the_log_source(
     parts = schema.schema["properties"]["logsource"]["properties"]
     assert "process_creation" in parts["category"]["enum"]
     assert "windows" in parts["product"]["enum"]
+
+
+COUNTED: dict[str, Any] = {
+    "title": "Many of them",
+    "id": "33333333-0000-4000-8000-000000000002",
+    "level": "high",
+}
+
+
+@pytest.mark.parametrize("kind", CORRELATION_TYPES)
+def test_every_type_of_correlation_that_is_offered_compiles(
+    schema: jsonschema.Draft202012Validator, tmp_path: Path, kind: str
+) -> None:
+    field = {"field": "process.pid"} if kind.startswith("value") else {}
+    percentile = {"percentile": 90} if kind == "value_percentile" else {}
+    counted = COUNTED | {
+        "correlation": {
+            "type": kind, "rules": ["login"], "group-by": ["Computer"], "timespan": "5m",
+            "condition": {"gte": 1} | field | percentile,
+        }
+    }  # fmt: skip
+    rule = GOOD | {"name": "login"}
+    assert schema.is_valid(counted)
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump_all([rule, counted]), "utf-8")
+    compiled = compile_rules([tmp_path])
+    assert compiled.refused == ()
+    assert [each.type for each in compiled.pack.correlations] == [kind]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"correlation": {"type": "event_cuont", "timespan": "5m"}},
+        {"correlation": {"type": "event_count", "timespan": "5m", "condition": {"get": 5}}},
+        {"headgate": {"role": "source"}},
+        {"headgate": {"type": "indicators"}},
+        {"type": "spl"},
+    ],
+    ids=str,
+)
+def test_a_slip_in_what_is_completed_is_marked(
+    schema: jsonschema.Draft202012Validator, change: dict[str, Any]
+) -> None:
+    assert schema.is_valid(COUNTED | {"correlation": {"type": "event_count", "timespan": "5m"}})
+    assert not schema.is_valid(GOOD | change)
