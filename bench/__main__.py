@@ -38,6 +38,7 @@ ALL = (
     "realtime",
     "scale_out",
     "backtest",
+    "benign_day",
 )
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from headgate.lab.day import Action, Day
 from headgate.lab.leases import Use
 from headgate.lab.linux_logs import (
+    page,
     quiet_hours,
     ran,
     renamed,
@@ -71,6 +72,7 @@ def servers(day: Day) -> None:
             quiet_hours(day, server)
     _backups(day)
     _monitoring(day)
+    _health_checks(day)
     if day.falls(1.0):
         _upgrade(day)
     if day.falls(0.2):
@@ -127,6 +129,15 @@ def _monitoring(day: Day) -> None:
                   agent="check_http/v2.3 (monitoring-plugins 2.3)")  # fmt: skip
 
 
+def _health_checks(day: Day) -> None:
+    """A container without curl is asked whether it is well through /dev/tcp, as its makers say."""
+    line = "exec 3<>/dev/tcp/127.0.0.1/9000; echo -e 'GET /health/ready HTTP/1.1' >&3; cat <&3"
+    for nth in range(48):
+        ran(day, day.at(nth / 2) + 11, WEB.name, ("bash", "-c", line), "/usr/bin/bash")
+    what, why = "health checks of a container", "a shell that talks through /dev/tcp"
+    day.did(Action(day.at(0) + 11, WEB.name, what, looks_bad=why))
+
+
 def _upgrade(day: Day) -> None:
     """Packages by apt, which runs scripts of all kinds as root."""
     for server in SERVERS:
@@ -163,7 +174,13 @@ def _inventory_scan(day: Day) -> None:
             unanswered(day, when, BACKUP.ip, (f"10.41.0.{last}", port))
     for port in range(1, 1_025):
         unanswered(day, now + 300 + port * 0.02, BACKUP.ip, (WEB.ip, port), "REJ")
-    what, why = "weekly inventory of all addresses", "a scan of hosts and ports"
+    for nth, uri in enumerate(("/.env", "/.git/config", "/backup.sql", "/../../../etc/passwd",
+                               "/a?id=1%27%20union%20select%201,2", "/phpmyadmin/index.php",
+                               "/cgi-bin/test.cgi", "/server-status")):  # fmt: skip
+        agent = "Mozilla/5.0 (compatible; Nmap Scripting Engine; https://nmap.org/book/nse.html)"
+        plain(day, now + 330 + nth, BACKUP.ip, WEB.ip, uri, to=WEB.ip, agent=agent, code=404)
+        page(day, now + 330 + nth, BACKUP.ip, uri, 404, agent)
+    what, why = "weekly inventory of all addresses", "a scan of hosts, ports and a web server"
     day.did(Action(now, BACKUP.name, what, looks_bad=why))
 
 
@@ -327,6 +344,26 @@ def _exclusion(day: Day, use: Use, now: float) -> None:
     script(day, now, DC.name, ADMIN.user, "Add-MpPreference -ExclusionPath 'D:\\Backup\\Agent'")
 
 
+def _pushed(day: Day, use: Use, now: float) -> None:
+    """The management agent installs from the intranet, silently."""
+    line = "msiexec.exe /i https://intranet.corp.example/pkg/viewer.msi /qn /norestart"
+    agent = "C:\\Program Files\\Acme Management\\agent.exe"
+    for nth, host in enumerate(("ws-01", "ws-03")):
+        started(day, now + nth * 40, host, "SYSTEM", SYSTEM32 + "msiexec.exe", line, agent)
+
+
+def _files(day: Day, use: Use, now: float) -> None:
+    for nth, (image, line) in enumerate((
+        ("certutil.exe", "certutil -hashfile C:\\it\\viewer.msi SHA256"),
+        ("wevtutil.exe", "wevtutil epl Security C:\\it\\security.evtx"),
+        ("vssadmin.exe", "vssadmin list shadows"),
+        ("reg.exe", "reg export HKLM\\SOFTWARE\\Acme C:\\it\\acme.reg"),
+        ("rundll32.exe", "rundll32 printui.dll,PrintUIEntry /in /n \\\\dc1\\printer-10"),
+        ("netsh.exe", "netsh advfirewall show allprofiles"),
+    )):  # fmt: skip
+        started(day, now + nth * 20, DC.name, ADMIN.user, SYSTEM32 + image, line, _CMD)
+
+
 def _support(day: Day, use: Use, now: float) -> None:
     """A user's machine: its person becomes a local administrator for a while."""
     security(day, now, "ws-02", 4732, ADMIN.user, TargetUserName="Administrators",
@@ -356,6 +393,8 @@ CHORES = (
     Chore("an installer from the web", 0.2, _install_script, "curl piped into a shell"),
     Chore("a scheduled task", 0.2, _task, "a task that runs PowerShell"),
     Chore("a new colleague", 0.2, _new_colleague, "an account made and put into a group"),
+    Chore("system tools at the prompt", 0.8, _files, "certutil, wevtutil, vssadmin, rundll32"),
+    Chore("software pushed", 0.2, _pushed, "msiexec installs from an address, silently"),
     Chore("a local administrator", 0.2, _support, "a member of Administrators"),
     Chore("PsExec to the domain controller", 0.2, _psexec, "service PSEXESVC"),
     Chore("a package manager for Windows", 0.1, _package_manager, "iex of what was downloaded"),
