@@ -18,6 +18,7 @@ ALL = (
     "reference",
     "idle",
     "first_alert",
+    "parse_cli",
     "standing",
     "publish",
     "promote",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -16,6 +17,7 @@ import msgspec
 
 from infra.errors import Usage
 from infra.process.gc_pause import no_collection
+from infra.process.ordered_pool import in_order
 from ingest.parsing.event_rows import event_rows
 from ingest.parsing.ocsf_export import ocsf_object
 from ingest.parsing.record_reader import RecordPiece, pieces, whole
@@ -73,20 +75,33 @@ def parse_command(args: argparse.Namespace, settings: Settings) -> int:
     header = _bytes(args.header) if args.header else b""
     known = _with_zone(ParseSettings.of(settings), args.source, args.tz)
     source = lookup(args.source)
-    write, encode = sys.stdout.buffer.write, msgspec.json.Encoder().encode
+    work = partial(_parsed, known=known, args=args, now=now, header=header)
     # `parse ... | head` ends the pipe, which is no error.
     with suppress(BrokenPipeError), _opened(args.file) as stream:
         packed = known.format(args.source) is not None
-        for batch in _batches(whole(stream) if packed else pieces(stream, source, header)):
-            records = [
-                Record(f"{args.file}:{position}", args.source, "import", now, raw, _headed(named))
-                for position, raw, named, _ in batch
-            ]
-            with no_collection():
-                ocsf_objects = [ocsf_object(row) for row in event_rows(records, known)]
-                write(b"".join(encode(event_object) + b"\n" for event_object in ocsf_objects))
+        batches = _batches(whole(stream) if packed else pieces(stream, source, header))
+        with closing(in_order(work, batches)) as written:
+            for lines in written:
+                sys.stdout.buffer.write(lines)
         sys.stdout.flush()
     return 0
+
+
+def _parsed(
+    batch: list[RecordPiece],
+    known: ParseSettings,
+    args: argparse.Namespace,
+    now: datetime,
+    header: bytes,
+) -> bytes:
+    """A batch's OCSF objects, one a line."""
+    records = [
+        Record(f"{args.file}:{position}", args.source, "import", now, raw, _headed(named))
+        for position, raw, named, _ in batch
+    ]
+    encode = msgspec.json.Encoder().encode
+    with no_collection():
+        return b"".join(encode(ocsf_object(row)) + b"\n" for row in event_rows(records, known))
 
 
 def _headed(header: bytes) -> dict[str, bytes]:

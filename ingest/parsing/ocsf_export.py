@@ -49,10 +49,16 @@ def ocsf_object(row: Mapping[str, Any]) -> dict[str, Any]:
         return {name: _plain(row[name]) for name in names}
     results: dict[str, Any] = {}
     for name, value in row.items():
-        if value is not None and name not in _HIDDEN:
-            plain = _plain(value)
-            if plain is not None:
-                results[name] = _SHAPES[name](plain) if name in _SHAPES else plain
+        if value is None or name in _HIDDEN:
+            continue
+        of = type(value)
+        # Most values are texts and numbers, and all that has a shape of its own is a struct.
+        if of is str or of is int:
+            results[name] = value
+            continue
+        plain = _plain(value)
+        if plain is not None:
+            results[name] = _SHAPES[name](plain) if name in _SHAPES else plain
     if isinstance(results.get("unmapped"), str):
         results["unmapped"] = msgspec.json.decode(results["unmapped"])
     if row.get("auth_method"):
