@@ -134,10 +134,13 @@ def run_sql(args: argparse.Namespace, settings: Settings) -> int:
     from api.observability.audit_log import note_unended
     from api.observability.noted_statements import noted_statement
     from api.sql.runner import Statements
+    from infra.runtime.nearby_homes import require_home
 
     sql = sys.stdin.read() if args.statement == "-" else args.statement
     as_of = instant_or_none("--as-of", args.as_of)
     asked = {"sql": sql} | ({"as_of": as_of.isoformat()} if as_of else {})
+    # Before it is noted that somebody asked: a home that was mistyped is not to be made.
+    require_home(settings, "sql ...")
     # Statements that an interrupted command left are noted by whichever command comes next.
     note_unended(settings)
     running = Statements(settings)

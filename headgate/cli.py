@@ -15,9 +15,10 @@ from typing import Any, NoReturn
 import headgate.packages  # noqa: F401  makes the commands known
 from headgate.command_aliases import renamed
 from infra.config.settings import Settings, load
-from infra.errors import HeadgateError, Usage
+from infra.errors import HeadgateError, NoLake, NoLakeHere, Usage
 from infra.process.text_output import printable
 from infra.runtime.command_registry import COMMANDS, TASKS
+from infra.runtime.nearby_homes import nearby_homes
 
 BUG = 70
 """Exit code of a part that ended with an error that is not one of ours (`EX_SOFTWARE`)."""
@@ -72,7 +73,13 @@ def _run(arguments: list[str]) -> int:
     run: _Run = parsed.run
     settings = load(known.config, **overrides)
     os.umask(settings.mask)  # also for the JVM and all processes that are started from here
-    return run(parsed, settings)
+    try:
+        return run(parsed, settings)
+    except NoLake as error:
+        near = next(nearby_homes(settings.home), None)
+        if near is None or settings.lake is not None:
+            raise
+        raise NoLakeHere(f"{error}; {near} has one: headgate --home {near} {name} ...") from None
 
 
 class _Parser(argparse.ArgumentParser):

@@ -17,6 +17,18 @@ class Retryable(HeadgateError):
     """The same call may succeed later (a broker that is away, a disk that is full)."""
 
 
+class NoLake(HeadgateError):
+    """No lake lies where one was looked for; the command line then says what lies near."""
+
+
+class NoLakeHere(NoLake, Fatal):
+    """The same where a person has to name another place, or to start the jobs first."""
+
+
+class NoLakeYet(NoLake, Retryable):
+    """The same where the one who asks may wait for it."""
+
+
 class Usage(Fatal):
     """The command was called wrongly."""
 

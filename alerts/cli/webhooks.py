@@ -55,9 +55,12 @@ def list_waiting(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate webhooks list`: exit code 1 when something was given up."""
     from alerts.delivery.webhook_queue import Queue
 
-    queue = Queue(queue_file(settings))
-    rows = [_shown(row) for row in queue.listed()]
-    queue.close()
+    rows = []
+    # Without the file nothing ever waited; looking must not make it.
+    if queue_file(settings).exists():
+        queue = Queue(queue_file(settings))
+        rows = [_shown(row) for row in queue.listed()]
+        queue.close()
     dead = [row for row in rows if row["state"] == "dead"]
     print_rows(dead if args.dead else rows, args.output)
     # So that a monitor can ask by exit code alone.
@@ -70,9 +73,11 @@ def retry(args: argparse.Namespace, settings: Settings) -> int:
 
     if args.hook is not None:
         hook_named(settings, args.hook)
-    queue = Queue(queue_file(settings))
-    count = queue.again(args.hook, time.time())
-    queue.close()
+    count = 0
+    if queue_file(settings).exists():
+        queue = Queue(queue_file(settings))
+        count = queue.again(args.hook, time.time())
+        queue.close()
     print(f"{count} will be tried again", file=sys.stderr)
     return 0
 

@@ -20,7 +20,7 @@ from api.services.alert_index import INDEX, AlertIndex
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import definitions, missing_sentence, open_engine
 from infra.delta.view_refresh import Views
-from infra.errors import Retryable, Usage
+from infra.errors import NoLakeYet, Retryable, Usage
 from infra.storage.paths import bucketed, there
 
 _SECONDS = 15.0
@@ -150,7 +150,7 @@ class Reader:
 
     def _require_lake(self) -> None:
         if not there(self._root):
-            raise Retryable(f"{self._root}: there is no lake here; start the jobs or set 'lake'")
+            raise NoLakeYet(f"{self._root}: there is no lake here; start the jobs or set 'lake'")
 
 
 def _aware(value: Any) -> Any:

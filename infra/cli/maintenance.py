@@ -14,7 +14,7 @@ from infra.delta.catalog import catalog, table
 from infra.delta.log_reader import newest_version
 from infra.delta.retention import require_sources
 from infra.delta.schema import Table as Declared
-from infra.errors import Fatal, HeadgateError
+from infra.errors import Fatal, HeadgateError, NoLakeHere
 from infra.maintenance.idle_checkpoints import move_on
 from infra.maintenance.maintenance import COLUMNS, Done, tend
 from infra.maintenance.retention_holds import leave, sentence
@@ -47,7 +47,9 @@ def _compact(arguments: argparse.Namespace, settings: Settings) -> int:
         declared for declared in wanted if newest_version(settings.lake_root / declared.path) >= 0
     ]
     if not there:
-        raise Fatal(f"{settings.lake_root}: there is no lake here; start the jobs or set 'lake'")
+        raise NoLakeHere(
+            f"{settings.lake_root}: there is no lake here; start the jobs or set 'lake'"
+        )
     require_sources(settings)
     os.nice(_NICE)
     small = settings.spark.model_copy(update={"driver_memory": _MEMORY})

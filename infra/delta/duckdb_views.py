@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.errors import Fatal, Retryable
+from infra.errors import Fatal, NoLakeHere, Retryable
 from infra.storage.paths import Location, bucketed, is_table, location, store, there
 
 if TYPE_CHECKING:
@@ -108,11 +108,11 @@ def connect(
 ) -> duckdb.DuckDBPyConnection:
     """A DuckDB connection with all tables and views of the lake that exist.
 
-    Raises `Fatal` when there is no lake, `Retryable` when one of `needs` cannot
+    Raises `NoLakeHere` when there is no lake, `Retryable` when one of `needs` cannot
     be read yet.
     """
     if not there(lake_root):
-        raise Fatal(f"{lake_root}: there is no lake here; start the jobs or set 'lake'")
+        raise NoLakeHere(f"{lake_root}: there is no lake here; start the jobs or set 'lake'")
     connection = open_engine(memory=memory, threads=threads)
     left = refresh(connection, definitions(lake_root))
     lacking = {name: left[name] for name in needs if name in left}

@@ -24,7 +24,7 @@ from typing import Any
 
 from infra.config.settings import Settings
 from infra.delta.log_archive import ARCHIVE, READ
-from infra.errors import Fatal, Retryable, Usage
+from infra.errors import Fatal, NoLakeHere, Retryable, Usage
 from infra.kafka.client import require_broker
 from infra.storage.atomic_files import write_whole
 from infra.storage.file_lock import ExclusiveLock, Taken
@@ -104,7 +104,7 @@ def backup(settings: Settings, folder: Path, show: Show = lambda done, total: No
     No job begins meanwhile. Raises `Fatal` while one runs, or when there is no lake.
     """
     if not there(settings.lake_root):
-        raise Fatal(f"{settings.lake_root}: there is no lake here to back up")
+        raise NoLakeHere(f"{settings.lake_root}: there is no lake here to back up")
     inside = [part for part in backup_parts(settings) if _inside(folder, part.path)]
     if inside:
         raise Usage(f"{folder}: lies inside {inside[0].path}, which is to be copied")
