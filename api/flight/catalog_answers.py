@@ -54,7 +54,7 @@ _FOREIGN = pa.schema(
 
 
 @dataclass(frozen=True)
-class Asked:
+class CatalogQuestion:
     """A question about the lake: who asks, and the message of the protocol."""
 
     settings: Settings
@@ -85,24 +85,24 @@ def _described(field: pa.Field, doc: str | None) -> pa.Field:
     return field if doc is None else field.with_metadata({"ARROW:FLIGHT:SQL:REMARKS": doc})
 
 
-def answer(name: str, asked: Asked) -> pa.Table | None:
+def catalog_answer(name: str, asked: CatalogQuestion) -> pa.Table | None:
     """The answer to a command by its name; None for one that asks nothing of this kind."""
     answering = _ANSWERS.get(name)
     return None if answering is None else answering(asked)
 
 
-def _readable(asked: Asked) -> list[tuple[str, str]]:
+def _readable(asked: CatalogQuestion) -> list[tuple[str, str]]:
     """Name and kind of what the caller's statements may name."""
     limited = readable_tables(asked.caller)
     names = [(name, "TABLE") for name in catalog()] + [(name, "VIEW") for name in views()]
     return sorted((name, kind) for name, kind in names if limited is None or name in limited)
 
 
-def _no_catalogs(asked: Asked) -> pa.Table:
+def _no_catalogs(asked: CatalogQuestion) -> pa.Table:
     return _CATALOGS.empty_table()
 
 
-def _db_schemas(asked: Asked) -> pa.Table:
+def _db_schemas(asked: CatalogQuestion) -> pa.Table:
     names: list[str] = []
     if _without_catalog(asked.command):
         pattern = _like(asked.command, "db_schema_filter_pattern")
@@ -111,7 +111,7 @@ def _db_schemas(asked: Asked) -> pa.Table:
     return pa.table([[None] * len(names), names], schema=_SCHEMAS)
 
 
-def _tables(asked: Asked) -> pa.Table:
+def _tables(asked: CatalogQuestion) -> pa.Table:
     command = asked.command
     in_layer = _like(command, "db_schema_filter_pattern")
     in_name = _like(command, "table_name_filter_pattern")
@@ -128,11 +128,11 @@ def _tables(asked: Asked) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=schema)
 
 
-def _table_types(asked: Asked) -> pa.Table:
+def _table_types(asked: CatalogQuestion) -> pa.Table:
     return pa.table([["TABLE", "VIEW"]], schema=_TYPES)
 
 
-def _primary_keys(asked: Asked) -> pa.Table:
+def _primary_keys(asked: CatalogQuestion) -> pa.Table:
     """The columns that tell a table's rows apart; a job keeps them so, no constraint does."""
     command = asked.command
     full = f"{command.db_schema}.{command.table}".lower()
@@ -146,7 +146,7 @@ def _primary_keys(asked: Asked) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_PRIMARY)
 
 
-def _no_foreign_keys(asked: Asked) -> pa.Table:
+def _no_foreign_keys(asked: CatalogQuestion) -> pa.Table:
     return _FOREIGN.empty_table()
 
 
@@ -165,7 +165,7 @@ def _like(command: Any, field: str) -> Callable[[str], bool]:
     return lambda name: re.fullmatch(pattern, name, re.IGNORECASE | re.DOTALL) is not None
 
 
-_ANSWERS: Mapping[str, Callable[[Asked], pa.Table]] = {
+_ANSWERS: Mapping[str, Callable[[CatalogQuestion], pa.Table]] = {
     "CommandGetCatalogs": _no_catalogs,
     "CommandGetDbSchemas": _db_schemas,
     "CommandGetTables": _tables,

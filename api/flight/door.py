@@ -21,8 +21,8 @@ from api.auth import Access, Caller
 from api.auth_roles import Role
 from api.flight import catalog_answers
 from api.flight.errors import as_flight_errors
-from api.flight.messages import packed, unpacked
-from api.flight.sign_in import MIDDLEWARE, NoFurtherHandshake, SignIn
+from api.flight.messages import packed_message, unpacked_message
+from api.flight.sign_in import MIDDLEWARE, FlightSignIn, NoFurtherHandshake
 from api.key_limits import readable_tables
 from api.observability.audit_log import audit_request
 from api.observability.noted_statements import noted_statement
@@ -35,7 +35,7 @@ from infra.errors import HeadgateError, Usage
 _CALLS = 32
 """Calls with a statement at once, at work or in line; each holds a thread."""
 _PREPARE, _CLOSE = "CreatePreparedStatement", "ClosePreparedStatement"
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has 
             location,
             auth_handler=NoFurtherHandshake(),
             tls_certificates=None if certificate is None else [certificate],
-            middleware={MIDDLEWARE: SignIn(desk.settings, desk.access, desk.quotas)},
+            middleware={MIDDLEWARE: FlightSignIn(desk.settings, desk.access, desk.quotas)},
         )
 
     def close(self) -> None:
@@ -75,10 +75,10 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has 
         """Where the answer to a command is had, and its columns. A statement that is refused is
         refused here."""
         with as_flight_errors():
-            name, command = unpacked(descriptor.command or b"")
+            name, command = unpacked_message(descriptor.command or b"")
             if (sql := _statement_of(name, command)) is not None:
                 schema = self._shape(context, sql)
-                ticket = packed("TicketStatementQuery", statement_handle=sql.encode())
+                ticket = packed_message("TicketStatementQuery", statement_handle=sql.encode())
             else:
                 # The question is its own ticket: what it answers is not worth keeping.
                 schema, ticket = self._listing(context, name, command).schema, descriptor.command
@@ -89,7 +89,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has 
     def get_schema(self, context: Any, descriptor: Any) -> Any:
         """The columns of a command's answer."""
         with as_flight_errors():
-            name, command = unpacked(descriptor.command or b"")
+            name, command = unpacked_message(descriptor.command or b"")
             sql = _statement_of(name, command)
             if sql is not None:
                 return flight.SchemaResult(self._shape(context, sql))
@@ -98,7 +98,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has 
     def do_get(self, context: Any, ticket: Any) -> Any:
         """The answer, whole or an error: nothing is cut in silence."""
         with as_flight_errors():
-            name, command = unpacked(ticket.ticket)
+            name, command = unpacked_message(ticket.ticket)
             if name == "TicketStatementQuery":
                 sql = _text(command.statement_handle)
                 return flight.RecordBatchStream(self._rows(context, sql))
@@ -111,7 +111,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has 
                 raise Usage(f"{action.type} is not taken; the lake is read only here, with "
                                f"{_PREPARE} and {_CLOSE}")  # fmt: skip
             _caller(context, "viewer")
-            _, request = unpacked(action.body.to_pybytes())
+            _, request = unpacked_message(action.body.to_pybytes())
             if action.type == _PREPARE:
                 yield self._prepared(context, request)
 
@@ -126,14 +126,16 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has 
         """Nothing is written through this server; the refusal says what was asked."""
         with as_flight_errors():
             _caller(context, "viewer")
-            name, _ = unpacked(descriptor.command or b"")
+            name, _ = unpacked_message(descriptor.command or b"")
             if name == "CommandPreparedStatementQuery":
                 raise Usage("parameters are not taken here; write the values into the statement")
             raise Usage(f"{name} is not taken; the lake is read only here")
 
     def _listing(self, context: Any, name: str, command: Any) -> pa.Table:
-        asked = catalog_answers.Asked(self._desk.settings, _caller(context, "read"), command)
-        answer = None if command is None else catalog_answers.answer(name, asked)
+        asked = catalog_answers.CatalogQuestion(
+            self._desk.settings, _caller(context, "read"), command
+        )
+        answer = None if command is None else catalog_answers.catalog_answer(name, asked)
         if answer is None:
             raise Usage(f"{name} is not taken; the lake is read only here")
         return answer
@@ -142,7 +144,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has 
         _no_transaction(request)
         schema = self._shape(context, request.query)
         return flight.Result(
-            packed(
+            packed_message(
                 "ActionCreatePreparedStatementResult",
                 prepared_statement_handle=request.query.encode(),
                 dataset_schema=schema.serialize().to_pybytes(),
@@ -209,7 +211,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has 
         finally:
             turn.__exit__(None, None, None)
 
-    def _watched(self, context: Any, work: Callable[[threading.Event], T]) -> T:
+    def _watched(self, context: Any, work: Callable[[threading.Event], _T]) -> _T:
         """What a piece of work gives; it is cancelled once the caller has left, or the API ends."""
         if not self._room.acquire(blocking=False):
             raise Busy(f"{_CALLS} statements are asked over Flight SQL already; try again shortly")

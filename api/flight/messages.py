@@ -19,7 +19,7 @@ _URL = "type.googleapis.com/"
 
 _KEYS = "catalog:string db_schema:string table:string"
 _HANDLE = "prepared_statement_handle:bytes"
-MESSAGES = {
+FLIGHT_MESSAGES = {
     "CommandGetSqlInfo": "info:uint32*",
     "CommandGetXdbcTypeInfo": "data_type:int32",
     "CommandGetCatalogs": "",
@@ -49,7 +49,7 @@ def _classes() -> dict[str, type[Message]]:
         name="headgate/flight_sql.proto", package=PACKAGE, syntax="proto2"
     )
     kinds = descriptor_pb2.FieldDescriptorProto
-    for name, fields in MESSAGES.items():
+    for name, fields in FLIGHT_MESSAGES.items():
         declared = file.message_type.add(name=name)
         for number, field in enumerate(fields.split(), 1):
             title, _, kind = field.partition(":")
@@ -65,18 +65,18 @@ def _classes() -> dict[str, type[Message]]:
     pool.Add(file)
     return {
         name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
-        for name in MESSAGES
+        for name in FLIGHT_MESSAGES
     }
 
 
-def packed(name: str, **fields: Any) -> bytes:
+def packed_message(name: str, **fields: Any) -> bytes:
     """A message within an `Any`, as commands, tickets and results are sent."""
     content = _classes()[name](**fields).SerializeToString()
     whole = any_pb2.Any(type_url=f"{_URL}{PACKAGE}.{name}", value=content)
     return bytes(whole.SerializeToString())
 
 
-def unpacked(sent: bytes) -> tuple[str, Any]:
+def unpacked_message(sent: bytes) -> tuple[str, Any]:
     """The name and the message in an `Any`; None for a message that is not declared here.
 
     Raises `Usage` for what is no message of Flight SQL.
@@ -87,7 +87,7 @@ def unpacked(sent: bytes) -> tuple[str, Any]:
         package, _, name = whole.type_url.rpartition("/")[2].rpartition(".")
         if package != PACKAGE:
             raise Usage("this is no command of Flight SQL; ask with a driver for it (ADBC, JDBC)")
-        if name not in MESSAGES:
+        if name not in FLIGHT_MESSAGES:
             return name, None
         message = _classes()[name]()
         message.ParseFromString(whole.value)

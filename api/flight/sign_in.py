@@ -19,7 +19,7 @@ from infra.config.settings import Settings
 MIDDLEWARE = "caller"
 KEY_USER = "token"
 """The user name to whose password a token or key is given, in programs that ask for both."""
-SESSION_SECONDS = 12 * 3600.0
+PASSWORD_SESSION_SECONDS = 12 * 3600.0
 _MOST_SESSIONS = 1000
 
 
@@ -30,7 +30,7 @@ class _Session:
     until: float
 
 
-class Sessions:
+class PasswordSessions:
     """Tokens for who signed in with a password: a driver sends one with each later call.
 
     A session ends with the password or role it was begun with, after twelve hours, and with the
@@ -45,7 +45,7 @@ class Sessions:
 
     def begin(self, caller: Caller) -> str:
         """A token for a caller."""
-        token, until = secrets.token_urlsafe(32), self._clock() + SESSION_SECONDS
+        token, until = secrets.token_urlsafe(32), self._clock() + PASSWORD_SESSION_SECONDS
         with self._lock:
             now = self._clock()
             kept = {name: each for name, each in self._sessions.items() if each.until > now}
@@ -64,7 +64,7 @@ class Sessions:
         return self._access.still(session.name, session.credential)
 
 
-class Known(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no types
+class KnownCaller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no types
     """The caller of one call; `answer`: the token that a driver is to send from now on."""
 
     def __init__(self, caller: Caller, answer: str | None) -> None:
@@ -76,23 +76,23 @@ class Known(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no ty
         return {} if self._answer is None else {"authorization": f"Bearer {self._answer}"}
 
 
-class SignIn(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+class FlightSignIn(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     """Looks at the header `authorization` of each call, and counts the call."""
 
     def __init__(self, settings: Settings, access: Access, quotas: Quotas) -> None:
         self._usual = settings.api.requests_per_minute
         self._access = access
         self._quotas = quotas
-        self._sessions = Sessions(access)
+        self._sessions = PasswordSessions(access)
 
-    def start_call(self, info: Any, headers: Mapping[str, list[Any]]) -> Known:
+    def start_call(self, info: Any, headers: Mapping[str, list[Any]]) -> KnownCaller:
         """Who calls; raises what Flight tells a stranger, or who calls too often."""
         given = next((str(value) for value in headers.get("authorization", [])), "")
         with as_flight_errors():
             caller, answer = self._known(given)
             usual = None if caller.role == "admin" else self._usual
             self._quotas.take(caller.name, caller.requests_per_minute or usual)
-        return Known(caller, answer)
+        return KnownCaller(caller, answer)
 
     def _known(self, authorization: str) -> tuple[Caller, str | None]:
         scheme, _, token = authorization.partition(" ")

@@ -14,7 +14,7 @@ from typing import Any
 
 from api.sql.allowlist import Scalar
 from api.sql.worker_line import WorkerLine
-from api.sql.worker_process import READ_SECONDS, START_SECONDS, Worker
+from api.sql.worker_process import READING_SECONDS, STARTING_SECONDS, Worker
 from infra.config.settings import ApiSettings, Settings
 from infra.delta.duckdb_views import definitions
 from infra.errors import Fatal, Retryable, Usage
@@ -223,7 +223,7 @@ class Statements:
     def blocked(self) -> list[float]:
         """Of each worker that does not come back, for how many seconds it has been at work."""
         # One that starts, reads and works up to each of its limits is slow, not blocked.
-        longest = START_SECONDS + READ_SECONDS + self._limits.statement_seconds
+        longest = STARTING_SECONDS + READING_SECONDS + self._limits.statement_seconds
         busy = (worker.busy_seconds for worker in self._all)
         return [seconds for seconds in busy if seconds > longest + _BLOCKED_SECONDS]
 
@@ -253,8 +253,8 @@ def _raise_error(found: dict[str, Any] | None, limits: ApiSettings) -> dict[str,
         )
     if "unread" in found:
         raise Refused(
-            f"the statement could not be read in {READ_SECONDS:g} s: it is nested too deeply, or "
-            "lacks the ON of its joins; write it shorter"
+            f"the statement could not be read in {READING_SECONDS:g} s: it is nested too deeply, "
+            "or lacks the ON of its joins; write it shorter"
         )
     if found.get("limit") == "memory":
         raise Limit(

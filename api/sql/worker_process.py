@@ -20,8 +20,8 @@ from infra.errors import Fatal
 from infra.storage.paths import bucketed, store
 
 _PROGRAM: tuple[str, ...] = ("-m", "api.sql.worker")
-START_SECONDS = 30.0
-READ_SECONDS = 5.0
+STARTING_SECONDS = 30.0
+READING_SECONDS = 5.0
 """A statement is parsed and translated in so long; what takes longer is no question of a person."""
 _RENEWED_SECONDS = 1800.0
 """After so long a worker that was given passing credentials makes room for one with newer ones."""
@@ -78,7 +78,7 @@ class Worker:
         process = self._running()
         try:
             _send(process, request)
-            reply = self._line(process, READ_SECONDS, cancelled)
+            reply = self._line(process, READING_SECONDS, cancelled)
             if reply is None:
                 # Until it says `read` it only parses and translates: no data is to blame.
                 reply = {"unread": True}
@@ -167,7 +167,7 @@ class Worker:
         self._process, self._rest = process, b""
         try:
             _send(process, self._setup)
-            ready = self._line(process, START_SECONDS, threading.Event())
+            ready = self._line(process, STARTING_SECONDS, threading.Event())
         except (EOFError, OSError, ValueError):
             ready = None
         if ready is None:

@@ -15,7 +15,7 @@ from pyarrow import flight
 
 from api.flight.door import FlightDoor
 from api.flight.listening import serve_flight
-from api.flight.messages import packed
+from api.flight.messages import packed_message
 from api.serving import certificate_files, flight_url
 from tests.api.plain_desk import PlainDesk
 
@@ -55,7 +55,7 @@ class FlightDesk(PlainDesk):
     def bare(self, name: str, token: str | None = None, **fields: Any) -> pa.Table:
         """The answer to a command of the protocol, asked without a driver."""
         options = _options(token)
-        descriptor = flight.FlightDescriptor.for_command(packed(name, **fields))
+        descriptor = flight.FlightDescriptor.for_command(packed_message(name, **fields))
         with flight.FlightClient(("127.0.0.1", self.port)) as client:
             info = client.get_flight_info(descriptor, options)
             table = client.do_get(info.endpoints[0].ticket, options).read_all()

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from api.flight.messages import MESSAGES
+from api.flight.messages import FLIGHT_MESSAGES
 from infra.delta.catalog import catalog, views
 from tests.api.flight.flight_desk import FlightDesk
 
 ROLES = ["metrics", "read", "viewer"]
-LEAST = {name: "read" for name in MESSAGES if name.startswith("CommandGet")} | {
+LEAST = {name: "read" for name in FLIGHT_MESSAGES if name.startswith("CommandGet")} | {
     "CommandStatementQuery": "viewer",
     "CommandPreparedStatementQuery": "viewer",
 }
@@ -31,7 +31,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlightDesk]:
     running.close()
 
 
-@pytest.mark.parametrize("name", [name for name in MESSAGES if name.startswith("Command")])
+@pytest.mark.parametrize("name", [name for name in FLIGHT_MESSAGES if name.startswith("Command")])
 def test_each_command_is_answered_from_its_least_role_on(desk: FlightDesk, name: str) -> None:
     for role in ROLES:
         token = desk.key(f"{name}-{role}", role)

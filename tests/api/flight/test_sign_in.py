@@ -16,7 +16,7 @@ import adbc_driver_manager
 import pytest
 
 from api.app import create_app
-from api.flight.sign_in import SESSION_SECONDS, Sessions
+from api.flight.sign_in import PASSWORD_SESSION_SECONDS, PasswordSessions
 from api.serving import tls_findings
 from infra.config.settings import load
 from infra.errors import Fatal, Usage
@@ -85,14 +85,14 @@ def test_calls_count_as_requests_of_the_key(desk: FlightDesk) -> None:
 
 def test_a_session_of_a_password_ends_after_its_time(desk: FlightDesk) -> None:
     clock = [0.0]
-    sessions = Sessions(desk.access, lambda: clock[0])
+    sessions = PasswordSessions(desk.access, lambda: clock[0])
     caller = desk.access.named("api")
     assert caller is not None
     token = sessions.begin(caller)
-    clock[0] = SESSION_SECONDS - 1
+    clock[0] = PASSWORD_SESSION_SECONDS - 1
     assert sessions.caller(token) == caller
     assert sessions.caller("other") is None
-    clock[0] = SESSION_SECONDS
+    clock[0] = PASSWORD_SESSION_SECONDS
     assert sessions.caller(token) is None
 
 

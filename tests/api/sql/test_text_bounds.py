@@ -89,8 +89,8 @@ def test_a_text_that_no_bound_foresaw_ends_with_its_reader(
         "worker.translated = lambda *asked: time.sleep(600)\n"
         "worker.serve(sys.stdin, sys.stdout)\n"
     )
-    monkeypatch.setattr(worker_process, "READ_SECONDS", 0.5)
-    monkeypatch.setattr(runner, "READ_SECONDS", 0.5)
+    monkeypatch.setattr(worker_process, "READING_SECONDS", 0.5)
+    monkeypatch.setattr(runner, "READING_SECONDS", 0.5)
     monkeypatch.setattr(worker_process, "_PROGRAM", (str(tmp_path / "stuck.py"),))
     running = Statements(day.settings)
     try:

@@ -1,0 +1,1 @@
+"""A data driver for msticpy's `QueryProvider`, over the REST API of a lake elsewhere."""
