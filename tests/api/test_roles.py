@@ -194,6 +194,7 @@ PAGES = {
     },
     "engineer": {
         "POST /rules/{rule_id}/switch",
+        "POST /rules/{rule_id}/rollout",
         "POST /rule-packs/{pack}/rollback",
         "POST /rules/{rule_id}/tuning/filter",
         "POST /rules/{rule_id}/tuning/threshold",

@@ -1,4 +1,4 @@
-"""One pack of rules: its versions, what going back would change, and going back."""
+"""Rollout: one pack with its versions and the way back; rules tried, promoted or dropped."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
+from alerts.rulepack.shadow_marks import MOST_DAYS
 from api.console.page import Page, console_router
 from api.console.pages.rules import PAGE as RULES
 from api.console.pages.rules import Engineer
 from api.console.render import respond
 from api.console.request import CheckedForm, Signed
 from api.routes.access import Here
+from api.routes.rules.reading import audited_switch
 from api.services.rules import rollout
 from api.wire.rollout import PackPlan, RollbackAct
+from api.wire.rules import NewShadow
 from infra.errors import Usage
 
 router = console_router()
@@ -49,6 +52,28 @@ def rule_pack(
         problem=problem,
         may_switch=session.caller.may("engineer"),
     )
+
+
+@router.post("/rules/{rule_id}/rollout")
+def change_rollout(services: Here, session: Engineer, rule_id: str, form: CheckedForm) -> Response:
+    """Try a rule without alerts, let it alert, or give it up, with the reason."""
+    given = {name: values[0].strip() for name, values in form.items()}
+    act, reason, days = given.get("act", ""), given.get("reason", ""), given.get("days", "7")
+    if not reason:
+        raise Usage("reason: say why, for those who wonder later")
+    who = session.caller.name
+    if act == "shadow":
+        if not days.isdecimal() or not 1 <= int(days) <= MOST_DAYS:
+            raise Usage(f"days: '{days[:20]}'; from 1 to {MOST_DAYS}")
+        done = services.rules.shadow(who, rule_id, NewShadow(days=int(days), reason=reason))
+    elif act in ("promote", "drop"):
+        done = services.rules.leave_shadow(who, rule_id, reason, promoted=act == "promote")
+    else:
+        raise Usage(f"act: '{act[:20]}' is none of shadow, promote, drop")
+    audited_switch(services, who, f"rule.{act}", done, reason)
+    # A changed text has no page of its own any more once it was promoted or dropped.
+    there = services.rules.has(done.id)
+    return RedirectResponse(f"/rules/{quote(done.id, safe='')}" if there else "/rules", 303)
 
 
 @router.post("/rule-packs/{pack}/rollback")
