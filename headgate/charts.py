@@ -5,12 +5,14 @@ Altair comes with the extra `notebooks` (`pip install headgate[notebooks]`).
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pandas as pd
 
 from headgate.result import QueryResult
 from headgate.rules import BacktestReport
+from infra.errors import Usage
 
 _LEVELS = ["informational", "low", "medium", "high", "critical"]
 _WIDTH = 640
@@ -101,3 +103,71 @@ def score_chart(hours: QueryResult, threshold: float) -> Any:
     )
     line = altair.Chart(pd.DataFrame({"score": [threshold]})).mark_rule(strokeDash=[4, 4])
     return points + line.encode(y="score:Q")
+
+
+def rarity_chart(values: QueryResult, value: str, count: str, *, most: int = 30) -> Any:
+    """How rare values are, the rarest first: a bar each, on a logarithmic scale, with its number.
+
+    `value` and `count` name columns; `count` holds whole numbers from 1, such as devices or days.
+    Beyond the `most` rarest none is drawn, and the title says of how many. Raises `Usage` for a
+    column that is not there.
+    """
+    import altair
+
+    frame = _columns(values, value, count)
+    frame = frame[frame[count] >= 1].sort_values([count, value])
+    shown = frame.head(most)
+    title = f"the {len(shown)} rarest of {len(frame)}"
+    base = altair.Chart(shown, width=_WIDTH, title=title).encode(
+        # As sorted here: among equal counts Vega would order by what comes first in the data.
+        y=altair.Y(f"{_field(value)}:N", sort=list(shown[value]), title=value),
+        # From below 1, since a bar from 1 to 1 has no length, and what came once is the point.
+        x=altair.X(
+            f"{_field(count)}:Q", title=count, scale=altair.Scale(type="log", domainMin=0.5)
+        ),
+        tooltip=[f"{_field(value)}:N", f"{_field(count)}:Q"],
+    )
+    bars = base.mark_bar(stroke="black").encode(x2=altair.datum(0.5))
+    return bars + base.mark_text(align="left", dx=3).encode(text=f"{_field(count)}:Q")
+
+
+def periodicity_chart(
+    gaps: QueryResult, by: str, *, time: str = "time", gap: str = "gap", most: int = 6
+) -> Any:
+    """How even the gaps between events are: a row of dots for each value of `by`.
+
+    Each dot is an event at its `time`, as high as the seconds since the one before (`gap`): what
+    goes by the clock lies on a line, the dashed one at its median, and people scatter. At most
+    `most` values are drawn, those whose gaps lie closest to their median. Raises `Usage` for a
+    column that is not there.
+    """
+    import altair
+
+    frame = _columns(gaps, by, time, gap).dropna()
+    median = frame.groupby(by)[gap].transform("median")
+    frame = frame.assign(median=median, off=(frame[gap] - median).abs() / median.clip(lower=1))
+    order = frame.groupby(by)["off"].median().sort_values(kind="stable").head(most).index
+    shown = frame[frame[by].isin(order)].drop(columns="off")
+    seconds = altair.Y(f"{_field(gap)}:Q", title="gap (s)", scale=altair.Scale(type="symlog"))
+    base = altair.Chart(width=_WIDTH, height=70)
+    dots = base.mark_point(filled=True, size=25, color="black").encode(
+        x=altair.X(f"{_field(time)}:T", title="time (UTC)", scale=altair.Scale(type="utc")),
+        y=seconds,
+        tooltip=[f"{_field(time)}:T", f"{_field(gap)}:Q"],
+    )
+    line = base.mark_rule(strokeDash=[4, 4]).encode(y="median(median):Q")
+    header = altair.Header(labelAnchor="start", labelOrient="top")
+    row = altair.Row(f"{_field(by)}:N", sort=list(order), title=None, header=header)
+    return altair.layer(line, dots, data=shown).facet(row=row).resolve_scale(y="independent")
+
+
+def _columns(result: QueryResult, *names: str) -> pd.DataFrame:
+    lacking = [name for name in names if name not in result.columns]
+    if lacking:
+        raise Usage(f"no column {', '.join(lacking)}; there are {', '.join(result.columns)}")
+    return result.pandas()[list(names)]
+
+
+def _field(name: str) -> str:
+    """A column's name as Vega reads it: dots, brackets and colons would be its own syntax."""
+    return re.sub(r"([.\[\]:\\])", r"\\\1", name)

@@ -1,0 +1,71 @@
+"""Charts for notebooks: what a chart's specification draws of given rows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from headgate import Usage, charts
+from headgate.result import QueryResult, result_of
+
+START = datetime(2026, 11, 20, 8, tzinfo=UTC)
+
+
+def drawn(chart: Any) -> list[dict[str, Any]]:
+    """The rows that a chart brings along."""
+    document = chart.to_dict()
+    (rows,) = document["datasets"].values()
+    return list(rows)
+
+
+def agents() -> QueryResult:
+    counts = {"Mozilla/5.0": 412, "curl/8.5": 3, "sqlmap/1.8": 1, "none": 0, "python": 3}
+    return result_of([{"user.agent": name, "devices": count} for name, count in counts.items()])
+
+
+def test_the_rarest_values_come_first_and_each_has_its_number() -> None:
+    chart = charts.rarity_chart(agents(), "user.agent", "devices", most=3)
+    document = chart.to_dict()
+    assert [row["user.agent"] for row in drawn(chart)] == ["sqlmap/1.8", "curl/8.5", "python"]
+    bars, numbers = document["layer"]
+    assert bars["encoding"]["y"]["field"] == r"user\.agent"
+    assert bars["encoding"]["y"]["sort"] == ["sqlmap/1.8", "curl/8.5", "python"]
+    assert bars["encoding"]["x2"] == {"datum": 0.5}
+    assert bars["encoding"]["x"]["scale"] == {"type": "log", "domainMin": 0.5}
+    assert numbers["encoding"]["text"]["field"] == "devices"
+    assert "the 3 rarest of 4" in str(document)
+
+
+def calls(most: int = 12) -> QueryResult:
+    rows = []
+    for pair, steps in {"people": [1, 50, 400, 3], "clock": [60, 61, 60, 59]}.items():
+        seen = START
+        for step in steps * (most // 4):
+            seen += timedelta(seconds=step)
+            rows.append({"pair": pair, "time": seen, "gap": step})
+        rows.append({"pair": pair, "time": START, "gap": None})
+    return result_of(rows)
+
+
+def test_what_goes_by_the_clock_comes_first_with_its_median() -> None:
+    document = charts.periodicity_chart(calls(), "pair").to_dict()
+    row = document["facet"]["row"]
+    assert (row["field"], row["sort"]) == ("pair", ["clock", "people"])
+    line, dots = document["spec"]["layer"]
+    assert (line["encoding"]["y"]["field"], dots["encoding"]["y"]["field"]) == ("median", "gap")
+    assert dots["encoding"]["x"]["scale"] == {"type": "utc"}
+    (rows,) = document["datasets"].values()
+    assert {(r["pair"], r["median"]) for r in rows} == {("clock", 60), ("people", 26.5)}
+    assert len(rows) == 24, "the first of each has no gap"
+
+
+def test_only_the_most_even_are_drawn() -> None:
+    rows = drawn(charts.periodicity_chart(calls(), "pair", most=1))
+    assert {row["pair"] for row in rows} == {"clock"}
+
+
+def test_a_column_that_is_not_there_is_named() -> None:
+    with pytest.raises(Usage, match="no column gap; there are user"):
+        charts.periodicity_chart(agents(), "user.agent", time="devices")
