@@ -36,7 +36,7 @@ RULE_ID = "5b0c1a53-8a0f-4c53-9a39-6b1d6d6cf0e4"
 
 _AT_FIRST = timedelta(days=1)
 """How far the first look goes back, and any look at most."""
-LOOK_BACK = timedelta(days=30)
+_LOOK_BACK = timedelta(days=30)
 _NAMED = 20
 """Rules that one record names; of more it says how many."""
 TAKEN_BACK = timedelta(days=1)
@@ -153,7 +153,7 @@ def _seen(
         gone = set(gone_of(habits, since.timestamp()))
         learn_fields(connection, habits, _leaves(pack), gone, since, instant)
         silent = _silent(state)
-        _hear(connection, state, since if state.until else instant - LOOK_BACK, instant, silent)
+        _hear(connection, state, since if state.until else instant - _LOOK_BACK, instant, silent)
         quiet = silences(connection, settings, instant, silent)
     finally:
         connection.close()
@@ -197,7 +197,7 @@ def _hear(
     asked = {"since": since, "at": at, "ours": list(OURS)}
     for source, class_uid in connection.execute(_FEEDS, asked).fetchall():
         state.feeds[f"{source}|{class_uid}"] = at.isoformat()
-    oldest = (at - LOOK_BACK).isoformat()
+    oldest = (at - _LOOK_BACK).isoformat()
     state.feeds = {
         pair: heard
         for pair, heard in state.feeds.items()

@@ -24,7 +24,7 @@ from alerts.rulepack.shadow_marks import ShadowMark, ShadowMarks
 from infra.config.settings import Settings
 from infra.errors import Usage
 
-MOST_FINDINGS = 200_000
+_MOST_FINDINGS = 200_000
 """Findings of one rule that are folded; beyond it nobody needs the number of alerts."""
 
 _COUNT = (
@@ -37,7 +37,7 @@ _COUNT = (
 class ShadowOutcome:
     """What a rule in shadow found, and the alerts that it would have raised.
 
-    `alerts` and `busiest` (most on one entity) are None beyond `MOST_FINDINGS`. `muted`: live it
+    `alerts` and `busiest` (most on one entity) are None beyond `_MOST_FINDINGS`. `muted`: live it
     would raise none by itself, by its level or since a correlation counts it. `over`: its time is.
     """
 
@@ -62,7 +62,7 @@ def shadow_outcome(
     asked = {"rules": [rule.id], "since": mark.since, "until": now}
     findings = ask(_COUNT, asked, needs=("gold.finding",))[0]["n"]
     days = max((now - mark.since) / timedelta(days=1), 1.0)
-    if findings > MOST_FINDINGS:
+    if findings > _MOST_FINDINGS:
         return ShadowOutcome(rule.id, findings, None, None, "", not rule.alerting, now > mark.until)
     pack = _alone(rule)
     refold = Refold(lambda _: pack, settings, [rule.id], index=inventories(settings))

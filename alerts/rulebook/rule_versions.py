@@ -18,7 +18,7 @@ from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.storage.state_file import StateFile
 
-VERSIONS_KEPT = 100
+_VERSIONS_KEPT = 100
 """Versions of one rule that are kept, the newest."""
 LINES_COMPARED = 5_000
 """Lines of a text that is compared."""
@@ -61,7 +61,7 @@ def note_version(
     known = list(file.read() or [])
     if before is not None and (not known or known[-1].version != before.version):
         known.append(before)
-    file.write([*known, saved][-VERSIONS_KEPT:])
+    file.write([*known, saved][-_VERSIONS_KEPT:])
 
 
 def file_version(path: Path) -> RuleVersion | None:

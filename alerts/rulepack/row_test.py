@@ -57,7 +57,7 @@ class Remembered:
         return verdict
 
 
-MOST_CHARS = 2_000
+_MOST_CHARS = 2_000
 """Longer values, such as scripts, hardly come twice and are not remembered."""
 
 
@@ -146,7 +146,7 @@ def _remembering(node: Node, slot: int, path: str, remembered: Remembered) -> Ro
         if verdict is not None:
             return verdict
         verdict = plain([[value]], 0)
-        if value is not None and len(value) > MOST_CHARS:
+        if value is not None and len(value) > _MOST_CHARS:
             return verdict
         return remembered.add(verdicts, value, verdict)
 

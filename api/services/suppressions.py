@@ -26,7 +26,7 @@ from infra.config.time_args import time_of
 from infra.errors import Usage
 
 LOOKED_BACK = timedelta(days=30)
-NEVER = 2**62
+_NEVER = 2**62
 SAMPLE = 10
 Row = Mapping[str, Any]
 
@@ -66,7 +66,7 @@ class Suppressions:
         wish = self._wish(patterns)
         until = datetime.now(UTC)
         # The end does not matter here: alerts of the past are asked, which arrived before it.
-        silencer = Suppression("", NEVER, wish.rule_pattern, wish.entity or ANY, dict(wish.fields))
+        silencer = Suppression("", _NEVER, wish.rule_pattern, wish.entity or ANY, dict(wish.fields))
         hidden: list[Row] = []
         already = checked = 0
         for row in self._alerts(until - LOOKED_BACK, until, silencer.rule):

@@ -15,7 +15,7 @@ from api.sql.java_regex import to_re2
 from api.sql.macros import TRUNCATED
 from infra.errors import Usage
 
-UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
+_UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
 CHOICES = (exp.Case, exp.If, exp.Coalesce, exp.Greatest, exp.Least)
 MOST_WRITTEN = 10_000
 """Nodes of a statement as it is written for DuckDB."""
@@ -251,8 +251,10 @@ def _write_position(node: exp.Expr) -> exp.Expr:
 
 def _write_trunc(node: exp.Expr) -> exp.Expr:
     unit = str(node.args["unit"].name).upper()
-    if unit not in UNITS:
-        raise Usage(f"date_trunc to '{unit}' cannot be answered here; to {', '.join(UNITS)} it can")
+    if unit not in _UNITS:
+        raise Usage(
+            f"date_trunc to '{unit}' cannot be answered here; to {', '.join(_UNITS)} it can"
+        )
     # Of a date DuckDB would make a timestamp without a zone; those of Spark have one.
     time = _call("hg_timestamp", node.this)
     if unit in TRUNCATED:
@@ -262,7 +264,7 @@ def _write_trunc(node: exp.Expr) -> exp.Expr:
 
 def _write_interval(node: exp.Expr) -> exp.Expr:
     unit = str(node.args["unit"].name).upper() if node.args.get("unit") else ""
-    if unit.removesuffix("S") not in UNITS or not str(node.this.name).lstrip("-").isdigit():
+    if unit.removesuffix("S") not in _UNITS or not str(node.this.name).lstrip("-").isdigit():
         raise Usage("an interval is a whole number and a unit: INTERVAL 5 MINUTES")
     return node
 

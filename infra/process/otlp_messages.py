@@ -33,7 +33,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 from infra.process.batch_telemetry import BatchRecord
 
 SCOPE = InstrumentationScope(name="headgate")
-BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+_BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Upper bounds of the durations' buckets, seconds."""
 
 _NAMES = {
@@ -72,10 +72,10 @@ class BatchCounts:
         self.sums["rows.dead", batch.job, ""] += batch.counts.get("dead", 0)
         for table, rows in batch.rows_written.items():
             self.sums["rows.written", batch.job, table] += rows
-        buckets = self.durations.setdefault(batch.job, [0.0] * (len(BOUNDS) + 2))
+        buckets = self.durations.setdefault(batch.job, [0.0] * (len(_BOUNDS) + 2))
         seconds = batch.ended - batch.began
         # A bound belongs to the bucket below it, as OTLP has it (explicit_bounds).
-        buckets[bisect_left(BOUNDS, seconds)] += 1
+        buckets[bisect_left(_BOUNDS, seconds)] += 1
         buckets[-1] += seconds
 
     def request(self, sender: Resource, now: int) -> ExportMetricsServiceRequest:
@@ -113,7 +113,7 @@ class BatchCounts:
         points = [
             HistogramDataPoint(
                 attributes=_of(job, ""), start_time_unix_nano=self.since, time_unix_nano=now,
-                count=int(sum(buckets)), sum=seconds, explicit_bounds=BOUNDS,
+                count=int(sum(buckets)), sum=seconds, explicit_bounds=_BOUNDS,
                 bucket_counts=[int(count) for count in buckets],
             )
             for job, (*buckets, seconds) in sorted(self.durations.items())

@@ -22,7 +22,7 @@ from infra.errors import Usage
 
 router = console_router()
 PAGE = Page("admin", "Admin", router, "/admin", "admin", 70, "d", role="admin", group="run")
-TABS = ("access", "suppressions", "audit")
+_TABS = ("access", "suppressions", "audit")
 
 
 def administrator(session: Annotated[ConsoleSession, Depends(signed_in)]) -> ConsoleSession:
@@ -49,8 +49,8 @@ def overview_of_access(
     cursor: str | None = None,
 ) -> Response:
     """The page."""
-    if tab not in TABS:
-        raise Usage(f"tab: '{tab}' is none of {', '.join(TABS)}")
+    if tab not in _TABS:
+        raise Usage(f"tab: '{tab}' is none of {', '.join(_TABS)}")
     return _page(request, services, tab=tab, who=who, act=act, since=since, cursor=cursor)
 
 
@@ -134,7 +134,7 @@ def _page(
         "admin.html",
         page=PAGE,
         tab=tab,
-        tabs=TABS,
+        tabs=_TABS,
         keys=sorted(content.keys, key=lambda key: key.name),
         users=sorted(content.users, key=lambda user: user.name),
         roles=get_args(Role),
