@@ -85,6 +85,12 @@ def register() -> None:
         ScheduledCommand(
             "blind", ("rules", "coverage", "--tell"), lambda settings: settings.jobs.quality_minutes
         ),
+        # Its age is looked at every six hours: a weekly clock would begin anew with each start.
+        ScheduledCommand(
+            "retrain",
+            ("models", "retrain"),
+            lambda settings: 360.0 if settings.jobs.retrain_days else 0.0,
+        ),
         ScheduledCommand("feeds", ("indicators", "fetch", "--due"), _feed_minutes),
     )
 

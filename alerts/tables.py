@@ -203,7 +203,7 @@ DEVICE_HOUR = Table(
         Column(
             "top",
             T.ArrayType(struct(bytes=L, time=TS, event_uid=S, snippet=S)),
-            "largest of these events",
+            "largest of these events; for a rule of steps the rarest of its steps",
             False,
         ),
     ),

@@ -40,6 +40,7 @@ ALL = (
     "scale_out",
     "backtest",
     "benign_day",
+    "models",
 )
 
 

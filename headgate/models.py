@@ -15,6 +15,7 @@ from infra.config.time_args import instant
 from infra.errors import Usage
 
 if TYPE_CHECKING:
+    from alerts.anomaly.drift import Drift
     from alerts.compiler.model_rule_files import ModelSource
     from infra.streaming.lake import Lake
 
@@ -128,6 +129,23 @@ class ModelBook:
         ]
         rows.sort(key=lambda row: (-row["score"], row["hour"], row["device"]))
         return result_of(rows, _COLUMNS)
+
+    def drift(self, rule: str, since: datetime | str, until: datetime | str) -> Drift:
+        """Whether the hours of [since, until) that the model in force judged are like those it
+        learned from: `state`, `sentence` and the figures. Raises `Usage` before it has one."""
+        from alerts.anomaly.drift import drift_of
+        from alerts.anomaly.store import ModelStore
+        from infra.delta.duckdb_views import connect
+
+        model = self._source(rule).rule.model
+        if not model:
+            raise Usage(f"rule '{rule}' has no model yet: hg.models.train(...), then put_live")
+        judge = ModelStore(store_folder(self._settings)).get(model)
+        duck = connect(self._settings.lake_root, needs=("gold.device_hour",))
+        try:
+            return drift_of(duck, judge, *_span(since, until))
+        finally:
+            duck.close()
 
     def put_live(self, model: TrainedModel) -> str:
         """Let the rule run with this model from the next micro-batch; the hash of the pack."""

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from alerts.compiler.model_rule_files import ROLES
+from alerts.domain.step import LAST_PART, STEP_VERBS, STEPS, VARIES
 from alerts.rulepack.rule_pack import ModelRule
 from enrich.attribution.asof_join import newest_cover, statements
 from infra.delta.schema import struct
@@ -29,7 +30,7 @@ _READ = (
     *("event_uid", "class_uid", "source", "mode", "dead_letter_reason", "duplicate_of"),
     *("time", "received_at", "scope", "src_ip", "dst_ip", "host_name", "user_name"),
 )
-"""Columns of silver.event that are read whole; of `device` and `traffic` only leaves are."""
+"""Columns of silver.event that are read whole; of structs only leaves are."""
 
 VOLUMES = ("bytes_in", "bytes_out")
 
@@ -45,7 +46,20 @@ def narrowed(events: DataFrame) -> DataFrame:
         *_READ,
         F.col("device.ip").alias("device_ip"),
         *[F.coalesce(f"traffic.{name}", F.lit(0)).alias(name) for name in VOLUMES],
-    )
+        "activity_id",
+        # Linux names who started a program as its parent, Windows as the actor.
+        _program("actor.process.path", "actor.process.name", "process.parent.path",
+                 "process.parent.name").alias("by_program"),
+        _program("process.path", "process.name").alias("program"),
+    )  # fmt: skip
+
+
+def _program(*columns: str) -> Column:
+    """The name by which `alerts.anomaly.steps.program` counts a program; null where there is
+    none."""
+    path = F.lower(F.coalesce(*columns))
+    name = F.regexp_replace(F.regexp_extract(path, LAST_PART, 0), VARIES, "#")
+    return F.when(name != "", name)
 
 
 def counted_hours(events: DataFrame, rule: ModelRule, modes: Collection[str]) -> DataFrame:
@@ -70,7 +84,27 @@ def hours(
     Columns entity, hour, events, bytes_out, bytes_in; with `named` also when the newest event
     happened and was received, who it was last (`last`) and the largest events (`top`).
     """
+    if STEPS in rule.features:
+        return _by_hour(
+            _held(_stretches(_steps(events), rule, named, STEP_COLUMN), segments),
+            named,
+            STEP_COLUMN,
+        )
     return _by_hour(_held(_stretches(events, rule, named), segments), named)
+
+
+STEP_COLUMN = "step"
+"""With it, hours have `steps`: what programs did to programs, each with its first event."""
+
+
+def _steps(events: DataFrame) -> DataFrame:
+    """Events that are steps, each with its text, as `alerts.anomaly.steps` counts it."""
+    verb = F.lit(None).cast("string")
+    for activity, text in STEP_VERBS.items():
+        verb = F.when(F.col("activity_id") == activity, F.lit(text)).otherwise(verb)
+    # Null where a part is: such an event is no step.
+    step = F.concat("by_program", F.lit(" "), verb, F.lit(" "), "program")
+    return events.withColumn(STEP_COLUMN, step).where(F.col(STEP_COLUMN).isNotNull())
 
 
 def _address(rule: ModelRule) -> Column:
@@ -78,8 +112,8 @@ def _address(rule: ModelRule) -> Column:
     return F.col("device_ip" if column == "device.ip" else column)
 
 
-def _stretches(events: DataFrame, rule: ModelRule, named: bool) -> DataFrame:
-    """Sums by address, or host, and ten minutes."""
+def _stretches(events: DataFrame, rule: ModelRule, named: bool, *more: str) -> DataFrame:
+    """Sums by address, or host, and ten minutes, and by the columns `more`."""
     ip = _address(rule)
     # silver.event tells both as the source endpoint sees them.
     sent, received = VOLUMES if rule.role == "dst_endpoint" else reversed(VOLUMES)
@@ -103,6 +137,8 @@ def _stretches(events: DataFrame, rule: ModelRule, named: bool) -> DataFrame:
         F.max("source").alias("source"),
         F.max("class_uid").alias("class_uid"),
     ]
+    if more:
+        extra.append(F.min(F.struct("time", "event_uid")).alias("first"))
     # Summed up before the join with leases: that has thousands of rows then, and not millions.
     stretch = F.floor(F.unix_seconds("time") / F.lit(STRETCH_SECONDS))
     keyed = events.withColumns(
@@ -116,7 +152,7 @@ def _stretches(events: DataFrame, rule: ModelRule, named: bool) -> DataFrame:
             "host": F.when(ip.isNull(), F.col("host_name")),
         }
     ).where(F.col("ip").isNotNull() | F.col("host").isNotNull())
-    return keyed.groupBy("scope", "ip", "host", "stretch").agg(
+    return keyed.groupBy("scope", "ip", "host", "stretch", *more).agg(
         F.max("time").alias("event_time"),
         F.count(F.lit(1)).alias("events"),
         F.sum(sent).alias("bytes_out"),
@@ -138,7 +174,7 @@ def _held(stretches: DataFrame, segments: DataFrame) -> DataFrame:
     )
 
 
-def _by_hour(held: DataFrame, named: bool) -> DataFrame:
+def _by_hour(held: DataFrame, named: bool, *more: str) -> DataFrame:
     last = F.struct("event_time", "scope", "ip", "host", *[f"s_{name}" for name in _CARRIED])
     extra = [
         F.max("event_time").alias("event_time"),
@@ -147,7 +183,11 @@ def _by_hour(held: DataFrame, named: bool) -> DataFrame:
         F.max(last).alias("last"),
         *[F.max(name).alias(name) for name in ("mode", "source", "class_uid")],
     ]
-    return held.groupBy("entity", "hour").agg(
+    if more and named:
+        extra.append(F.collect_list(F.struct("step", "first")).alias(STEPS))
+    # Without names by step as well: training counts each, and needs no event of it.
+    by = ("entity", "hour") if named else ("entity", "hour", *more)
+    return held.groupBy(*by).agg(
         *[F.sum(name).alias(name) for name in ("events", "bytes_out", "bytes_in")],
         *(extra if named else []),
     )

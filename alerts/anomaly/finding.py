@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from alerts.anomaly.baseline import MOST_SCORE
-from alerts.anomaly.store import Judged, Model
+from alerts.anomaly.store import AnyModel, Judged
 from alerts.compiler.model_rule_files import MODEL
 from alerts.domain.finding import identity, named, single_line
 from alerts.rulepack.rule_pack import ModelRule
@@ -22,7 +22,7 @@ def finding_id(rule_id: str, entity: str, hour: int) -> str:
 
 
 def anomaly_finding(
-    rule: ModelRule, model: Model, row: Mapping[str, Any], judged: Judged, pack: str
+    rule: ModelRule, model: AnyModel, row: Mapping[str, Any], judged: Judged, pack: str
 ) -> dict[str, Any]:
     """A row of gold.finding for an hour, given as `alerts.anomaly.device_hours.hours` names it.
 
@@ -30,9 +30,11 @@ def anomaly_finding(
     """
     hour, last = int(row["hour"]), row["last"]
     sentence = said(judged, hour)
-    shown = sorted(row["top"] or (), key=lambda fact: (-fact["bytes"], fact["event_uid"]))[
-        :EVIDENCE
-    ]
+    facts = row["top"] or ()
+    # Steps come by their rarity, and none of them has bytes.
+    if not judged.what:
+        facts = sorted(facts, key=lambda fact: (-fact["bytes"], fact["event_uid"]))
+    shown = facts[:EVIDENCE]
     return {
         "finding_id": finding_id(rule.id, row["entity"], hour),
         "rule_id": rule.id,
@@ -84,8 +86,19 @@ def _holder(last: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _fields(model: Model, row: Mapping[str, Any], judged: Judged) -> dict[str, str]:
+def _fields(model: AnyModel, row: Mapping[str, Any], judged: Judged) -> dict[str, str]:
     """The score and what it rests on, under names that stay."""
+    if judged.what:
+        return {
+            "model.hash": model.hash,
+            "model.trained_until": model.header.until.isoformat(),
+            "score": f"{judged.score:g}",
+            "feature": judged.feature,
+            "step": row["top"][0]["snippet"],
+            "steps": "; ".join(fact["snippet"] for fact in row["top"]),
+            "days": str(judged.days),
+            "peers": str(judged.peers),
+        }
     return {
         "model.hash": model.hash,
         "model.trained_until": model.header.until.isoformat(),
@@ -103,13 +116,15 @@ def _fields(model: Model, row: Mapping[str, Any], judged: Judged) -> dict[str, s
 
 def said(judged: Judged, hour: int) -> str:
     """The score in words: sent 4.2 GB in the hour from 03:00, usual then is ..."""
+    peers = f"{judged.peers} like it" if judged.peers > 1 else "it alone"
+    far = judged.score >= MOST_SCORE
+    rare = "beyond any hour of" if far else f"one such hour in 10^{judged.score:.1f} of"
+    if judged.what:
+        return f"{judged.what}; score {judged.score:g} ({rare} {peers})"
     name = judged.feature
     low, high = amount(name, judged.low), amount(name, judged.high)
     usual = f"{low} to {high}" if judged.high >= 1 else "nothing"
     instant = datetime.fromtimestamp(hour, UTC)
-    peers = f"{judged.peers} like it" if judged.peers > 1 else "it alone"
-    far = judged.score >= MOST_SCORE
-    rare = "beyond any hour of" if far else f"one such hour in 10^{judged.score:.1f} of"
     return (
         f"{_VERBS[name]} {amount(name, judged.value)} in the hour from {instant:%H:%M} UTC on "
         f"{instant:%Y-%m-%d}; usual at that time {usual} ({judged.days} days), at most "

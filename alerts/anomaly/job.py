@@ -18,8 +18,10 @@ from pyspark.sql import functions as F
 from alerts.anomaly.baseline import HOUR_SECONDS
 from alerts.anomaly.device_hours import counted_hours, hours, narrowed
 from alerts.anomaly.finding import EVIDENCE, anomaly_finding
-from alerts.anomaly.store import Judged, Model, ModelStore
+from alerts.anomaly.steps import MOST_STEPS
+from alerts.anomaly.store import AnyModel, Judged, ModelStore
 from alerts.compiler.model_rule_files import FEATURES
+from alerts.domain.step import STEPS
 from alerts.matching.matcher import LIVE_MODES
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import ModelRule, PackStore
@@ -94,7 +96,7 @@ def _commit(lake: Lake, run: Batch, table: Table, rows: Sequence[_Row]) -> None:
 class _Work:
     """One rule's work on a batch: `added` to gold.device_hour, and the `findings`."""
 
-    def __init__(self, rule: ModelRule, model: Model, pack: str) -> None:
+    def __init__(self, rule: ModelRule, model: AnyModel, pack: str) -> None:
         self.added: list[_Row] = []
         self.findings: list[_Row] = []
         self._rule, self._model, self._pack = rule, model, pack
@@ -130,12 +132,18 @@ class _Work:
         return {(row["entity"], int(row["hour"])): row for row in values}
 
     def _judge(self, row: _Row, earlier: Mapping[str, Any] | None) -> None:
+        # What this batch adds: of steps its rarest, which are all that its hour's score rests on.
+        row["top"] = self._model.evidence(row)
         whole = dict(row)
         if earlier is not None:
             # Features are sums, so what batches add up to is what history finds in one go.
             whole |= {name: row[name] + earlier[name] for name in FEATURES}
             every = [*row["top"], *(earlier["top"] or ())]
-            whole["top"] = sorted(every, key=lambda one: -one["bytes"])[:EVIDENCE]
+            if STEPS in self._rule.features:
+                whole[STEPS] = [{"step": fact["snippet"], "first": _first(fact)} for fact in every]
+                whole["top"] = self._model.evidence(whole)[:MOST_STEPS]
+            else:
+                whole["top"] = sorted(every, key=lambda one: -one["bytes"])[:EVIDENCE]
         judged = self._model.judge(row["entity"], int(row["hour"]), whole)
         message = judged.score >= self._rule.threshold and not (earlier and earlier["told"])
         if message:
@@ -154,8 +162,12 @@ class _Work:
         )
 
 
+def _first(fact: Mapping[str, Any]) -> _Row:
+    return {"time": fact["time"], "event_uid": fact["event_uid"]}
+
+
 def device_history(
-    lake: Lake, rule: ModelRule, model: Model, since: datetime, until: datetime, pack: str = ""
+    lake: Lake, rule: ModelRule, model: AnyModel, since: datetime, until: datetime, pack: str = ""
 ) -> tuple[list[_Row], int]:
     """What the rule finds in history: rows of gold.finding, and how many hours it judged.
 
@@ -172,19 +184,20 @@ def device_history(
 
 
 def judged_hours(
-    lake: Lake, rule: ModelRule, model: Model, since: datetime, until: datetime
+    lake: Lake, rule: ModelRule, model: AnyModel, since: datetime, until: datetime
 ) -> Iterator[tuple[_Row, Judged]]:
     """Each hour in [since, until), which are full hours, of a device the model knows: the row of
     its events (`alerts.anomaly.device_hours`) and what the model says of it."""
     while since < until:
         end = min(since + PIECE, until)
         for row in _known_hours(lake, rule, model, since, end):
+            row["top"] = model.evidence(row)
             yield row, model.judge(row["entity"], int(row["hour"]), row)
         since = end
 
 
 def _known_hours(
-    lake: Lake, rule: ModelRule, model: Model, since: datetime, until: datetime
+    lake: Lake, rule: ModelRule, model: AnyModel, since: datetime, until: datetime
 ) -> Iterator[_Row]:
     """Hours in [since, until) of devices that the model knows."""
     span = (F.col("time") >= F.lit(since)) & (F.col("time") < F.lit(until))

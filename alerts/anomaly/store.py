@@ -14,17 +14,20 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
 from alerts.anomaly.baseline import SLOTS, Profile, Tail, slot_of, stray
+from alerts.anomaly.steps import USUAL_STRAY, Rarity, SeenStep, StepCounts
+from alerts.domain.step import STEPS
 from infra.errors import Fatal, Usage
 from infra.storage.atomic_files import write_whole
 from infra.storage.state_file import JsonLayout, StateFile
@@ -48,7 +51,8 @@ class ModelHeader(msgspec.Struct, frozen=True, kw_only=True):
     """`model.json`: what a model was trained for, on what, and what all devices share.
 
     `since` and `until` bound the history; hours from `until` on are judged. `unjudged` devices
-    had too little history. `versions` are those of the tables that were read.
+    had too little history. `versions` are those of the tables that were read, `deciles` the nine
+    inner bounds of each feature's values in hours of devices (`alerts.anomaly.drift`).
     """
 
     format: int = _FORMAT
@@ -67,6 +71,7 @@ class ModelHeader(msgspec.Struct, frozen=True, kw_only=True):
     silhouette: float | None = None
     spark: str = ""
     versions: dict[str, int] = {}
+    deciles: dict[str, tuple[float, ...]] = {}
     baselines: str = ""
 
 
@@ -81,6 +86,8 @@ class Judged(msgspec.Struct, frozen=True):
     largest: float
     days: int
     peers: int
+    what: str = ""
+    """Of a feature that is no quantity: what was unusual, in words."""
 
 
 class Model:
@@ -93,11 +100,15 @@ class Model:
         names = self._table.column("entity").to_pylist()
         self._rows = {name: row for row, name in enumerate(names)}
 
+    def evidence(self, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Of a row of `alerts.anomaly.device_hours.hours` the events that show it best."""
+        return list(row["top"] or ())
+
     def knows(self, entity: str) -> bool:
         """Whether the device had history enough to be judged; `entity` as `entity_of` keys it."""
         return entity in self._rows
 
-    def judge(self, entity: str, hour: int, values: Mapping[str, float]) -> Judged:
+    def judge(self, entity: str, hour: int, values: Mapping[str, Any]) -> Judged:
         """The score of a device's hour (its start, seconds since 1970), of what is in it so far."""
         row = self._rows[entity]
         group = self._table.column("peers")[row].as_py()
@@ -139,6 +150,67 @@ class Model:
         largest = self._table.column("largest")[row].values.to_numpy()[place]
         centre, spread, low, high = (to_numpy.astype(np.float64) for to_numpy in to_numpys)
         return Profile(centre, spread, low, high, float(largest))
+
+
+class StepModel:
+    """A trained model of steps, ready to judge hours of any device."""
+
+    def __init__(self, folder: Path, header: ModelHeader) -> None:
+        self.hash = folder.name
+        self.header = header
+        rows = _mapped(folder / BASELINES).select(list(SeenStep._fields)).to_pydict()
+        self.counts = StepCounts(map(SeenStep._make, zip(*rows.values(), strict=True)))
+
+    def knows(self, entity: str) -> bool:
+        """Of every device: one without history is compared with all others."""
+        return bool(entity)
+
+    def judge(self, entity: str, hour: int, values: Mapping[str, Any]) -> Judged:
+        """The score of a device's hour, of the steps in it so far (`values["steps"]`: texts, or
+        as `alerts.anomaly.device_hours.hours` names them)."""
+        far, rarest = self.counts.judge(entity, texts_of(values[STEPS]))
+        group = self.counts.devices.get(entity, 0)
+        peers = self.header.peers[group]
+        score = round(peers.tails[STEPS].score(far), 2)
+        days = rarest[0][1].fleet_of if rarest else 0
+        devices = peers.devices if entity in self.counts.devices else self.header.devices
+        return Judged(score, STEPS, len(rarest), 0, 0, 0, days, devices, self._words(rarest))
+
+    def _words(self, rarest: list[tuple[str, Rarity]]) -> str:
+        odd = [pair for pair in rarest if pair[1].stray > USUAL_STRAY]
+        if not odd:
+            return "nothing that is rare"
+        step, first = odd[0]
+        words = f"{step}, seen on {first.fleet_days:,} of {first.fleet_of:,} days of devices"
+        if first.peer_of != first.fleet_of:
+            words += f" ({first.peer_days:,} of {first.peer_of:,} of those like it)"
+        if usually := self.counts.usually(step):
+            words += f"; usual is {', '.join(usually)}"
+        if len(odd) > 1:
+            words += f"; in the same hour {'; '.join(step for step, _ in odd[1:4])}"
+        return words + (f" and {len(odd) - 4} more" if len(odd) > 4 else "")
+
+    def evidence(self, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The hour's rarest steps, each as its first event."""
+        firsts = {step["step"]: step["first"] for step in row[STEPS]}
+        _, rarest = self.counts.judge(row["entity"], firsts)
+        return [{"bytes": 0, "snippet": step, **firsts[step]} for step, _ in rarest]
+
+
+AnyModel = Model | StepModel
+
+
+def texts_of(steps: Iterable[Any]) -> list[str]:
+    """Steps as texts, of those that are, and of rows that have one."""
+    return [step if isinstance(step, str) else step["step"] for step in steps]
+
+
+def steps_schema() -> pa.Schema:
+    """Arrow schema of `baselines.arrow` of a model of steps: a row for each device and step."""
+    counts = ("peers", "device_days", "days")
+    return pa.schema(
+        [(name, pa.int32() if name in counts else pa.string()) for name in SeenStep._fields]
+    )
 
 
 def baselines_schema() -> pa.Schema:
@@ -186,7 +258,8 @@ class ModelStore:
         made = self.folder / f".{uuid.uuid4().hex}"
         made.mkdir()
         try:
-            _write(made / BASELINES, baselines.cast(baselines_schema()))
+            schema = steps_schema() if STEPS in header.features else baselines_schema()
+            _write(made / BASELINES, baselines.cast(schema))
             # In the header, so that the header's hash vouches for both files.
             digest = hashlib.sha256((made / BASELINES).read_bytes()).hexdigest()
             data = msgspec.json.encode(
@@ -226,7 +299,7 @@ class ModelStore:
             )
         return header
 
-    def get(self, model_hash: str) -> Model:
+    def get(self, model_hash: str) -> AnyModel:
         """The model with that hash, read once per process; raises `Fatal` like `header`."""
         return _opened(str(self.folder), model_hash)
 
@@ -250,13 +323,14 @@ class ModelStore:
 
 
 @lru_cache(maxsize=16)
-def _opened(folder: str, model_hash: str) -> Model:
+def _opened(folder: str, model_hash: str) -> AnyModel:
     store = ModelStore(Path(folder).parent)
     header = store.header(model_hash)
     path = store.folder / model_hash / BASELINES
     if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != header.baselines:
         raise Fatal(f"{path}: missing or changed; restore it, or train anew")
-    return Model(store.folder / model_hash, header)
+    kind = StepModel if STEPS in header.features else Model
+    return kind(store.folder / model_hash, header)
 
 
 def _mapped(path: Path) -> pa.Table:

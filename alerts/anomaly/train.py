@@ -8,10 +8,12 @@ the peers' own hours it is told how rare a stray is.
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +29,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from alerts.anomaly.baseline import LEAST_STRAY, Tail, profile_of, shape, strays, tail_of
 from alerts.anomaly.device_hours import counted_hours, hours, narrowed
-from alerts.anomaly.store import ModelHeader, ModelStore, Peers
+from alerts.anomaly.step_train import learned_steps, program_shapes, step_days
+from alerts.anomaly.store import ModelHeader, ModelStore, Peers, steps_schema
+from alerts.domain.step import STEPS
 from alerts.rulepack.rule_pack import ModelRule
 from enrich.tables import DHCP_SEGMENT
 from infra.errors import Usage
@@ -85,23 +89,8 @@ def train(
     )
     segments = lake.read(DHCP_SEGMENT, versions[DHCP_SEGMENT.name])
     by_hour = hours(counted_hours(events, rule, _MODES), rule, segments, named=False)
-    # Used several times: to count, to group and to collect.
-    fitted = fit(by_hour, rule, until).persist()
-    try:
-        judged = fitted.where(F.col("days") >= rule.history_days)
-        devices, unjudged = judged.count(), fitted.where(F.col("days") < rule.history_days).count()
-        if not devices:
-            raise Usage(
-                f"rule '{rule.name or rule.id}': none of {unjudged} devices was seen on "
-                f"{rule.history_days} days from {since:%Y-%m-%d} to {until:%Y-%m-%d}; give more "
-                "history (--from), or lower model.history in the rule"
-            )
-        grouped, pipeline, silhouette = peers_of(judged, devices)
-        # Sorted, so that the same history gives the same file.
-        rows = grouped.toArrow().sort_by("entity")
-    finally:
-        fitted.unpersist()
-    groups = _tails(rows, rule.features)
+    learn = _learn_steps if STEPS in rule.features else _learn_volumes
+    learned = learn(by_hour, rule, since, until)
     header = ModelHeader(
         rule_id=rule.id,
         rule_version=rule.version,
@@ -111,22 +100,107 @@ def train(
         until=until,
         trained_at=datetime.now(UTC),
         history_days=rule.history_days,
-        devices=devices,
-        unjudged=unjudged,
-        device_hours=sum(group.hours for group in groups),
-        peers=groups,
-        silhouette=silhouette,
+        devices=learned.devices,
+        unjudged=learned.unjudged,
+        device_hours=sum(group.hours for group in learned.peers),
+        peers=learned.peers,
+        silhouette=learned.silhouette,
         spark=lake.spark.version,
         versions=versions,
+        deciles=learned.deciles,
     )
     with tempfile.TemporaryDirectory(dir=_folder(store)) as folder:
         saved = None
-        if pipeline is not None:
+        if learned.pipeline is not None:
             saved = Path(folder) / "peers"
-            pipeline.write().save(str(saved))
-        wanted = ["entity", "days", "peers", "largest", "centre", "spread", "low", "high"]
-        name = store.put(header, rows.select(wanted), saved)
-    return Trained(name, store.header(name), _own_alarms(rows, groups, rule))
+            learned.pipeline.write().save(str(saved))
+        name = store.put(header, learned.rows, saved)
+    return Trained(name, store.header(name), learned.told)
+
+
+class _Learned(NamedTuple):
+    """What training found: rows of `baselines.arrow`, and what the header says of them."""
+
+    rows: pa.Table
+    devices: int
+    unjudged: int
+    peers: tuple[Peers, ...]
+    told: int
+    pipeline: PipelineModel | None
+    silhouette: float | None
+    deciles: dict[str, tuple[float, ...]]
+
+
+def _learn_volumes(
+    by_hour: DataFrame, rule: ModelRule, since: datetime, until: datetime
+) -> _Learned:
+    # Used several times: to count, to group, to collect and for the deciles.
+    by_hour = by_hour.persist()
+    fitted = fit(by_hour, rule, until).persist()
+    try:
+        judged = fitted.where(F.col("days") >= rule.history_days)
+        devices, unjudged = judged.count(), fitted.where(F.col("days") < rule.history_days).count()
+        if not devices:
+            raise _too_little(rule, unjudged, since, until)
+        grouped, pipeline, silhouette = peers_of(judged, devices)
+        # Sorted, so that the same history gives the same file.
+        rows = grouped.toArrow().sort_by("entity")
+        # Exact within a thousandth: a decile moves no more by chance.
+        tenths = [number / 10 for number in range(1, 10)]
+        bounds = by_hour.approxQuantile(list(rule.features), tenths, 0.001)
+    finally:
+        fitted.unpersist()
+        by_hour.unpersist()
+    groups = _tails(rows, rule.features)
+    own_alarms = _own_alarms(rows, groups, rule)
+    wanted = ["entity", "days", "peers", "largest", "centre", "spread", "low", "high"]
+    deciles = {name: tuple(each) for name, each in zip(rule.features, bounds, strict=True)}
+    return _Learned(
+        rows.select(wanted), devices, unjudged, groups, own_alarms, pipeline, silhouette, deciles
+    )
+
+
+def _learn_steps(by_step: DataFrame, rule: ModelRule, since: datetime, until: datetime) -> _Learned:
+    # Used several times: to see who has history, to group and to count.
+    by_step = by_step.persist()
+    try:
+        days = F.countDistinct(F.floor(F.col("hour") / F.lit(86_400))).alias("days")
+        seen = {row.entity: row.days for row in by_step.groupBy("entity").agg(days).collect()}
+        known = sorted(name for name, number in seen.items() if number >= rule.history_days)
+        if not known:
+            raise _too_little(rule, len(seen), since, until)
+        kept = by_step.where(F.col("entity").isin(known))
+        shapes = program_shapes(kept).persist()
+        grouped, pipeline, silhouette = peers_of(shapes, len(known))
+        groups = {row.entity: row.peers for row in grouped.select("entity", "peers").collect()}
+        shapes.unpersist()
+        learned = learned_steps(step_days(kept, since, until), groups)
+    finally:
+        by_step.unpersist()
+    tails = learned.held.tails()
+    members = Counter(groups.values())
+    peers = tuple(
+        Peers(members[group], learned.held.hours[group], {STEPS: tail})
+        for group, tail in sorted(tails.items())
+    )
+    # Of the held part: it is the only one that it did not learn from.
+    held_alarms = sum(
+        tails[group].score(stray) >= rule.threshold
+        for group, far in learned.held.far.items()
+        for stray in far
+    )
+    rows = pa.Table.from_pylist([row._asdict() for row in learned.rows], steps_schema())
+    return _Learned(
+        rows, len(known), len(seen) - len(known), peers, held_alarms, pipeline, silhouette, {}
+    )
+
+
+def _too_little(rule: ModelRule, devices: int, since: datetime, until: datetime) -> Usage:
+    return Usage(
+        f"rule '{rule.name or rule.id}': none of {devices} devices was seen on "
+        f"{rule.history_days} days from {since:%Y-%m-%d} to {until:%Y-%m-%d}; give more "
+        "history (--from), or lower model.history in the rule"
+    )
 
 
 def _folder(store: ModelStore) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,12 @@ def build(subparsers: Any) -> None:
     )
     _output(trained, train_model)
 
+    again = verbs.add_parser(
+        "retrain", help="train again what runs with a model older than jobs.retrain_days"
+    )
+    _span(again, "history to learn from")
+    again.set_defaults(run=retrain_models)
+
     listed = verbs.add_parser("list", help="rules of kind model, and the model each runs with")
     _output(listed, list_models)
 
@@ -53,6 +59,11 @@ def build(subparsers: Any) -> None:
     used.add_argument("model", metavar="HASH", help="the model, or the first digits of its hash")
     used.set_defaults(run=use_model)
 
+    drifted = verbs.add_parser("drift", help="whether what a model judges is still what it learned")
+    drifted.add_argument("rule", metavar="NAME", nargs="?", help="id or name (every rule)")
+    _span(drifted, "judged hours", "7d")
+    _output(drifted, drift_models)
+
     tried = verbs.add_parser("backtest", help="what a rule finds in history; nothing is kept")
     _named(tried)
     _span(tried, "history to judge")
@@ -64,9 +75,9 @@ def _named(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("rule", metavar="NAME|FILE", help="id or name, or the file of a draft")
 
 
-def _span(parser: argparse.ArgumentParser, what: str) -> None:
+def _span(parser: argparse.ArgumentParser, what: str, default: str = _SPAN) -> None:
     parser.add_argument(
-        "--from", dest="since", default=_SPAN, help=f"{what}: an instant, or 7d, 24h ({_SPAN})"
+        "--from", dest="since", default=default, help=f"{what}: an instant, or 7d, 24h ({default})"
     )
     parser.add_argument("--to", dest="until", help="up to then (default: now)")
 
@@ -137,6 +148,50 @@ def train_model(args: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
+def retrain_models(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate models retrain`: exit code 1 when a model could not be trained; it stays then."""
+    old = aged(settings, datetime.now(UTC))
+    if not old:
+        print("no model in force is old enough to be trained again", file=sys.stderr)
+        return 0
+    since, until = _span_of(args.since, args.until)
+    return 1 if _with_lake(settings, lambda lake: retrain(lake, old, since, until)) else 0
+
+
+def aged(settings: Settings, now: datetime) -> list[ModelSource]:
+    """The rules whose model in force is `jobs.retrain_days` old; none where that is 0."""
+    days = settings.jobs.retrain_days
+    store = ModelStore(store_folder(settings))
+    return [
+        source
+        for source in model_rules(settings).sources.values()
+        if days
+        and source.runs
+        and now - store.header(source.rule.model).trained_at >= timedelta(days=days)
+    ]
+
+
+def retrain(
+    lake: Lake, sources: Sequence[ModelSource], since: datetime, until: datetime
+) -> list[ModelSource]:
+    """Train these rules on events in [since, until) and put the models in force; the rules that
+    have too little history, which keep the model they had."""
+    # Only here: most runs find nothing old, and need no Spark.
+    from alerts.anomaly.train import train
+
+    store = ModelStore(store_folder(lake.settings))
+    failed = []
+    for source in sources:
+        try:
+            done = train(lake, store, source.rule, since, until)
+        except Usage as error:
+            print(printable(f"{error}; its model stays in force"), file=sys.stderr)
+            failed.append(source)
+        else:
+            _use(lake.settings, source, done.hash)
+    return failed
+
+
 def show_models(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate models show NAME`."""
     store = ModelStore(store_folder(settings))
@@ -163,6 +218,36 @@ def use_model(args: argparse.Namespace, settings: Settings) -> int:
     source = _named_source(model_rules(settings), args.rule)
     _use(settings, source, _hash(ModelStore(store_folder(settings)), args.model))
     return 0
+
+
+def drift_models(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate models drift [NAME]`: exit code 1 when a model is to be trained again."""
+    from alerts.anomaly.drift import drift_of
+    from infra.delta.duckdb_views import connect
+
+    model_rule_set = model_rules(settings)
+    sources = list(model_rule_set.sources.values())
+    if args.rule:
+        sources = [_named_source(model_rule_set, args.rule)]
+    rules = [source.rule for source in sources if source.rule.model]
+    since, until = _span_of(args.since, args.until)
+    store = ModelStore(store_folder(settings))
+    rows: list[dict[str, Any]] = []
+    if rules:
+        duck = connect(settings.lake_root, needs=("gold.device_hour",))
+        try:
+            for rule in rules:
+                drift = drift_of(duck, store.get(rule.model), since, until)
+                rows.append(
+                    {"rule": rule.name or rule.id, "state": drift.state, "hours": drift.hours,
+                     "rare": drift.rare, "what": drift.sentence}
+                )  # fmt: skip
+        finally:
+            duck.close()
+    print_rows(rows, args.output)
+    if not rows:
+        print("no rule runs with a model; headgate models list shows them", file=sys.stderr)
+    return 1 if any(row["state"] == "train again" for row in rows) else 0
 
 
 def backtest_model(args: argparse.Namespace, settings: Settings) -> int:

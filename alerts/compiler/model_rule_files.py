@@ -18,6 +18,7 @@ import yaml
 
 from alerts.compiler.rule_files import require_small, rule_files
 from alerts.domain.attack import techniques_of
+from alerts.domain.step import STEPS, is_step
 from alerts.rulepack.field_mapping import Unmapped, mapping
 from alerts.rulepack.rule_pack import ModelRule, content_version
 from infra.config.bounded_yaml import yaml_documents
@@ -230,8 +231,14 @@ def _rule(given: _File) -> ModelRule:
             "logsource: its events are told apart by conditions; name one that is whole classes, "
             "such as {product: ocsf, category: network_activity}"
         )
-    if not asked.features or not set(asked.features) <= set(FEATURES):
-        raise ValueError(f"model.features: {list(asked.features)}; of {', '.join(FEATURES)}")
+    stands_alone = asked.features == (STEPS,)
+    if not stands_alone and not (asked.features and set(asked.features) <= set(FEATURES)):
+        known = f"{', '.join(FEATURES)}, or {STEPS} alone"
+        raise ValueError(f"model.features: {list(asked.features)}; of {known}")
+    if stands_alone and asked.least:
+        raise ValueError(
+            f"model.least: {sorted(asked.least)}; {STEPS} are no quantity, leave it out"
+        )
     if asked.role not in ROLES:
         raise ValueError(f"model.role: '{asked.role}'; one of {', '.join(ROLES)}")
     if not set(asked.least) <= set(asked.features):
@@ -266,9 +273,12 @@ def _rule(given: _File) -> ModelRule:
 def _trials(given: _File) -> _Trials:
     """The tests of a rule, looked through; raises `ValueError`."""
     tests = given.headgate.tests
+    steps = given.model.features == (STEPS,)
     for trial in (*tests.match, *tests.no_match):
         usual = trial.usual | trial.hour
-        if not set(usual) <= set(given.model.features):
+        if steps and not all(is_step(step) for step in usual):
+            raise ValueError(f"headgate.tests: {sorted(usual)}; steps, as 'a.exe started b.exe'")
+        if not steps and not set(usual) <= set(given.model.features):
             raise ValueError(f"headgate.tests: {sorted(usual)}; of its features")
         first, last = trial.active
         if not (0 <= first < last <= 24 and 0 <= trial.at < 24):

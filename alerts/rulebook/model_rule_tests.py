@@ -3,7 +3,9 @@
 A test is `{usual: {bytes_out: 5 MB}, active: [8, 18], hour: {bytes_out: 4 GB}, at: 10}`: a device
 and its peers do what is `usual` in each of the active hours (UTC) of as many days as the rule asks
 for, by chance somewhat more or less; then one of them has an hour such as `hour`, at `at` o'clock
-on a Tuesday. It is judged as live hours are (`alerts.anomaly.baseline`), without Spark.
+on a Tuesday. Of a rule that judges steps it is `{usual: {winword.exe started splwow#.exe: 30},
+hour: {winword.exe started cmd.exe: 1}}`: how many of thirty devices make each, every day; the last
+of them has the hour. It is judged as live hours are (`alerts.anomaly.baseline`), without Spark.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from datetime import UTC, datetime
 import numpy as np
 
 from alerts.anomaly.baseline import HOUR_SECONDS, LEAST_STRAY, profile_of, stray, strays, tail_of
+from alerts.anomaly.steps import SeenStep, StepCounts
 from alerts.compiler.model_rule_files import Models, ModelSource, Trial, quantity
+from alerts.domain.step import STEPS
 from alerts.rulebook.rule_tests import RuleTestOutcome
 from alerts.rulepack.rule_pack import ModelRule
 
@@ -53,6 +57,8 @@ def _of_rule(source: ModelSource) -> Iterator[RuleTestOutcome]:
 
 def score(rule: ModelRule, trial: Trial) -> float:
     """The score of a test's hour, from the feature in which it is most unusual."""
+    if STEPS in rule.features:
+        return _steps_score(rule, trial)
     return max(_score(rule, trial, feature) for feature in rule.features)
 
 
@@ -74,3 +80,21 @@ def _score(rule: ModelRule, trial: Trial, feature: str) -> float:
     tail = tail_of(beyond[beyond > LEAST_STRAY], PEERS * len(every))
     value = quantity(trial.hour.get(feature, 0))
     return tail.score(stray(UNTIL + trial.at * HOUR_SECONDS, value, profile, least))
+
+
+def _steps_score(rule: ModelRule, trial: Trial) -> float:
+    """Of a rule that judges steps: each of `usual` is made on so many of the peers, every day."""
+    steps = {step: min(quantity(number), PEERS) for step, number in trial.usual.items()}
+    days, every = rule.history_days, range(PEERS)
+    seen = [
+        SeenStep(str(peer), 0, days, step, days)
+        for step, number in steps.items()
+        for peer in every
+        if peer < number
+    ]
+    counts = StepCounts(seen)
+    # Nothing strays in hours of which each is like the next.
+    tail = tail_of(np.zeros(0), PEERS * days * (trial.active[1] - trial.active[0]))
+    # The last of them: it does least, so what others do is new to it.
+    stray, _ = counts.judge(str(PEERS - 1), trial.hour)
+    return tail.score(stray)

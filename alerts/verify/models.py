@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from alerts.anomaly.finding import finding_id
 from alerts.rulepack.rule_pack import RulePack
@@ -26,7 +26,8 @@ _HOURS = """
 SELECT rule_id, entity, epoch(hour)::BIGINT, coalesce(any_value(model) FILTER (told),
        arg_max(model, received_at)), count(*) FILTER (told), epoch_us(max(received_at)),
        {'events': sum(events)::BIGINT, 'bytes_out': sum(bytes_out)::BIGINT,
-        'bytes_in': sum(bytes_in)::BIGINT}
+        'bytes_in': sum(bytes_in)::BIGINT,
+        'steps': flatten(list(list_transform(top, x -> x.snippet)) FILTER (top IS NOT NULL))}
 FROM gold.device_hour WHERE hour >= $since AND hour < $until GROUP BY rule_id, entity, hour
 """
 _TOLD = """
@@ -46,7 +47,7 @@ _THROUGH = "SELECT coalesce(epoch_us(max(started_at)), 0) FROM ops.ledger WHERE 
 class Judge(Protocol):
     """A model, as far as it is asked here (`alerts.anomaly.store.Model`)."""
 
-    def judge(self, entity: str, hour: int, values: Mapping[str, float]) -> Judged:
+    def judge(self, entity: str, hour: int, values: Mapping[str, Any]) -> Judged:
         """The score of a device's hour."""
         ...
 
@@ -61,7 +62,7 @@ class ModelHour:
     model: str
     told: int
     received: int
-    values: Mapping[str, float]
+    values: Mapping[str, Any]
 
     @property
     def finding_id(self) -> str:

@@ -97,6 +97,9 @@ class JobSettings(Section):
     ledger_minutes: float = Field(
         60, ge=0, description="how often the ledger is compared with broker and tables; 0: never"
     )
+    retrain_days: float = Field(
+        7, ge=0, description="age at which a model in force is trained again; 0: never by itself"
+    )
     silent_minutes: int = Field(
         10, gt=0, description="a source is not called silent before so long, whatever its habit"
     )

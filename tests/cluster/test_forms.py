@@ -246,7 +246,7 @@ def test_commands_in_units_cron_and_manifests_exist() -> None:
     }
     args = [c["args"] for _, pod in pods() for c in pod["spec"]["containers"]]
     started |= {re.findall(r"headgate,? ([a-z-]+)", ", ".join(one))[0] for one in args}
-    beside = {"compact", "quality", "rules", "ledger", "report"}
+    beside = {"compact", "quality", "rules", "ledger", "report", "models"}
     assert started == {"up", "run", "api", "listen"} | beside
     assert started <= set(COMMANDS)
 
@@ -272,7 +272,14 @@ def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("cluster", ["standalone", "yarn"])
 @pytest.mark.parametrize(
     "unit",
-    ["headgate@", "headgate-compact", "headgate-quality", "headgate-blind", "headgate-ledger"],
+    [
+        "headgate@",
+        "headgate-compact",
+        "headgate-quality",
+        "headgate-blind",
+        "headgate-ledger",
+        "headgate-retrain",
+    ],
 )
 def test_units_may_write_where_the_settings_say(unit: str, cluster: str) -> None:
     text = (FORMS / "systemd" / f"{unit}.service").read_text("utf-8")
@@ -305,7 +312,7 @@ def test_every_timer_starts_a_service_and_all_schedules_agree() -> None:
     timers = {path.stem for path in UNITS if path.suffix == ".timer"}
     assert timers <= {path.stem for path in UNITS if path.suffix == ".service"}
     crons = {one["metadata"]["name"]: one["spec"]["schedule"] for one in of_kind("CronJob")}
-    commands = {"blind": ("rules", "coverage")}
+    commands = {"blind": ("rules", "coverage"), "retrain": ("models", "retrain")}
     assert timers == {f"headgate-{name}" for name in crons}
     table = (FORMS / "cron" / "headgate").read_text("utf-8")
     for name, schedule in crons.items():

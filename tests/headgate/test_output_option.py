@@ -51,6 +51,7 @@ NO_ROWS = {
     "indicators remove": SENTENCE,
     "jobs resume": SENTENCE,
     "kafka topics": SENTENCE,
+    "models retrain": SENTENCE,
     "models use": SENTENCE,
     "suppress add": SENTENCE,
     "suppress remove": SENTENCE,

@@ -38,7 +38,10 @@ def test_list_shows_every_rule_with_its_state(
     assert len(rows) >= 19
     assert {row["state"] for row in rows if row["kind"] != "model"} == {"on"}
     models = [row["state"] for row in rows if row["kind"] == "model"]
-    assert models == ["untrained (headgate models train device_unusual_volume)"]
+    assert models == [
+        f"untrained (headgate models train {name})"
+        for name in ("device_rare_steps", "device_unusual_volume")
+    ]
     for output in ("table", "csv", "ndjson"):
         assert run(home, "list", "--output", output) == 0
         assert "ssh_login_failed" in capsys.readouterr().out
