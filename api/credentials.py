@@ -6,13 +6,15 @@ is enough; a password is a person's choice, so scrypt makes each guess dear (RFC
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import hmac
 import re
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -94,8 +96,8 @@ class Credentials:
 
     settings: Settings
     clock: Callable[[], float] = time.monotonic
-    _seen: tuple[int, int] | None = None
-    _content: _Content = _Content()
+    _kept: tuple[tuple[int, int], _Content] | None = None
+    """What was read last, by the file that it stood in; both at once, for threads share it."""
     _failures: dict[str, _Failures] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -152,9 +154,6 @@ class Credentials:
 
         `tables`, `sources`: all that its statements may read; with either it may do nothing else.
         """
-        # Read anew at each change: another process may have written since.
-        content = self.read()
-        self._require_free(name, content)
         token = f"hg_{secrets.token_urlsafe(32)}"
         key = StoredKey(
             name,
@@ -166,51 +165,53 @@ class Credentials:
             tables,
             sources,
         )
-        self._write(replace(content, keys=(*content.keys, key)))
+        with self._changing() as content:
+            self._require_free(name, content)
+            self._write(replace(content, keys=(*content.keys, key)))
         return key, token
 
     def rotate_key(self, name: str, overlap: timedelta = timedelta(0)) -> tuple[StoredKey, str]:
         """Give a key another token; the one before ends at once, or after `overlap`."""
-        content = self.read()
-        old = self._key(name, content)
         token = f"hg_{secrets.token_urlsafe(32)}"
-        key = replace(
-            old,
-            digest=_token_digest(token),
-            made_at=_now(),
-            former_digest=old.digest if overlap else "",
-            former_until=(datetime.now(UTC) + overlap).isoformat() if overlap else None,
-        )
-        self._write(replace(content, keys=tuple(key if k is old else k for k in content.keys)))
+        with self._changing() as content:
+            old = self._key(name, content)
+            key = replace(
+                old,
+                digest=_token_digest(token),
+                made_at=_now(),
+                former_digest=old.digest if overlap else "",
+                former_until=(datetime.now(UTC) + overlap).isoformat() if overlap else None,
+            )
+            self._write(replace(content, keys=tuple(key if k is old else k for k in content.keys)))
         return key, token
 
     def remove_key(self, name: str) -> StoredKey:
         """End a key."""
-        content = self.read()
-        old = self._key(name, content)
-        self._write(replace(content, keys=tuple(k for k in content.keys if k is not old)))
+        with self._changing() as content:
+            old = self._key(name, content)
+            self._write(replace(content, keys=tuple(k for k in content.keys if k is not old)))
         return old
 
     def put_user(self, name: str, role: str, password: str) -> StoredUser:
         """Make a user, or give one another role and password."""
         if len(password) < SHORTEST_PASSWORD:
             raise Usage(f"a password has at least {SHORTEST_PASSWORD} characters")
-        content = self.read()
-        others = tuple(user for user in content.users if user.name != name)
-        self._require_free(name, replace(content, users=others))
         # A salt for each user: equal passwords have different hashes.
         salt = secrets.token_hex(16)
         user = StoredUser(name, role_of(role), salt, _password_digest(password, salt), _now())
-        self._write(replace(content, users=(*others, user)))
+        with self._changing() as content:
+            others = tuple(user for user in content.users if user.name != name)
+            self._require_free(name, replace(content, users=others))
+            self._write(replace(content, users=(*others, user)))
         return user
 
     def remove_user(self, name: str) -> None:
         """End a user."""
-        content = self.read()
-        others = tuple(user for user in content.users if user.name != name)
-        if len(others) == len(content.users):
-            raise Usage(f"no user '{name}'; 'headgate accounts list' shows them")
-        self._write(replace(content, users=others))
+        with self._changing() as content:
+            others = tuple(user for user in content.users if user.name != name)
+            if len(others) == len(content.users):
+                raise Usage(f"no user '{name}'; 'headgate accounts list' shows them")
+            self._write(replace(content, users=others))
 
     def read(self) -> _Content:
         """What is written there now."""
@@ -220,16 +221,28 @@ class Credentials:
             return _Content()
         # The inode as well: two writes may share a time stamp, and each write is a new file.
         seen = (stat.st_mtime_ns, stat.st_ino)
-        if seen != self._seen:
-            if stat.st_mode & 0o077:
-                raise Fatal(f"{self.file}: others may read it; run chmod 600 {self.file}")
-            try:
-                self._content = msgspec.json.decode(self.file.read_bytes(), type=_Content)
-            except (OSError, msgspec.MsgspecError) as error:
-                remedy = "put it back from a backup, or remove it and make keys and users anew"
-                raise Fatal(f"{self.file}: damaged ({error}); {remedy}") from None
-            self._seen = seen
-        return self._content
+        kept = self._kept
+        if kept is not None and kept[0] == seen:
+            return kept[1]
+        if stat.st_mode & 0o077:
+            raise Fatal(f"{self.file}: others may read it; run chmod 600 {self.file}")
+        try:
+            content = msgspec.json.decode(self.file.read_bytes(), type=_Content)
+        except (OSError, msgspec.MsgspecError) as error:
+            remedy = "put it back from a backup, or remove it and make keys and users anew"
+            raise Fatal(f"{self.file}: damaged ({error}); {remedy}") from None
+        self._kept = seen, content
+        return content
+
+    @contextmanager
+    def _changing(self) -> Iterator[_Content]:
+        """What is written there, while nobody else changes it: of two at once none is lost."""
+        lock = self.file.with_suffix(".lock")
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        # Opened each time, so that threads of one process exclude each other as well.
+        with lock.open("w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            yield self.read()
 
     def _write(self, content: _Content) -> None:
         write_private(self.file, msgspec.json.encode(content).decode())

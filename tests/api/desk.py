@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 from fastapi.testclient import TestClient
@@ -37,8 +38,12 @@ class Desk:
         running.headers["Authorization"] = f"Bearer {token}"
         return running
 
-    def batch(self, *findings: dict[str, Any]) -> list[dict[str, Any]]:
-        """Fold what waits into the table, and let job `alert` take it and these findings."""
+    def batch(self, *findings: dict[str, Any], at: datetime | None = None) -> list[dict[str, Any]]:
+        """Fold what waits into the table, and let job `alert` take it and these findings.
+
+        `at`: when it does so; a fixed instant unless told.
+        """
+        detected = DETECTED if at is None else int(at.timestamp()) * 1_000_000
         flush_outbox(self.lake, ALERT_ACTION, self.lake.spool / "alert_action")
         asked = [row.asDict() for row in self.lake.read(ALERT_ACTION).collect()]
         fresh = [row for row in asked if row["action_id"] not in self.seen]
@@ -48,7 +53,7 @@ class Desk:
             if row["action"] in ("suppress", "unsuppress"):
                 row["target"] = None
         state = BucketState.decode(self.blob)
-        outputs = state.step([*findings, *rows], load, self.lake.settings.alerts, DETECTED)
+        outputs = state.step([*findings, *rows], load, self.lake.settings.alerts, detected)
         self.blob = state.encode()
         self.sequence += 1
         number = {"batch": self.sequence, "sequence": self.sequence}

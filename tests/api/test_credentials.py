@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -23,6 +24,21 @@ TOKEN = "the-token-of-the-api"
 @pytest.fixture
 def home(tmp_path: Path) -> Settings:
     return load(home=tmp_path, api={"token": TOKEN})
+
+
+def test_of_keys_made_at_once_none_is_lost(home: Settings) -> None:
+    """By the API and by commands beside it: each has a reader of its own."""
+    several = [Credentials(home) for _ in range(4)]
+    with ThreadPoolExecutor(16) as threads:
+        making = [
+            threads.submit(several[number % 4].add_key, f"key-{number}", "viewer")
+            for number in range(32)
+        ]
+        tokens = [made.result()[1] for made in making]
+    assert [key.name for token in tokens if (key := Credentials(home).key_of(token))] == [
+        f"key-{number}" for number in range(32)
+    ]
+    assert len(Credentials(home).read().keys) == 32
 
 
 def test_a_key_is_good_until_it_is_rotated_ended_or_over(home: Settings) -> None:

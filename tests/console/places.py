@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from tests.api.desk import Desk
-from tests.console.story import CASE, IP, A, B
+from datetime import timedelta
 
-DAY = "since=2025-03-01T11:00:00Z&until=2025-03-01T14:00:00Z"
+from tests.alerts.lifecycle.test_alert_fold import NOON
+from tests.api.desk import Desk
+from tests.console.story import CASE, IP, MINUTE, A, B
+
+INSTANT = "%Y-%m-%dT%H:%M:%SZ"
+
+DAY = f"since={NOON - timedelta(hours=1):{INSTANT}}&until={NOON + timedelta(hours=2):{INSTANT}}"
 
 
 def places(desk: Desk) -> dict[str, str]:
@@ -21,22 +26,22 @@ def places(desk: Desk) -> dict[str, str]:
         "case": f"/cases/{CASE}",
         "proposals": "/proposals",
         "device": f"/entity/mac/{B}",
-        "device-then": f"/entity/mac/{A}?known_by=2025-03-01T12:30:00Z",
+        "device-then": f"/entity/mac/{A}?known_by={NOON + 30 * MINUTE:{INSTANT}}",
         "address": f"/entity/ip/{IP}",
         "user": f"/entity/user/root?{DAY}",
         "search": f"/search?{DAY}",
         "search-sql": "/search?sql=SELECT+source,+count(*)+AS+n+FROM+silver.events+GROUP+BY+source",
-        "event": "/events/login-2:0?time=2025-03-01T12:01:00Z",
+        "event": f"/events/login-2:0?time={NOON + MINUTE:{INSTANT}}",
         "rules": "/rules",
-        "rule": "/rules/ssh_login_after_guessing",
-        "rule-less-noise": "/rules/ssh_password_guessing/tuning",
+        "rule": "/rules/http_path_traversal",
+        "rule-less-noise": "/rules/http_path_traversal/tuning",
         "rule-editor": "/rule-editor?copy=ssh_login_failed",
         "sources": "/sources",
-        "dead-letters": "/sources/dead?since=2025-03-01",
+        "dead-letters": f"/sources/dead?since={NOON:%Y-%m-%d}",
         "reports": "/reports",
         "admin": "/admin",
         "suppressions": "/admin?tab=suppressions",
-        "audit": "/admin?tab=audit&since=2025-03-01",
+        "audit": f"/admin?tab=audit&since={NOON:%Y-%m-%d}",
     }
 
 

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import headgate.packages  # noqa: F401  makes tables, jobs and commands known
-from infra.config.settings import load
+import tests.console.today  # noqa: F401  before the story is read
+from infra.config.settings import Settings, load
 from infra.spark.session import session
 from infra.streaming.lake import Lake
 from tests.api.desk import TOKEN
 from tests.console.conftest import FLAGS, Watched, serve
+from tests.console.furnished import furnish, tell_jobs
 from tests.console.places import places
 from tests.console.story import prepare
 
@@ -37,7 +39,8 @@ def main(folder: Path, chosen: Sequence[str] = ()) -> int:
         spark = session(load(home=Path(home)), "screenshots")
         lake = Lake(spark, load(home=Path(home), api={"token": TOKEN}))
         lake.ensure()
-        desk = prepare(lake)
+        desk = prepare(lake, prompt=True)
+        furnish(desk)
         spark.stop()
         serving: Iterator[str] = serve(desk.app)
         site = next(serving)
@@ -46,17 +49,20 @@ def main(folder: Path, chosen: Sequence[str] = ()) -> int:
             for theme in ("light", "dark"):
                 paths = places(desk)
                 wanted = {name: paths[name] for name in chosen or paths}
-                _take(browser, site, theme, wanted, folder)
+                _take(browser, site, theme, wanted, folder, lake.settings)
             browser.close()
         next(serving, None)
     return 0
 
 
-def _take(browser: Any, site: str, theme: str, paths: dict[str, str], folder: Path) -> None:
+def _take(
+    browser: Any, site: str, theme: str, paths: dict[str, str], folder: Path, settings: Settings
+) -> None:
     context = browser.new_context(viewport=SIZE)
     context.add_cookies([{"name": "headgate_theme", "value": theme, "url": site}])
     watched = Watched(context.new_page(), site).sign_in()
     for name, path in paths.items():
+        tell_jobs(settings)
         page = watched.go(path)
         page.wait_for_timeout(400)
         if page.locator(".big-number").count():

@@ -16,7 +16,7 @@ from infra.delta.ops_tables import LEDGER
 from infra.streaming.lake import Lake
 from tests.alerts.lifecycle.test_alert_fold import NONE, NOON, finding, leased
 from tests.api.desk import Desk
-from tests.api.story import HEARTBEATS, Row, insert
+from tests.api.story import Row, insert
 
 A, B, C = "02:00:00:00:00:0a", "02:00:00:00:00:0b", "02:00:00:00:00:0c"
 IP = "10.0.0.5"
@@ -133,7 +133,12 @@ def segment(rev: int, start: timedelta, end: timedelta, mac: str | None, name: s
 SEGMENTS = (
     segment(1, *LEASED[A], A, "laptop-a"),
     segment(2, *LEASED[B], B, "laptop-b", learned=40 * MINUTE),
-    *HEARTBEATS,
+    {
+        "known_at": NOON + 120 * MINUTE,
+        "learned_at": NOON + 120 * MINUTE,
+        "rev": 99,
+        "kind": "heartbeat",
+    },
 )
 
 
@@ -154,8 +159,12 @@ def ledger(job: str, number: int) -> Row:
     }
 
 
-def prepare(lake: Lake, events: Sequence[Row] = EVENTS) -> Desk:
-    """Put the shift into a fresh lake, and its alerts on the desk."""
+def prepare(lake: Lake, events: Sequence[Row] = EVENTS, *, prompt: bool = False) -> Desk:
+    """Put the shift into a fresh lake, and its alerts on the desk.
+
+    `prompt`: each alert some seconds after its event, as a driver makes them; slower, and nothing
+    but what is told of delays depends on it.
+    """
     for name, rows in (
         ("bronze.record", [record(row) for row in events]),
         ("silver.event", events),
@@ -164,7 +173,9 @@ def prepare(lake: Lake, events: Sequence[Row] = EVENTS) -> Desk:
         insert(lake, table(name), rows)
     insert(lake, LEDGER, [ledger(job, n) for job in ("ingest", "alert") for n in range(4)])
     desk = Desk(lake)
-    desk.batch(*FINDINGS)
+    for findings in [[each] for each in FINDINGS] if prompt else [FINDINGS]:
+        last: datetime = findings[-1]["event_time"]
+        desk.batch(*findings, at=last + timedelta(seconds=5) if prompt else None)
     desk.batch(CORRECTION)
     leave_case(desk)
     return desk

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ from infra.config.settings import AlertSettings
 from infra.errors import Fatal
 from tests.examples import examples
 
-NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
-DETECTED = 1_740_830_500_000_000
+# Pictures of the console show the same shift as of today (tests.console.screenshots).
+NOON = datetime.fromisoformat(os.environ.get("HEADGATE_TESTS_NOON", "2025-03-01T12:00:00+00:00"))
+DETECTED = int((NOON + timedelta(seconds=100)).timestamp()) * 1_000_000
 SCHEMA = json.loads((Path(alerts.__file__).parent / "alert.schema.json").read_text("utf-8"))
 VALIDATOR = Draft202012Validator(SCHEMA)
 RULE = Rule(
