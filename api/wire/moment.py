@@ -23,8 +23,9 @@ def _moment(value: Any) -> datetime:
     try:
         moment = time_of("it", value, datetime.now(UTC))
     except Usage as error:
-        # pydantic turns a `ValueError` into a problem of this field, with its name.
-        raise ValueError(str(error)) from None
+        # pydantic turns a `ValueError` into a problem of this field, with its name. Half a
+        # surrogate, which JSON may name, would make it fail.
+        raise ValueError(str(error).encode("utf-8", "backslashreplace").decode()) from None
     if not _FIRST <= moment <= _LAST:
         raise ValueError("lies beyond the years 2 to 9998")
     return moment

@@ -17,8 +17,8 @@ from api.console.session import ConsoleSession
 from api.console.time_words import earliest
 from api.observability.audit_log import audit_request
 from api.routes.access import Here, Services
-from api.services.console.audit_view import audit_page
-from infra.errors import Usage
+from api.services.console.audit_view import audit_page, waiting_acts
+from infra.errors import Retryable, Usage
 
 router = console_router()
 PAGE = Page("admin", "Admin", router, "/admin", "admin", 70, "d", role="admin", group="run")
@@ -125,10 +125,19 @@ def _page(
     content = services.access.credentials.read()
     now = datetime.now(UTC)
     entries: list[dict[str, Any]] = []
+    waiting: list[dict[str, Any]] = []
     after = None
     if tab == "audit":
         start = earliest("since", since, now) or now - timedelta(days=7)
-        entries, after = audit_page(services.reader, start, who or None, act or None, cursor)
+        if cursor is None:
+            spool = services.settings.home / "spool"
+            waiting = waiting_acts(spool, start, who or None, act or None)
+        try:
+            entries, after = audit_page(services.reader, start, who or None, act or None, cursor)
+        except Retryable:
+            # Where no driver has made the table yet, what waits is all there is.
+            if not waiting:
+                raise
     return respond(
         request,
         "admin.html",
@@ -141,7 +150,8 @@ def _page(
         fresh=fresh,
         over={key.name for key in content.keys if key.is_over(now)},
         suppressions=services.suppressions.list(over=True).items if tab == "suppressions" else [],
-        entries=entries,
+        entries=[*waiting, *entries],
+        waiting=len(waiting),
         after=after,
         asked={"who": who, "act": act, "since": since},
     )

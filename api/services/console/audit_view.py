@@ -1,12 +1,19 @@
-"""What people and keys did, newest first."""
+"""What people and keys did, newest first: of ops.audit, and what waits for a driver to fold it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
+from infra.storage.checksums import Damaged, parsed
 
 PAGE_ENTRIES = 100
+_MOST_WAITING = 1_000
+"""Most acts that wait and are shown; without a driver they are not folded, and grow."""
 
 _ENTRIES = """
 SELECT "at" AS moment, who, act, target, detail, outcome FROM ops.audit
@@ -27,3 +34,28 @@ def audit_page(
     page = rows[:PAGE_ENTRIES]
     last = page[-1] if len(rows) > PAGE_ENTRIES else None
     return page, cursor_of(question, last["moment"].isoformat()) if last else None
+
+
+def waiting_acts(
+    spool: Path, since: datetime, who: str | None, act: str | None
+) -> list[dict[str, Any]]:
+    """Acts that no driver has folded into ops.audit yet, newest first; looking changes none."""
+    rows = [
+        row
+        for row in _left(spool / "audit")
+        if row["moment"] >= since
+        and who in (None, row["who"])
+        and (act is None or str(row["act"]).startswith(act))
+    ]
+    return sorted(rows, key=lambda row: row["moment"], reverse=True)[:_MOST_WAITING]
+
+
+def _left(folder: Path) -> Iterator[dict[str, Any]]:
+    for file in folder.glob("*.json"):
+        # A driver may take it this moment, and says of one that is damaged where it set it aside.
+        with suppress(OSError, Damaged, ValueError, KeyError, TypeError):
+            row = parsed(file.read_text("utf-8", "replace"))
+            moment = datetime.fromisoformat(row["at"])
+            if moment.tzinfo is not None:
+                names = ("who", "act", "target", "detail", "outcome")
+                yield {"moment": moment} | {name: row.get(name) for name in names}

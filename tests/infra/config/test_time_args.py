@@ -44,6 +44,7 @@ def test_a_time_is_read_as_a_person_means_it(text: str, wanted: datetime) -> Non
         *("", " ", "soon", "24", "-h", "24x", "2026-11-20T12:00:00", "2026-13-01", "0000-01-01"),
         *("999999999d", "+999999999w", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"),
         *("yesterday Mars/Olympus", "2026-11-20 ../../etc/passwd", "1e999", "NaN", "\ud800"),
+        *("0.5", "0", "1700000000", "-1", "1.5e9"),
     ],
 )
 def test_what_is_no_time_is_refused_by_the_name_of_the_option(text: str) -> None:
