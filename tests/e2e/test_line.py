@@ -97,6 +97,59 @@ def test_a_rule_is_switched_off_and_on_while_the_stream_runs(plant: Plant) -> No
     assert plant.ask("SELECT * FROM gold.findings WHERE ip = '203.0.113.20'") == []
 
 
+TRIED = """
+title: Tried first
+name: tried_first
+id: 7d1f3a52-0c5e-4a37-8a06-9d1de8c61a03
+level: high
+logsource: {category: proxy}
+detection:
+  path: {c-uri|contains: /only-tried}
+  condition: path
+headgate:
+  tests:
+    match: [{class_uid: 4002, http_request.url.path: /only-tried}]
+    no_match: [{class_uid: 4002, http_request.url.path: /}]
+"""
+
+
+@pytest.mark.full
+def test_a_rule_in_shadow_is_reported_and_alerts_only_once_it_is_promoted(plant: Plant) -> None:
+    draft = plant.rules.parent / "tried.yml"
+    draft.write_text(TRIED)
+    tried = headgate(plant, "rules", "shadow", str(draft), "--days", "3", "--reason", "loud?")
+    assert tried.returncode == 0, tried.stderr
+    silent, speaks, control = "203.0.113.23", "203.0.113.24", "203.0.113.25"
+    found = (
+        f"SELECT count(*) FROM gold.finding WHERE rule_title = 'Tried first' AND ip = '{silent}'"
+    )
+    plant.until(
+        lambda: (plant.attack(silent, "/only-tried"), plant.ask(found)[0][0])[1],
+        "a finding of the rule in shadow",
+    )
+    # Told in order: when a later finding is on the topic, job `alert` has passed the former one.
+    plant.attack(control)
+    plant.until(lambda: plant.alerts_on(control), "the alert of a rule that is live")
+    assert plant.alerts_on(silent) == []
+    assert plant.ask(f"SELECT * FROM gold.alert WHERE entity_value = '{silent}'") == []
+
+    report = headgate(plant, "rules", "shadow", "--output", "json")
+    assert report.returncode == 0, report.stderr
+    (row,) = json.loads(report.stdout)
+    assert (row["rule"], row["alerts"], row["reason"]) == ("tried_first", 1, "loud?")
+    assert row["findings"] >= 1
+    assert row["most"] == f"{silent} (1)"
+
+    promoted = headgate(plant, "rules", "promote", "tried_first", "--reason", "quiet")
+    assert promoted.returncode == 0, promoted.stderr
+    heard = plant.until(
+        lambda: (plant.attack(speaks, "/only-tried"), plant.alerts_on(speaks))[1],
+        "an alert of the rule that was promoted",
+    )
+    assert heard[0].body["title"].startswith("Tried first")
+    assert plant.alerts_on(silent) == [], "what was tried is not told afterwards"
+
+
 ASKED = """
 title: Found in a notebook
 name: found_in_sql
