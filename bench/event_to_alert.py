@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import quantiles
@@ -100,10 +101,15 @@ def run(quick: bool = False) -> Report:
     return report
 
 
-def loaded(load_: Load, look: Callable[[Settings], None] = lambda _: None) -> tuple[Run, float]:
+def loaded(
+    load_: Load,
+    look: Callable[[Settings], None] = lambda _: None,
+    beside: Callable[[Settings], AbstractContextManager[None]] = lambda _: nullcontext(),
+) -> tuple[Run, float]:
     """All jobs under a load, until every alert has come; what was sent, and the driver's cores.
 
-    `look`: what else is to be read of the tables, when all is through.
+    `look`: what else is to be read of the tables, when all is through; `beside`: what goes on
+    while the load is sent.
     """
     home = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
     broker = Broker(home / "kafka", free_port()).start()
@@ -114,7 +120,7 @@ def loaded(load_: Load, look: Callable[[Settings], None] = lambda _: None) -> tu
         driver = PlatformProcess("driver", ("up",), settings, environment=UNBOUNDED)
         try:
             with Listener(settings, done.hear):
-                cores = _drive(settings, driver, done)
+                cores = _drive(settings, driver, done, beside)
             look(settings)
         finally:
             driver.stop()
@@ -124,7 +130,12 @@ def loaded(load_: Load, look: Callable[[Settings], None] = lambda _: None) -> tu
     return done, cores
 
 
-def _drive(settings: Settings, driver: PlatformProcess, done: Run) -> float:
+def _drive(
+    settings: Settings,
+    driver: PlatformProcess,
+    done: Run,
+    beside: Callable[[Settings], AbstractContextManager[None]],
+) -> float:
     """Leases, then the load, then the wait for the last alert; returns the driver's cores."""
     client = producer(settings.kafka)
     devices = done.load.total * ALERTING_LEASED
@@ -132,7 +143,8 @@ def _drive(settings: Settings, driver: PlatformProcess, done: Run) -> float:
         _send(client, settings, done, grant(*_device(number), time.time()))
     client.flush(30)
     _await_leases(settings, driver, devices)
-    cores = _send_load(client, settings, driver, done)
+    with beside(settings):
+        cores = _send_load(client, settings, driver, done)
     client.flush(60)
     if done.failed:
         raise AssertionError(f"{len(done.failed)} messages were not taken: {done.failed[0]}")
@@ -150,7 +162,7 @@ def _drive(settings: Settings, driver: PlatformProcess, done: Run) -> float:
 
 
 def _await_leases(
-    settings: Settings, driver: PlatformProcess, devices: int, seconds: float = 180
+    settings: Settings, driver: PlatformProcess, devices: int, seconds: float = 600
 ) -> None:
     """Wait until every lease is known, so that the measure is not of the start."""
     end = time.monotonic() + seconds
