@@ -152,9 +152,9 @@ span AS (
   SELECT 1 AS nth, 'event to arrival' AS span, epoch(received_at) - epoch(event_time) AS s
   FROM first
   UNION ALL
-  SELECT 2, 'arrival to alert', epoch(detected_at) - epoch(received_at) FROM first
+  SELECT 2, 'arrival to detection', epoch(detected_at) - epoch(received_at) FROM first
   UNION ALL
-  SELECT 3, 'event to alert', epoch(detected_at) - epoch(event_time) FROM first
+  SELECT 3, 'event to detection', epoch(detected_at) - epoch(event_time) FROM first
 )
 SELECT span, count(s) AS n, quantile_cont(s, 0.5) AS p50, quantile_cont(s, 0.95) AS p95,
        max(s) AS worst

@@ -80,8 +80,8 @@ def test_the_numbers_are_those_of_the_day(day: MemoryLake) -> None:
     assert found.coverage == {"leased": 3, "outside": 1}
     assert [(row["span"], row["n"], row["p50"]) for row in found.delays] == [
         ("event to arrival", 4, 2.0),
-        ("arrival to alert", 4, 3.0),
-        ("event to alert", 4, 5.0),
+        ("arrival to detection", 4, 3.0),
+        ("event to detection", 4, 5.0),
     ]
     assert found.ledger_total.unaccounted == 0
 
@@ -101,9 +101,10 @@ def test_the_page_stands_alone_and_shows_each_chart(day: MemoryLake) -> None:
     found = elements(html)
     assert found.risky == []
     assert not {"script", "link", "img", "iframe", "object"} & set(found.names)
-    for label in ("Alerts over time", "Attribution of findings", "Delay from event to alert"):
+    for label in ("Alerts over time", "Attribution of findings", "Delay from event to detection"):
         assert f'<svg role="img" aria-label="{label}' in html
     assert "not JSON at byte 3" in html
+    assert "to write and publish the alert comes on top" in html
     assert "2026-11-20 to 2026-11-21 UTC" in html
 
 
