@@ -78,6 +78,7 @@ def register() -> None:
     )
     register_alarm(_platform_alerts)
     register_check(_feed_findings)
+    register_check(_preliminary_findings)
     register_steady(
         SteadyCommand("webhooks", ("webhooks", "deliver"), lambda settings: bool(settings.webhooks))
     )
@@ -107,6 +108,14 @@ def _feed_findings(settings: Settings) -> Iterable[Finding]:
     from alerts.feeds.feed_state import feed_findings
 
     return feed_findings(settings)
+
+
+def _preliminary_findings(settings: Settings) -> Iterable[Finding]:
+    if not settings.kafka.preliminary_topic:
+        return ()
+    from alerts.preliminary.alarm import preliminary_findings
+
+    return preliminary_findings(settings)
 
 
 def _feed_minutes(settings: Settings) -> float:

@@ -51,6 +51,12 @@ FINDING = Table(
             False,
         ),
         Column("evidence_total", L, "how many they were", False),
+        Column(
+            "answer_by",
+            TS,
+            "where a preliminary alert was made of it: until when that is answered, UTC",
+            False,
+        ),
     ),
     event_time="event_time",
     key=("finding_id",),
@@ -112,6 +118,32 @@ ALERT = Table(
     # The publisher reads the files its commits added, from a place that only the broker knows:
     # as far back as the log is told, beyond which it refuses anyway.
     kept=timedelta(days=30),
+    expires="gold_days",
+)
+
+PRELIMINARY_ANSWER = Table(
+    name="gold.preliminary_answer",
+    doc="What became of a preliminary alert (`kafka.preliminary_topic`). Written by job `alert`.",
+    columns=(
+        Column("alert_id", S, "the preliminary alert"),
+        Column("finding_id", S, "the finding that it told"),
+        Column("rule_id", S, "its rule"),
+        Column("answer", S, "confirmed, merged or withdrawn"),
+        Column("merged_into", S, "merged: alert_id of the alert that it counts on", False),
+        Column("revision", N, "revision of its alert, or of that one, with it", False),
+        Column(
+            "reason",
+            S,
+            "withdrawn: suppressed, budget or not_meant (the rule fails)",
+            False,
+        ),
+        Column("answer_by", TS, "until when it was to be answered, UTC"),
+        Column("answered_at", TS, "when it was, UTC"),
+    ),
+    event_time="answered_at",
+    # A finding that comes back for a correction may be answered again: the first answer counts.
+    key=("alert_id", "answered_at"),
+    cluster_by=("answered_at",),
     expires="gold_days",
 )
 
@@ -213,7 +245,7 @@ DEVICE_HOUR = Table(
     expires="silver_days",
 )
 
-TABLES = (FINDING, ALERT, ALERT_ACTION, CASE_ACT, RULE_COST, DEVICE_HOUR)
+TABLES = (FINDING, ALERT, PRELIMINARY_ANSWER, ALERT_ACTION, CASE_ACT, RULE_COST, DEVICE_HOUR)
 VIEWS = (
     View(
         "gold.findings",

@@ -32,6 +32,7 @@ from alerts.lifecycle.alert_changes import by_publication, hand_over, show_findi
 from alerts.lifecycle.republish_guard import RepublishQuestion, guard_key, nothing_published
 from alerts.lifecycle.risk_score import INCIDENT
 from alerts.lifecycle.suppression import Suppression, covering
+from alerts.preliminary.answer import answer_of, is_told_early, preliminary_id
 from infra.config.settings import AlertSettings
 
 RANK = ("count", "verdict", "assigned", "reopened", "attribution", "superseded", "closed", "first")
@@ -68,6 +69,8 @@ class Fold:
         self._suppressions = tuple(suppressions)
         self._incidents = incidents or {}
         self._heard = heard
+        self.answers: list[dict[str, Any]] = []
+        """What the last `apply` answered to preliminary alerts."""
         # Both indexes follow from the state, so they are built anew and not encoded with it.
         self._of = {ref: alert for alert in state.alerts.values() for ref in alert.refs}
         self._by_key: dict[str, list[Alert]] = {}
@@ -104,13 +107,18 @@ class Fold:
         # Sorted, since a retry of the batch must give the same revisions under the same numbers.
         for (alert_id, _), rows in sorted(moves.items()):
             self._move(self.state.alerts[alert_id], rows, batch)
+        to_answer: list[tuple[Mapping[str, Any], Alert | None]] = []
         for row in fresh:
             # Corrections were looked at above whatever their level; only an alerting rule opens an
             # alert.
-            if row["alerting"] and counts(row):
-                self._fold(row, batch)
+            alert = self._fold(row, batch) if row["alerting"] and counts(row) else None
+            if is_told_early(row):
+                to_answer.append((row, alert))
         unknown = [action for action in actions if not self._act(action, batch)]
-        return self._revisions(batch), unknown
+        revisions = self._revisions(batch)
+        # Behind them: an answer names the revision that tells of the finding.
+        self.answers = [answer_of(row, alert, self.settings.tenant) for row, alert in to_answer]
+        return revisions, unknown
 
     def _again(
         self,
@@ -233,7 +241,7 @@ class Fold:
 
     def _create(self, row: Mapping[str, Any], entity: Entity, holder: Holder | None) -> Alert:
         time = micros(row["event_time"])
-        alert_id = identity(self.settings.tenant, row["rule_id"], row["event_uid"])
+        alert_id = preliminary_id(row, self.settings.tenant)
         if alert_id in self.state.alerts:
             # The finding made that one, and was moved since. It may come here more than once.
             again = (entity.key, str(rev_of(row)))

@@ -25,7 +25,7 @@ from alerts.lifecycle.stateful_operator import PASSING, SAID_ELSEWHERE, fold_ale
 from alerts.lifecycle.suppression import SUPPRESS, UNSUPPRESS
 from alerts.matching.detection import due_after
 from alerts.rulebook.rule_store import rule_store
-from alerts.tables import ALERT, ALERT_ACTION, FINDING, HEARTBEAT
+from alerts.tables import ALERT, ALERT_ACTION, FINDING, HEARTBEAT, PRELIMINARY_ANSWER
 from enrich.assets.index import index_of
 from enrich.assets.index_store import index_file, latest_index
 from enrich.attribution.attributed_events import event_row, is_event, waiting_events, with_event
@@ -41,12 +41,15 @@ from infra.streaming.lake import Lake
 from infra.streaming.outbox import put_row
 from ingest.tables import EVENT
 
-# Alerts last: whoever follows a new one to its findings must find them committed.
+ANSWER = "answer"
+
+# Alerts behind findings: whoever follows a new one to its findings must find them committed.
 OUTPUTS = {
     "attribution": ATTRIBUTION,
     ATTRIBUTED: ATTRIBUTED_EVENT,
     "finding": FINDING,
     "alert": ALERT,
+    ANSWER: PRELIMINARY_ANSWER,
 }
 """Tables that the state's rows belong to, by `out`, in the order in which they are committed."""
 
@@ -85,16 +88,20 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
         targets = {table.name: lake.target(table, run) for table in wanted}
         work = Outputs(targets, run.batch_id, sequence, known)
         written = collected(rows, work)
+        by_name = {table.name: [f for f in written if f.table == table.name] for table in wanted}
+        answers = by_name.pop(PRELIMINARY_ANSWER.name, [])
         for table in wanted:
-            files = [file for file in written if file.table == table.name]
             # A commit without rows would wake every reader of the table for nothing.
-            if files:
+            if files := by_name.get(table.name):
                 lake.commit(table, run, files)
         if run.rows.get(FINDING.name):
             run.due_after = due_after(settings)
         note_refused(lake, [file.stats for file in written if file.table == REFUSED])
-        # Last: what goes out is in the table already.
+        # Behind the commits: what goes out is in the table already.
         outgoing.publish(run)
+        # Behind the alerts, which are not to wait for it; job `ingest` hands the answers on.
+        if answers:
+            lake.commit(PRELIMINARY_ANSWER, run, answers)
 
     trigger = None if once else settings.jobs.alert_trigger_seconds
     return lake.each_batch("alert", outputs, batch, trigger_seconds=trigger, begun=outgoing.first)

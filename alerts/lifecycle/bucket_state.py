@@ -11,7 +11,7 @@ from alerts.correlation.conditions import told_at_once
 from alerts.correlation.correlator import CORRECTABLE, LATENESS, SKEW, CorrelationState, Correlator
 from alerts.correlation.history import forget_findings, pack_away
 from alerts.domain.alert import FoldState, forget_alerts, rev_of
-from alerts.domain.entity import entity_of, holder_of, micros
+from alerts.domain.entity import entity_of, event_instant, holder_of, micros
 from alerts.domain.finding import counts, identity
 from alerts.lifecycle.alert_fold import Fold
 from alerts.lifecycle.alert_json import alert_row
@@ -129,8 +129,9 @@ class BucketState:
         order of rows is no matter.
 
         Kinds returned: alert (gold.alert), finding (gold.finding, of a correlation),
-        attribution (gold.attribution, of a correlation's finding), refused (an
-        action on an alert that is no longer remembered, with a `reason`).
+        attribution (gold.attribution, of a correlation's finding), answer
+        (gold.preliminary_answer), refused (an action on an alert that is no longer
+        remembered, with a `reason`).
         """
         before = self._kept.clock
         self._advance(rows)
@@ -348,6 +349,7 @@ class BucketState:
                 row = alert_row(revision, pack, settings.tenant, detected_at, lineage)
                 outputs.append({"out": "alert", "row": row})
             outputs += [_refused(action) for action in unknown]
+            outputs += [_answered(answer, detected_at) for answer in fold.answers]
         return outputs
 
     def _correctable(self, target: str) -> int:
@@ -442,6 +444,10 @@ def _in_shadow(row: _Row, packs: _Packs) -> bool:
 def _owner(row: _Row) -> str:
     """Key of the entity that a finding counts for; of one that does not, nobody's."""
     return entity_of(row, holder_of(row)).key if counts(row) else ""
+
+
+def _answered(answer: dict[str, Any], at: int) -> dict[str, Any]:
+    return {"out": "answer", "row": answer | {"answered_at": event_instant(at)}}
 
 
 def _refused(action: _Row) -> dict[str, Any]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,6 +13,8 @@ import pyarrow.compute as pc
 from alerts.correlation.correlator import SETTLE
 from alerts.domain.finding import finding_schema
 from alerts.matching.cost_metering import meter_of
+from alerts.preliminary.lane import PreliminaryLane, selection_of
+from alerts.preliminary.selection import Overrides, Selection, marked, selected_rules
 from alerts.rulebook.rule_store import rule_store
 from alerts.rulepack.rule_pack import PackStore
 from alerts.spark_rules.live import Queries
@@ -26,7 +31,12 @@ from ingest.tables import HEARTBEAT as EVENT_HEARTBEAT
 
 def ingest_and_detect(lake: Lake, *, once: bool = False) -> Job:
     """Job `ingest` with detection handed over as a step of its batch."""
-    return ingest(lake, steps=[detect(lake, rule_store(lake.settings))], once=once)
+    packs = rule_store(lake.settings)
+    if not lake.settings.kafka.preliminary_topic:
+        return ingest(lake, steps=[detect(lake, packs)], once=once)
+    lane = PreliminaryLane(lake.settings, packs)
+    step = detect(lake, packs, lane.choose)
+    return ingest(lake, steps=[step], once=once, begun=lane.begun, committed=lane.committed)
 
 
 def files_and_detect(lake: Lake, *, once: bool = False) -> Job:
@@ -34,8 +44,11 @@ def files_and_detect(lake: Lake, *, once: bool = False) -> Job:
     return files(lake, steps=[detect(lake, rule_store(lake.settings))], once=once)
 
 
-def detect(lake: Lake, store: PackStore) -> Step:
-    """A step that matches a batch's events against the rules in force when it first ran."""
+def detect(lake: Lake, store: PackStore, early: Callable[[], Any] | None = None) -> Step:
+    """A step that matches a batch's events against the rules in force when it first ran.
+
+    `early`: chooses which findings are told early (`alerts.preliminary.lane`); none: no finding.
+    """
 
     # Outside of `step`: it remembers from batch to batch which windows were looked at.
     queries = Queries(lake, store)
@@ -44,7 +57,8 @@ def detect(lake: Lake, store: PackStore) -> Step:
         # Rules may change between two tries of a batch.
         pack = run.decide("pack", store.current)
         spool = str(lake.spool / "rule_cost")
-        find = partial(detection, str(store.folder), pack, spool)
+        told_early = selection_of(run.decide("preliminary", early)) if early else None
+        find = partial(detection, str(store.folder), pack, spool, told_early)
         settings = lake.settings
         events_wait = bool(settings.jobs.attributed_classes)
         more = partial(queries, pack=pack)
@@ -65,17 +79,32 @@ def due_after(settings: Settings) -> tuple[float, ...]:
     return (waits, waits + settled, waits + settings.alerts.count_every_seconds)
 
 
-def detection(store_folder: str, pack: str, spool: str) -> Find:
+def detection(
+    store_folder: str, pack: str, spool: str, told_early: Selection | None = None
+) -> Find:
     """Findings of a rule pack among events, and ingest's heartbeats as those of detection.
 
-    `spool`: where it tells what rules cost.
+    `spool`: where it tells what rules cost. `told_early`: which findings are marked so.
     """
     matcher = meter_of(store_folder, pack, spool)
 
     def find(events: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        return matcher.match(events), heartbeats(events, pack)
+        findings = matcher.match(events)
+        if told_early is not None and findings.num_rows:
+            selected = _selected(store_folder, pack, told_early.levels, told_early.rules)
+            findings = marked(findings, selected, told_early)
+        return findings, heartbeats(events, pack)
 
     return find
+
+
+@lru_cache(maxsize=4)
+def _selected(
+    store_folder: str, pack: str, levels: tuple[str, ...], overrides: Overrides
+) -> pa.Array:
+    """The rules of a stored pack that are told early; a worker looks for them once."""
+    rules = PackStore(Path(store_folder)).get(pack)
+    return selected_rules(rules, levels, dict(overrides))
 
 
 def heartbeats(events: pa.RecordBatch, pack: str) -> pa.RecordBatch:

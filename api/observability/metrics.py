@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from api.observability.feed_gauges import FeedGauges
 from api.observability.ledger_gauges import LedgerCheck
 from api.observability.listener_metrics import ListenerMetrics
+from api.observability.preliminary_gauges import PreliminaryGauges
 from api.services.reader import Reader, ReaderRow
 from infra.config.settings import Settings
 from infra.errors import HeadgateError
@@ -300,6 +301,7 @@ class Meters:
         self._maintenance = Maintenance(self.registry, settings)
         LedgerCheck(self.registry, settings)
         FeedGauges(self.registry, settings)
+        PreliminaryGauges(self.registry, settings)
         ListenerMetrics(self.registry, settings)
         self._lock = threading.Lock()
         self._due = 0.0

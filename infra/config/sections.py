@@ -155,6 +155,10 @@ class KafkaSettings(Section):
     state_topic: str = Field(
         "alerts.state", description="compacted; the present state of each alert"
     )
+    preliminary_topic: str = Field(
+        "",
+        description="where preliminary alerts and their answers go; empty: none are made",
+    )
     rollups_topic: str = Field(
         "",
         description="compacted; where counts go (docs/reference/counts.md); empty: nowhere",
@@ -256,6 +260,17 @@ class AlertSettings(Section):
     )
     budgets: dict[str, int] = Field(
         default_factory=dict, description="the same for single rules, by id"
+    )
+    preliminary_levels: tuple[str, ...] = Field(
+        ("high", "critical"),
+        description="levels of Sigma rules whose findings are told early "
+        "(`kafka.preliminary_topic`)",
+    )
+    preliminary_rules: dict[str, bool] = Field(
+        default_factory=dict, description="the same for single rules, by id: true or false"
+    )
+    preliminary_seconds: int = Field(
+        120, gt=0, description="a preliminary alert without an answer for so long is an alarm"
     )
     incident_score: int = Field(
         200, gt=0, description="risk of an entity within 24 hours that makes an incident"

@@ -74,6 +74,8 @@ def _ingest(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
     yield Grant("topic", kafka.topic_prefix, "DescribeConfigs", prefixed=True)
     yield Grant("topic", kafka.tick_topic, "DescribeConfigs")
     yield Grant("topic", topic_of(_QUALITY, kafka), "Write")
+    if kafka.preliminary_topic:
+        yield from _preliminary(settings)
     if settings.webhooks:  # its driver runs `headgate webhooks deliver`
         yield from _consumer(settings, sources)
     if settings.listen.with_jobs:  # its driver runs `headgate listen`
@@ -94,9 +96,22 @@ def _alert(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
         yield from (Grant("transactional-id", own, right) for right in ("Write", "Describe"))
 
 
+def _preliminary(settings: Settings) -> Iterator[Grant]:
+    kafka = settings.kafka
+    for topic in (kafka.preliminary_topic, kafka.progress_topic):
+        yield Grant("topic", topic, "Write")
+    yield Grant("topic", kafka.progress_topic, "Read")
+    yield Grant("topic", kafka.preliminary_topic, "DescribeConfigs")  # as `headgate erase` says
+    yield Grant("group", READER, "Read")
+    own = f"headgate-{settings.alerts.tenant}-preliminary"
+    yield from (Grant("transactional-id", own, right) for right in ("Write", "Describe"))
+
+
 def _consumer(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
-    for topic in (settings.kafka.alerts_topic, settings.kafka.state_topic):
-        yield Grant("topic", topic, "Read")
+    kafka = settings.kafka
+    for topic in (kafka.alerts_topic, kafka.state_topic, kafka.preliminary_topic):
+        if topic:
+            yield Grant("topic", topic, "Read")
     yield Grant("group", _GROUPS, "Read", prefixed=True)
 
 

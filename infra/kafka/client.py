@@ -147,6 +147,17 @@ def _topics(kafka: KafkaSettings, sources: Sequence[str], jobs: Sequence[str]) -
             (kafka.progress_topic, 1, ON_DISK | compact),
             (kafka.state_topic, kafka.alerts_partitions, ON_DISK | compact | largest),
         ]
+    if "ingest" in jobs and kafka.preliminary_topic:
+        # Past the day in which each is answered they say nothing that the alerts do not.
+        wanted += [
+            (
+                kafka.preliminary_topic,
+                kafka.alerts_partitions,
+                ON_DISK | largest | {"retention.ms": str(7 * 86_400_000)},
+            )
+        ]
+        if "alert" not in jobs:  # the place of job `ingest` is there as well
+            wanted += [(kafka.progress_topic, 1, ON_DISK | compact)]
     if "rollup" in jobs and kafka.rollups_topic:
         wanted += [(kafka.rollups_topic, 1, compact)]
     return [NewTopic(name, num_partitions=n, config=config) for name, n, config in wanted]

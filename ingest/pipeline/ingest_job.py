@@ -47,11 +47,19 @@ ROWS_PER_TASK = 2_000
 """Fewer rows than this are not worth a task of their own."""
 
 
-def ingest(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job:
+def ingest(
+    lake: Lake,
+    steps: Sequence[Step] = (),
+    *,
+    once: bool = False,
+    begun: Callable[[], object] = lambda: None,
+    committed: Callable[[Batch], object] = lambda _: None,
+) -> Job:
     """Kafka -> bronze.record and silver.event, then the steps its caller hands over.
 
     `alerts` hands over detection; ingest itself knows nothing of rules.
-    `once`: work off what is there and end.
+    `once`: work off what is there and end. `begun`: is called before the first batch; `committed`:
+    after each, when all its tables have it.
     """
     settings = lake.settings
     topics = Topics(settings)
@@ -82,9 +90,11 @@ def ingest(lake: Lake, steps: Sequence[Step] = (), *, once: bool = False) -> Job
         records = to_records(logs.coalesce(tasks_for(lake.spark, rows)), ids, settings)
         reach = Reach(finished, read_at)
         through(lake, records if rows else None, parsing, reach, steps, run)
+        committed(run)
 
     trigger = None if once else settings.jobs.ingest_trigger_seconds
-    return lake.each_batch("ingest", messages(lake.spark, settings), batch, trigger_seconds=trigger)
+    read = messages(lake.spark, settings)
+    return lake.each_batch("ingest", read, batch, trigger_seconds=trigger, begun=begun)
 
 
 def clock_behind(checkpoint: Path, now: datetime) -> str:

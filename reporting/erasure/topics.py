@@ -298,7 +298,10 @@ def topics_kept(settings: Settings) -> tuple[dict[str, int], dict[str, dict[str,
     (`tombstone_ms`). Raises `Retryable` when the broker does not say.
     """
     kafka = settings.kafka
-    ours = [kafka.alerts_topic, kafka.state_topic, kafka.rollups_topic]
+    ours = [
+        *(kafka.alerts_topic, kafka.state_topic),
+        *(kafka.preliminary_topic, kafka.rollups_topic),
+    ]
     try:
         there = sorted(topics(kafka) - {kafka.tick_topic})
         result = topic_settings(

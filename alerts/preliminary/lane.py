@@ -1,0 +1,91 @@
+"""What job `ingest` does besides, where `kafka.preliminary_topic` is set."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import Any
+
+import duckdb
+import msgspec
+
+from alerts.preliminary.known_holders import KnownHolders
+from alerts.preliminary.known_suppressions import KnownSuppressions
+from alerts.preliminary.publisher import MOST_WAITING, PreliminaryPublisher
+from alerts.preliminary.selection import Selection
+from alerts.rulepack.rule_pack import PackStore
+from infra.config.settings import Settings
+from infra.errors import HeadgateError, Retryable
+from infra.process.clock import clock
+from infra.process.log import News, say
+from infra.streaming.job import Batch
+
+LOOK_AGAIN = 1.0
+"""Seconds until time must have moved on while one waits for its answer: a tick makes a batch."""
+
+
+class PreliminaryLane:
+    """Decides what a batch tells early, and tells it once the batch is committed."""
+
+    def __init__(self, settings: Settings, packs: PackStore) -> None:
+        self._settings = settings
+        self._suppressions = KnownSuppressions(settings)
+        self._holders = KnownHolders(settings)
+        self._publisher = PreliminaryPublisher(settings, packs, self._holders)
+        self._lock = threading.Lock()
+        self._news = News()
+
+    def begun(self) -> None:
+        """Before the first batch: note our place, and send beside it what an earlier run left."""
+        self._publisher.begin()
+
+        def send() -> None:
+            # What is wrong here, the first batch says.
+            with suppress(HeadgateError), self._lock:
+                self._holders.refresh()
+                self._publisher.publish()
+
+        threading.Thread(target=send, name="preliminary", daemon=True).start()
+
+    def choose(self) -> dict[str, Any] | None:
+        """What the next batch tells early, as JSON; None: nothing, as too many are unanswered."""
+        if self._publisher.waiting >= MOST_WAITING:
+            say(
+                f"job ingest: {MOST_WAITING:,} preliminary alerts wait for their answer, so no "
+                "more are made; look at job alert (headgate status)"
+            )
+            return None
+        try:
+            suppressions = self._suppressions.current()
+        except (HeadgateError, OSError, duckdb.Error) as error:
+            # The batch goes on without: nobody is to be told early of what may be silenced.
+            say(f"job ingest: no preliminary alerts, as suppressions cannot be read: {error}")
+            return None
+        alerts = self._settings.alerts
+        chosen = Selection(
+            answer_by=round((clock.time() + alerts.preliminary_seconds) * 1_000_000),
+            levels=alerts.preliminary_levels,
+            rules=tuple(sorted(alerts.preliminary_rules.items())),
+            suppressions=suppressions,
+        )
+        plain: dict[str, Any] = msgspec.to_builtins(chosen)
+        return plain
+
+    def committed(self, run: Batch) -> None:
+        """Send what the tables hold; where that cannot be done now, the batch says so."""
+        try:
+            with self._lock:
+                self._publisher.publish()
+        except Retryable as error:
+            # The tables have the batch: it must not fail for what goes out with the next one.
+            run.held_back = str(error)
+            self._news.tell(f"job ingest: preliminary alerts: {error}; they go out later")
+        else:
+            self._news.over()
+        if self._publisher.waiting:
+            run.due_after += (LOOK_AGAIN,)
+
+
+def selection_of(decided: dict[str, Any] | None) -> Selection | None:
+    """What `PreliminaryLane.choose` chose."""
+    return None if decided is None else msgspec.convert(decided, Selection)

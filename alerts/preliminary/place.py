@@ -1,0 +1,102 @@
+"""How far preliminary alerts are told, and which of them wait for their answer.
+
+The broker has the place in the transaction that tells them, so that one counts. The file is its
+copy: it says where to go on when the broker was lost, and `headgate status` reads it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from alerts.delivery.publish_offset import PublishOffset
+from alerts.preliminary.message import ANSWER_COLUMNS
+from alerts.tables import PRELIMINARY_ANSWER
+from infra.config.settings import Settings
+from infra.delta.appended_rows import added_rows
+from infra.delta.log_reader import commit, versions
+from infra.storage.state_file import StateFile
+
+
+class Waiting(msgspec.Struct, frozen=True, array_like=True):
+    """A preliminary alert without an answer. `answer_by`: microseconds since 1970."""
+
+    alert_id: str
+    rule_id: str
+    answer_by: int
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A version of a table, and what tells its commit from another of that number."""
+
+    version: int = -1
+    commit: str | None = None
+
+    @classmethod
+    def of(cls, offset: PublishOffset) -> Version:
+        """The same as the publisher of alerts knows it."""
+        return cls(offset.version, offset.commit)
+
+    def offset(self) -> PublishOffset:
+        """The inverse of `of`."""
+        return PublishOffset(self.version, self.commit)
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Up to where gold.finding and gold.preliminary_answer are told; by finding, what waits."""
+
+    findings: Version = Version()
+    answers: Version = Version()
+    waiting: dict[str, Waiting] = {}
+
+
+def place_file(settings: Settings) -> StateFile[Place]:
+    """The file that has the place."""
+    return StateFile(
+        _path(settings),
+        Place,
+        "remove it: preliminary alerts go on behind what the broker says, else with new findings",
+        newer_keys=True,
+    )
+
+
+def _path(settings: Settings) -> Path:
+    return settings.checkpoint_root / "ingest" / "preliminary.json"
+
+
+def read_place(data: bytes) -> Place:
+    """A place as a message has it."""
+    return msgspec.json.decode(data, type=Place)
+
+
+def answers_since(settings: Settings, version: int) -> list[tuple[int, list[dict[str, Any]]]]:
+    """The answers of each commit behind a version of gold.preliminary_answer, with its version.
+
+    Of a commit whose files were cleaned away, none.
+    """
+    table = settings.lake_root / PRELIMINARY_ANSWER.path
+    commits = []
+    for number in versions(table, version + 1):
+        try:
+            rows = added_rows(table, commit(table, number), ANSWER_COLUMNS)
+        except FileNotFoundError:
+            rows = []
+        commits.append((number, rows))
+    return commits
+
+
+def overdue(settings: Settings, now: int) -> dict[str, Waiting]:
+    """Preliminary alerts whose answer is late, by finding; `now`: microseconds.
+
+    Also answers that job `ingest` has yet to hand on count: it may be the one that stands still.
+    Raises `Fatal` for a damaged file.
+    """
+    place = place_file(settings).read() or Place()
+    late = {key: each for key, each in place.waiting.items() if each.answer_by < now}
+    if late:
+        for _, rows in answers_since(settings, place.answers.version):
+            for row in rows:
+                late.pop(row["finding_id"], None)
+    return late
