@@ -15,6 +15,7 @@ ALL = (
     "rules",
     "indicators",
     "event_to_alert",
+    "preliminary",
     "reference",
     "idle",
     "first_alert",

@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,11 +105,15 @@ def loaded(
     load_: Load,
     look: Callable[[Settings], None] = lambda _: None,
     beside: Callable[[Settings], AbstractContextManager[None]] = lambda _: nullcontext(),
+    *,
+    environment: Mapping[str, str] | None = None,
+    hearing: Callable[[Settings], AbstractContextManager[None]] = lambda _: nullcontext(),
 ) -> tuple[Run, float]:
     """All jobs under a load, until every alert has come; what was sent, and the driver's cores.
 
     `look`: what else is to be read of the tables, when all is through; `beside`: what goes on
-    while the load is sent.
+    while the load is sent; `hearing`: until every alert has come. `environment`: of the driver,
+    besides.
     """
     home = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
     broker = Broker(home / "kafka", free_port()).start()
@@ -117,9 +121,10 @@ def loaded(
     done = Run(load_)
     try:
         ensure_topics(settings, SOURCES)
-        driver = PlatformProcess("driver", ("up",), settings, environment=UNBOUNDED)
+        more = {**UNBOUNDED, **(environment or {})}
+        driver = PlatformProcess("driver", ("up",), settings, environment=more)
         try:
-            with Listener(settings, done.hear):
+            with Listener(settings, done.hear), hearing(settings):
                 cores = _drive(settings, driver, done, beside)
             look(settings)
         finally:
