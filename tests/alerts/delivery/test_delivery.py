@@ -43,6 +43,7 @@ from tests.wait import until
 SCANNER, HOST, SERVER = "203.0.113.200", "203.0.113.250", "203.0.113.251"
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 STORM = 30
+LATER = datetime.now(UTC) + timedelta(minutes=2)
 
 
 def found(number: int, ip: str, **keys: Any) -> dict[str, Any]:
@@ -156,8 +157,8 @@ def lake(spark: Any, settings: Settings, empty_tables: Any) -> Lake:
     assert flush_outbox(made, ALERT_ACTION, settings.home / "spool" / "alert_action") == 1
     low = {"level": "low", "alerting": False}
     rows = [
-        *[found(n, f"203.0.113.{n}") for n in range(STORM)],
-        found(100, SCANNER),
+        *[found(n, f"203.0.113.{n}", answer_by=LATER) for n in range(STORM)],
+        found(100, SCANNER, answer_by=LATER),
         *[found(200 + n, HOST, rule_id=f"low{n}", rule_title=f"Low {n}", **low) for n in range(3)],
     ]
     insert(made, FINDING, rows)
@@ -248,6 +249,24 @@ def test_a_storm_gives_the_topic_its_budget_and_a_summary_and_the_table_all(
     assert by == {"told": 6, "budget": STORM - 5, "mute-1": 1}
     (listed,) = table.execute("SELECT rule, entity, ended_at FROM gold.suppression").fetchall()
     assert listed == ("*", SCANNER, None)
+
+
+def test_what_was_told_early_is_answered_once_and_nothing_else_is(
+    lake: Lake, told: list[tuple[str, dict[str, Any]]]
+) -> None:
+    table = connect(lake.settings.lake_root)
+    rows = table.execute(
+        "SELECT alert_id, answer, coalesce(reason, ''), revision FROM gold.preliminary_answer"
+    ).fetchall()
+    answers = Counter((answer, reason) for _, answer, reason, _ in rows)
+    assert answers == {
+        ("confirmed", ""): 5,
+        ("withdrawn", "budget"): STORM - 5,
+        ("withdrawn", "suppressed"): 1,
+    }
+    assert len({alert_id for alert_id, *_ in rows}) == len(rows)
+    heard = {(body["alert_id"], body["revision"]) for _, body in told}
+    assert {(row[0], row[3]) for row in rows if row[1] == "confirmed"} <= heard
 
 
 @pytest.mark.full
