@@ -148,39 +148,6 @@ def doubled_attributions(lake: Path | UPath) -> list[str]:
     ]
 
 
-def wrong_preliminaries(
-    lake: Path | UPath, early: list[dict[str, Any]], alerts: list[dict[str, Any]]
-) -> list[str]:
-    """Each finding that was marked is told once, and behind it comes one answer, which is true."""
-    marked = Counter(
-        open_lake()
-        .execute(
-            f"SELECT rule_id, event_uid FROM delta_scan('{lake}/gold/finding') "
-            "WHERE answer_by IS NOT NULL"
-        )
-        .fetchall()
-    )
-    told = [body for body in early if "certainty" in body]
-    seen = Counter((body["rule"]["id"], body["evidence"][0]["event_uid"]) for body in told)
-    wrong = [f"{name} is told {seen[name]} times" for name in seen | marked if seen[name] != 1]
-    wrong += [f"{name} is told, and is not marked" for name in seen - marked]
-    by_alert: dict[str, list[str]] = {}
-    for body in early:
-        word = "told" if "certainty" in body else "answered"
-        by_alert.setdefault(body["alert_id"], []).append(word)
-    wrong += [
-        f"{name}: {words}" for name, words in by_alert.items() if words != ["told", "answered"]
-    ]
-    there = {(body["alert_id"], body["revision"]) for body in alerts}
-    for body in early:
-        named = {"confirmed": body["alert_id"], "merged": body.get("merged_into")}
-        if body.get("answer") in named and (named[body["answer"]], body["revision"]) not in there:
-            wrong.append(
-                f"{body['alert_id']}: {body['answer']}, but the topic has no such revision"
-            )
-    return wrong
-
-
 def wrong_on_topic(lake: Path | UPath, messages: list[dict[str, Any]]) -> list[str]:
     """I3: each revision of gold.alert that is not silenced is on the topic once, in order."""
     table = {

@@ -21,7 +21,6 @@ import psutil
 import pytest
 from confluent_kafka import Consumer
 
-from alerts.preliminary.place import Place, place_file
 from infra.config.settings import Settings, load
 from infra.kafka.client import Broker, ensure_topics
 from infra.process.subprocesses import PlatformProcess
@@ -67,7 +66,6 @@ RUNS = {
 MORE = {
     "silver files written": ("lake/silver/event", "*.parquet"),
     "alert files written": ("lake/gold/alert", "*.parquet"),
-    "answers committed": ("lake/gold/preliminary_answer/_delta_log", "*.json"),
     "attributed events committed": ("lake/gold/attributed_event/_delta_log", "*.json"),
     # The tables have the batch, Spark does not know yet.
     **{f"{job} in the ledger": ("spool/ledger", f"{job}-*.json") for job in JOBS},
@@ -78,14 +76,9 @@ ALL = [
     Phase("after the Kafka transaction", isolation="read_committed"),
     Phase("at a random moment"),
 ]
-EARLY = "alerts.preliminary"
-ALERTING = {
-    "HEADGATE_JOBS__ROLLUP_TRIGGER_SECONDS": "0",
-    "HEADGATE_KAFKA__PRELIMINARY_TOPIC": EARLY,
-}
+ALERTING = {"HEADGATE_JOBS__ROLLUP_TRIGGER_SECONDS": "0"}
 """Only what alerts need."""
 EVERY = {
-    "HEADGATE_KAFKA__PRELIMINARY_TOPIC": EARLY,
     "HEADGATE_JOBS__ROLLUP_TRIGGER_SECONDS": "5",
     "HEADGATE_JOBS__ATTRIBUTED_CLASSES": "[3002, 4003]",
 }
@@ -143,15 +136,11 @@ def killed(
         until(running, lambda: batches(plant) > before + 1)
         flow.stop()
         settle(plant, running, len(flow.accepted))
-        until(running, lambda: not (place_file(plant).read() or Place()).waiting)
         assert left_behind(plant) == []
 
     assert len(flow.accepted) > 100 * len(phases)
     assert complaints(plant, flow.accepted) == []
     shaken = judge.topic(plant.kafka.bootstrap, "alerts")
-    early = judge.topic(plant.kafka.bootstrap, EARLY)
-    assert any("certainty" in message for message in early)
-    assert judge.wrong_preliminaries(plant.lake_root, early, shaken) == []
     assert judge.final_alerts(shaken) == undisturbed(plant, home, len(flow.accepted), jobs)
 
 
@@ -169,9 +158,7 @@ def undisturbed(
         home=tmp_path / "calm",
         kafka={"bootstrap": plant.kafka.bootstrap, "alerts_topic": "alerts.calm"},
     )
-    # Without preliminary alerts: the alerts must be the same.
-    off = {"HEADGATE_KAFKA__PRELIMINARY_TOPIC": ""}
-    environment = {**jobs, **off, "HEADGATE_KAFKA__ALERTS_TOPIC": "alerts.calm"}
+    environment = {**jobs, "HEADGATE_KAFKA__ALERTS_TOPIC": "alerts.calm"}
     with driver(calm, environment) as running:
         settle(calm, running, sent)
     messages = judge.topic(plant.kafka.bootstrap, "alerts.calm")
