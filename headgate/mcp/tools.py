@@ -106,6 +106,16 @@ def _statement(arguments: Arguments) -> Call:
     return Call("/api/v1/statements", {"sql": arguments["sql"], "as_of": arguments["as_of"]})
 
 
+def _try(kind: str) -> Callable[[Arguments], Call]:
+    """A rule tried on history, as a job of a kind."""
+
+    def call(arguments: Arguments) -> Call:
+        # Waited for a little: some days are looked through by then, without a second question.
+        return Call("/api/v1/rule-jobs?wait_seconds=20", {"kind": kind, **arguments})
+
+    return call
+
+
 def _propose(kind: str) -> Callable[[Arguments], Call]:
     """A proposal of a kind: the arguments are the fields of its change."""
 
@@ -117,6 +127,7 @@ def _propose(kind: str) -> Callable[[Arguments], Call]:
 
 _WHY = _text("the evidence, for the person who decides")
 _SPAN = {"since": _text(f"begin: {_TIME}"), "until": _text(f"end, not in it: {_TIME}")}
+_RULE = _text("its id or name")
 _ENTITY = {
     "type": {"type": "string", "enum": ["ip", "mac", "user", "host", "domain"],
              "description": "what the value is"},
@@ -174,8 +185,22 @@ TOOLS = {
              _get("/api/v1/tables")),
         Tool("rules", "The rules, whether they are on, and whether they see their input.", {}, (),
              _get("/api/v1/rules")),
-        Tool("rule", "One rule with its text.", {"rule": _text("its id or name")}, ("rule",),
+        Tool("rule", "One rule with its text.", {"rule": _RULE}, ("rule",),
              _get("/api/v1/rules/{rule}")),
+        Tool(
+            "preview", "Findings that a rule in force would have made from an instant until now. "
+            "Gives a job; where it is not done yet, ask try_result later.",
+            {"rule": _RULE, "since": _SPAN["since"]}, ("rule", "since"), _try("preview"),
+        ),
+        Tool(
+            "backtest", "Alerts that a rule would have raised in a span, as the jobs would have; "
+            "none is made. Takes minutes and a key of role engineer. Gives a job; ask try_result.",
+            {"rule": _RULE} | _SPAN, ("rule", "since", "until"), _try("backtest"),
+        ),
+        Tool(
+            "try_result", "What a preview or backtest came to.", {"job_id": _text("its id")},
+            ("job_id",), _get("/api/v1/rule-jobs/{job_id}/results"),
+        ),
         Tool("status", "Whether the tables can be read and every job keeps up.", {}, (),
              _get("/readyz")),
         Tool(

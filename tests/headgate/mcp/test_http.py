@@ -174,6 +174,10 @@ def test_no_order_in_a_log_becomes_a_write_that_nobody_confirmed(tmp_path: Path)
             listed = client.call("alerts", since="2020-01-01T00:00:00Z",
                                  until="2030-01-01T00:00:00Z")["content"][2]["text"]  # fmt: skip
             alert = json.loads(listed)["items"][0]["alert_id"]
+            # A try reads only, and a backtest is not for this key.
+            assert client.call("preview", rule="no such rule", since="-1d")["isError"]
+            denied = client.call("backtest", rule="x", since="-2d", until="-1d")
+            assert "drafts and backtests need 'engineer'" in denied["content"][2]["text"]
             left = _obey(client, alert)
     # The key is one of role analyst: it could change alerts over REST, and no tool did.
     assert waiting_requests(desk.settings) == []

@@ -120,6 +120,10 @@ def test_an_obedient_client_can_neither_write_nor_leave_the_tools(server: McpSer
         ("timeline", {"type": "ip", "value": "10.0.0.1"}, "give 'since'"),
         ("sql", {"sql": "SELECT 1"}, "give 'as_of'"),
         ("alert", {"alert_id": ".."}, "names nothing"),
+        ("backtest", {"rule": "r", "since": SPAN["since"]}, "give 'until'"),
+        ("preview", {"rule": "r"}, "give 'since'"),
+        ("preview", {"rule": "r"} | SPAN, "no argument 'until'"),
+        ("try_result", {"job_id": "../x"}, "names nothing"),
         ("alerts", SPAN | {"all": "1"}, "no argument 'all'"),
         ("alerts", SPAN | {"limit": True}, "'limit' has to be integer"),
         ("alert", {"alert_id": "x" * 30_000}, "longer than"),
@@ -154,3 +158,14 @@ def test_an_api_that_is_away_is_named() -> None:
     answer = call(McpServer(ApiClient("http://127.0.0.1:1", "key")), "tables")
     assert answer["isError"]
     assert "does not answer" in answer["content"][0]["text"]
+
+
+def test_a_rule_is_tried_on_a_span_and_its_result_read(server: McpServer) -> None:
+    assert not call(server, "preview", rule="r", since=SPAN["since"])["isError"]
+    assert not call(server, "backtest", rule="r", **SPAN)["isError"]
+    assert not call(server, "try_result", job_id="a1")["isError"]
+    paths = [(method, path) for method, path, _ in Api.asked if "rule-jobs" in path]
+    assert paths == [
+        *[("POST", "/api/v1/rule-jobs?wait_seconds=20")] * 2,
+        ("GET", "/api/v1/rule-jobs/a1/results"),
+    ]
