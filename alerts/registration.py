@@ -34,7 +34,7 @@ def register() -> None:
         JobSpec("models", 80, _models, Later(45.0), history=True, idle_because=_no_model),
     )
     register_commands(
-        Command("rules", "list, test, switch rules on and off", _rules, "write rules"),
+        Command("rules", "list, test, switch rules on and off", _rules, "write rules", _rules_verb),
         Command(
             "models", "anomaly detectors: train, compare, put in force", _models_cli, "write rules"
         ),
@@ -171,9 +171,15 @@ def _models() -> Starter:
 
 
 def _rules() -> Build:
-    from alerts.cli.rules import build
+    from alerts.cli.rulebook.verbs import build
 
     return build
+
+
+def _rules_verb(verb: str) -> Build | None:
+    from alerts.cli.rulebook.verbs import build_of
+
+    return build_of(verb)
 
 
 def _models_cli() -> Build:

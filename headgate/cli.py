@@ -62,7 +62,9 @@ def _run(arguments: list[str]) -> int:
         raise Usage(f"no command '{name}';{_near(name, COMMANDS)} 'headgate --help' lists them")
     parser = _Parser(prog="headgate")
     # One command's module alone: importing all, with Spark among them, takes seconds.
-    COMMANDS[name].load()(parser.add_subparsers(dest="command", required=True))
+    build = COMMANDS[name].load_verb(command[1]) if len(command) > 1 else None
+    build = build or COMMANDS[name].load()
+    build(parser.add_subparsers(dest="command", required=True))
     parsed = parser.parse_args(command)
     parsed.home = known.home
     if known.config is not None:

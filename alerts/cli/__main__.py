@@ -7,14 +7,15 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from alerts.cli import alerts, explain, rules, verify
+from alerts.cli import alerts, explain, verify
+from alerts.cli.rulebook import verbs
 from infra.config.settings import load
 from infra.errors import HeadgateError
 
 
 def build(subparsers: Any) -> None:
     """Register the commands of this folder with the command line's subparsers."""
-    rules.build(subparsers)
+    verbs.build(subparsers)
     alerts.build(subparsers)
     verify.build(subparsers)
     explain.build(subparsers)

@@ -1,4 +1,4 @@
-"""The command `headgate rules`."""
+"""`headgate rules list`, `preview`, `reach` and `navigator`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from alerts.cli import backtest, cost, coverage, new_rule, rule_tests, spark_rules, tuning
+from alerts.cli import coverage, spark_rules
 from alerts.cli import models as models_cli
 from alerts.cli.output import since_when
-from alerts.cli.rulebook import imports, lint, packs, shadow, switches, thresholds
 from alerts.compiler.compiler import Compiled, compile_rules
 from alerts.domain.attack import layer
 from alerts.reach.reach import reach_of
@@ -31,11 +30,8 @@ from infra.process.table_output import add_output_option, print_document, print_
 from infra.process.text_output import printable
 
 
-def build(subparsers: Any) -> None:
-    """Register the commands of this folder with the command line's subparsers."""
-    rules = subparsers.add_parser("rules", help="list, test, switch rules on and off")
-    verbs = rules.add_subparsers(dest="verb", required=True)
-
+def build(verbs: Any) -> None:
+    """Add the verbs that look at rules below `headgate rules`."""
     listed = verbs.add_parser("list", help="all rules, and which are refused or switched off")
     add_output_option(listed)
     listed.set_defaults(run=list_rules)
@@ -50,9 +46,6 @@ def build(subparsers: Any) -> None:
     )
     seen.set_defaults(run=preview_rule)
 
-    imports.build(verbs)
-    packs.build(verbs)
-
     reached = verbs.add_parser(
         "reach", help="can each rule fire? An event in its product's form is parsed and matched"
     )
@@ -65,17 +58,6 @@ def build(subparsers: Any) -> None:
         "navigator", help="the rules in force as a layer of the ATT&CK Navigator (JSON, on stdout)"
     )
     covered.set_defaults(run=show_navigator)
-
-    switches.build(verbs)
-    shadow.build(verbs)
-    backtest.build(verbs)
-    cost.build(verbs)
-    coverage.build(verbs)
-    rule_tests.build(verbs)
-    new_rule.build(verbs)
-    tuning.build(verbs)
-    thresholds.build(verbs)
-    lint.build(verbs)
 
 
 def list_rules(args: argparse.Namespace, settings: Settings) -> int:

@@ -13,7 +13,8 @@ from typing import NamedTuple, TypeAlias
 
 from sqlglot import exp
 
-from alerts.compiler.spark_rule_files import SQL, VIEW, parsed_sql
+from alerts.compiler.spark_rule_files import SQL
+from alerts.compiler.sql_check import VIEW, parsed_sql
 from alerts.rulepack.predicate import All, Either, Node, Test
 from alerts.rulepack.rule_pack import ModelRule, Query, Rule
 

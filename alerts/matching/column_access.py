@@ -59,15 +59,13 @@ class Distinct:
         texts = _folded(self)
         # Empty texts at both ends: `binary_join` then puts a separator before the first and after
         # the last.
-        padded = pa.concat_arrays([_BLANK, texts, _BLANK])
+        blank = pa.array([b""], pa.binary())
+        padded = pa.concat_arrays([blank, texts, blank])
         joined = pc.binary_join(pa.ListArray.from_arrays([0, len(padded)], padded), SEPARATOR)
         data = memoryview(joined[0].as_buffer()).cast("B")
         # One more than the text: the separator before it.
         starts = _offsets(texts)[:-1] + np.arange(len(texts))
         return Haystack(data, starts)
-
-
-_BLANK = pa.array([b""], pa.binary())
 
 
 def _offsets(texts: pa.Array) -> Numbers:
@@ -195,11 +193,11 @@ def leaf_array(batch: pa.RecordBatch, path: str) -> pa.Array | None:
             return _through_list(array, step)
         if not pa.types.is_struct(array.type) or array.type.get_field_index(step) < 0:
             return None
-        array, steps = inside(array, step), steps[1:]
+        array, steps = _inside(array, step), steps[1:]
     return array
 
 
-def inside(array: pa.StructArray, step: str) -> pa.Array:
+def _inside(array: pa.StructArray, step: str) -> pa.Array:
     """A field of structs; null where the struct is."""
     # Without nulls of its own a struct's field is taken as it lies, at a fiftieth of the cost.
     return pc.struct_field(array, step) if array.null_count else array.field(step)
@@ -235,7 +233,7 @@ def column(batch: pa.RecordBatch, path: str, rows: Numbers | None = None) -> lis
     while rest and pa.types.is_struct(array.type):
         if array.type.get_field_index(rest[0]) < 0:
             return [None] * (batch.num_rows if rows is None else len(rows))
-        array = inside(array, rest.pop(0))
+        array = _inside(array, rest.pop(0))
     if rows is not None and len(rows) < batch.num_rows:
         array = array.take(pa.array(rows))
     if _is_text(array.type):

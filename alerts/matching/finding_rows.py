@@ -46,7 +46,7 @@ _TAKEN = _OF_EVENT | {"dst_ip": "dst_ip"}
 
 _OF_RULE = ("rule_id", "rule_version", "rule_title", "level", "feeds", "alerting", "kind", "pack")
 
-Hit = tuple[int, int]
+_Hit = tuple[int, int]
 """The place of a row among the picked ones, and the number of a rule."""
 
 
@@ -78,7 +78,7 @@ class FindingRows:
         self._of_rule = pa.RecordBatch.from_pylist(rows, schema=kinds)
 
     def made(
-        self, picked: Picked, hits: Sequence[Hit], failures: Sequence[tuple[int, int, str]]
+        self, picked: Picked, hits: Sequence[_Hit], failures: Sequence[tuple[int, int, str]]
     ) -> pa.RecordBatch:
         """A finding a hit, and then one for each (place, rule, reason) of a rule that threw."""
         if not failures:
@@ -88,7 +88,7 @@ class FindingRows:
         )
         return pa.concat_batches([self._of_hits(picked, hits), of_failures])
 
-    def _of_hits(self, picked: Picked, hits: Sequence[Hit]) -> pa.RecordBatch:
+    def _of_hits(self, picked: Picked, hits: Sequence[_Hit]) -> pa.RecordBatch:
         places, rules = [hit[0] for hit in hits], [hit[1] for hit in hits]
         shown = [self._rules[rule] for rule in rules]
         of_rule = self._of_rule.take(pa.array(rules, pa.int32()))

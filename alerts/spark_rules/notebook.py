@@ -17,9 +17,9 @@ from alerts.compiler.spark_rule_files import (
     SQL,
     Asked,
     check_function,
-    check_sql,
     check_window,
 )
+from alerts.compiler.sql_check import check_sql
 from alerts.rulepack.rule_pack import Query
 from alerts.spark_rules.rule import QueryRule
 from infra.errors import Usage

@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from sqlglot.errors import SqlglotError
 
 from alerts.compiler.sigma_to_predicate import Untranslatable
-from alerts.compiler.spark_rule_files import VIEW, parsed_sql
+from alerts.compiler.sql_check import VIEW, parsed_sql
 from alerts.rulepack.rule_pack import Query
 from infra.spark.internals import PlanNode, analyzed_plan
 

@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from alerts.compiler.sigma_to_predicate import Untranslatable
-from alerts.compiler.spark_rule_files import FUNCTION, RULE, VIEW
+from alerts.compiler.spark_rule_files import FUNCTION, RULE
+from alerts.compiler.sql_check import VIEW
 from alerts.domain.finding import DIGEST_CHARS, FIELD_CHARS, NAME_CHARS, SNIPPET_CHARS
 from alerts.rulepack.rule_pack import Query
 from alerts.spark_rules.plan import reason_of, refuse_unfit, seen_by

@@ -33,6 +33,8 @@ class Command:
     load: Callable[[], Build]
     """Imports the command's module: only the command that is run pays for its imports."""
     task: Task
+    load_verb: Callable[[str], Build | None] = lambda verb: None
+    """The same with the module of one of its verbs alone; None: `load` has to do."""
 
 
 COMMANDS: dict[str, Command] = {}
