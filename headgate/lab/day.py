@@ -58,6 +58,7 @@ class Day:
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
         self.start = datetime.combine(self.date, time(), UTC).timestamp()
+        self._asked = 0
         self._serial = 4_000 + self.dice.randrange(1_000)
 
     def at(self, hours: float) -> float:
@@ -78,9 +79,14 @@ class Day:
         self.actions.append(action)
 
     def falls(self, per_day: float) -> bool:
-        """Whether a chore falls on this day, that falls on so many days of one."""
-        # Thrown in any case: the rest of the day is the same with all chores and without.
-        return self.dice.random() < per_day or self.every_chore
+        """Whether a chore falls on this day, that falls on so many days of one.
+
+        Not by chance: a weekly chore falls on each fifth seed, so that days of seeds in a row have
+        what such days have, and their figures are no luck. Chores begin on different days.
+        """
+        self._asked += 3
+        nth, share = self.seed + self._asked, round(per_day * 100)
+        return nth * share // 100 > (nth - 1) * share // 100 or self.every_chore
 
 
 def stamp(seconds: float) -> datetime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import date
 from itertools import pairwise
 from pathlib import Path
 
@@ -105,3 +106,12 @@ def test_a_folder_without_a_day_is_told(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(Usage, match=r"cannot be read .*; write the day again"):
         read_manifest(tmp_path)
+
+
+def test_a_weekly_chore_falls_once_in_any_five_days_in_a_row() -> None:
+    for first in range(1, 7):
+        days = [Day(seed, date(2026, 3, 3)) for seed in range(first, first + 5)]
+        assert sum(day.falls(0.2) for day in days) == 1
+        assert sum(day.falls(0.8) for day in days) == 4
+        assert all(day.falls(1.0) for day in days)
+    assert sum(Day(seed, date(2026, 3, 3)).falls(0.05) for seed in range(1, 21)) == 1
