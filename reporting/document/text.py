@@ -39,8 +39,10 @@ def size(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """0.25 as `25.0 %`."""
-    return "-" if value is None else f"{100 * value:.1f} %"
+    """0.25 as `25.0 %`; what is more than nothing is never told as 0."""
+    if value is None:
+        return "-"
+    return "< 0.1 %" if 0 < value < 0.0005 else f"{100 * value:.1f} %"
 
 
 def shown(value: Any, kind: str = "text") -> str:

@@ -17,7 +17,7 @@ ORDER BY lease_start, ip
 """
 _ALERTS = """
 SELECT alert_id, event_time, level, title, rule_name, rule_id, count, risk_score, incident_id,
-       suppressed_by, json_extract_string(body, '$.state') AS state,
+       entity_type, entity_value, suppressed_by, json_extract_string(body, '$.state') AS state,
        json_extract_string(body, '$.verdict') AS verdict,
        json_extract_string(body, '$.evidence[*].event_uid') AS evidence
 FROM gold.alert_current
@@ -40,7 +40,16 @@ WHERE alert_id IN (SELECT unnest($ids)) ORDER BY "at"
 """
 _EVIDENCE = """
 WITH line AS (
-  SELECT event_uid, "time", source, message, unnest(record_ids) AS record_id
+  SELECT event_uid, "time", source, unnest(record_ids) AS record_id,
+         CASE WHEN message IS NOT NULL THEN message
+              WHEN query.hostname IS NOT NULL
+              THEN concat_ws(' ', src_ip, 'asked for', query.hostname)
+              WHEN http_request.url.path IS NOT NULL
+              THEN concat_ws(' ', src_ip, 'asked', http_request.url.hostname, 'for',
+                             http_request.url.path)
+              WHEN src_ip IS NOT NULL AND dst_ip IS NOT NULL
+              THEN src_ip || ' to ' || dst_ip || coalesce(' port ' || dst_endpoint.port, '')
+         END AS message
   FROM silver.event WHERE event_uid IN (SELECT unnest($uids))
 )
 SELECT l."time", l.source, l.message, l.event_uid, l.record_id, r.received_at,
@@ -71,6 +80,7 @@ def actions_on(request: ReportRequest, alerts: list[dict[str, Any]]) -> list[dic
 
 def evidence_of(request: ReportRequest, alerts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The lines that alerts name as evidence, with SHA-256 of the bytes as received; a digest is
-    null where retention or an erasure took the line."""
+    null where retention or an erasure took the line. `message`: what a program wrote, or, of a
+    record of fields, who asked whom for what."""
     uids = sorted({uid for row in alerts for uid in row["evidence"] or () if uid})
     return request.ask(_EVIDENCE, uids=uids)

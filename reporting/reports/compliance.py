@@ -12,6 +12,7 @@ from infra.delta.retention import limits
 from reporting.document.content import Column, Report, Section, Table, Tile, Words
 from reporting.document.request import ReportRequest
 from reporting.erasure.certificate import certificates
+from reporting.figures.source_names import source_name
 from reporting.ledger.completeness import completeness, total
 from reporting.ledger.gaps import missed
 
@@ -33,7 +34,18 @@ _KINDS = """
 SELECT count(*) FROM (SELECT DISTINCT who, act FROM ops.audit
                       WHERE "at" >= $since AND "at" < $until)
 """
-_OLDEST = "SELECT source, min(received_at) AS oldest FROM {table} GROUP BY source ORDER BY source"
+_OLDEST = """
+SELECT source, min(received_at) AS oldest FROM {table} WHERE source <> '_heartbeat'
+GROUP BY source ORDER BY source
+"""
+_COMPLETE = {
+    "received": "Received",
+    "parsed": "Read",
+    "dead": "Unreadable",
+    "expired": "Expired",
+    "unfinished": "In work",
+    "unaccounted": "Unaccounted",
+}
 _SLACK = timedelta(days=2)
 """Maintenance takes rows out in whole files and now and then, so it lags a little."""
 
@@ -47,6 +59,9 @@ def compose(request: ReportRequest) -> Report:
     acts = request.ask(_ACTS)
     erased = erasures(request.settings, interval.start, interval.end)
     unaccounted = total(rows).unaccounted
+    before = interval.before
+    # Without any there was no such period yet, and nothing to compare with.
+    earlier = total(completeness(request.connection, before.start, before.end))
     return Report(
         NAME,
         "Compliance report",
@@ -54,7 +69,7 @@ def compose(request: ReportRequest) -> Report:
         request.made_at,
         tiles=[
             Tile("Sources beyond retention", len(late), tone="bad" if late else "good"),
-            Tile("Records received", total(rows).received),
+            Tile("Records received", total(rows).received, earlier.received or None),
             Tile("Unaccounted", unaccounted, tone="bad" if unaccounted else "good"),
             Tile("Acts on record", sum(row["n"] for row in acts)),
             Tile("Erasures", len(erased)),
@@ -110,14 +125,25 @@ def erasures(settings: Settings, since: datetime, until: datetime) -> list[dict[
 
 def _retention(kept: list[dict[str, Any]]) -> Section:
     columns = [
-        Column("table", "Table", "code"),
+        Column("name", "Records of"),
         Column("source", "Source", "code"),
-        Column("days", "Kept for days", "number"),
+        Column("table", "Kept as", "word"),
+        Column("kept_for", "For", "word"),
         Column("oldest", "Oldest row", "clock"),
         Column("state", "State"),
     ]
-    note = "Without days: kept for ever. Rows go in whole files, up to two days later."
-    return Section("Retention", [Table("retention", columns, kept, note=note, empty="No row.")])
+    layers = {"bronze.record": "raw record", "silver.event": "event"}
+    rows = [
+        row
+        | {
+            "name": source_name(row["source"]),
+            "table": layers[row["table"]],
+            "kept_for": "ever" if row["days"] is None else f"{row['days']:.0f} days",
+        }
+        for row in sorted(kept, key=lambda row: (row["source"], row["table"]))
+    ]
+    note = "Rows go in whole files, up to two days later than promised."
+    return Section("Retention", [Table("retention", columns, rows, note=note, empty="No row.")])
 
 
 def _access(acts: list[dict[str, Any]], whole: int, zone: str) -> Section:
@@ -147,10 +173,11 @@ def _erased(rows: list[dict[str, Any]], zone: str) -> Section:
 
 
 def _complete(request: ReportRequest, rows: list[dict[str, Any]]) -> Section:
-    columns = [Column("source", "Source", "code")] + [
-        Column(name, name, "number", bad=name == "unaccounted")
-        for name in ("received", "parsed", "dead", "expired", "unfinished", "unaccounted")
+    columns = [Column("name", "Records of"), Column("source", "Source", "code")] + [
+        Column(name, title, "number", bad=name == "unaccounted")
+        for name, title in _COMPLETE.items()
     ]
+    rows = [row | {"name": source_name(row["source"])} for row in rows]
     gaps = missed(request.connection, request.interval.start, request.interval.end)
     sentences = [gap.sentence() for gap in gaps] or ["No gap is known."]
     table = Table("completeness", columns, rows, empty="Nothing was received.")

@@ -119,8 +119,8 @@ def evidence_section(request: ReportRequest, evidence: list[dict[str, Any]]) -> 
     zone = request.interval.zone
     columns = [
         Column("time", f"Event, {zone}", "clock"),
-        Column("source", "Source", "code"),
-        Column("message", "Line"),
+        Column("source", "Source", "word"),
+        Column("message", "What it says"),
         Column("record_id", "Record", "code"),
         Column("sha256", "SHA-256 of its bytes", "code"),
     ]

@@ -1,25 +1,32 @@
-"""A dossier of one incident: its alerts in order, what people did, and the lines it rests on."""
+"""A dossier of one incident: its alerts in order, what people did, who had which address, and the
+lines it rests on."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from infra.errors import Usage
 from reporting.document.content import Report, Tile
 from reporting.document.request import ReportRequest
 from reporting.document.text import cut
-from reporting.figures.dossier import alerts_of_incident, evidence_of
-from reporting.reports.device import alert_section, evidence_section
+from reporting.figures.dossier import alerts_of_incident, evidence_of, leases
+from reporting.reports.device import alert_section, evidence_section, lease_section
 
 NAME = "incident"
-DOC = "A dossier of one incident or alert: its alerts, what people did, the evidence with digests."
+DOC = (
+    "A dossier of one incident or alert: its alerts, what people did, leases, the evidence with "
+    "digests."
+)
 SUBJECT = "an alert's id, best of an incident"
 TABLES = (
-    "bronze.record", "silver.event", "gold.alert", "gold.alert_current", "gold.alert_action",
+    "bronze.record", "silver.event", "silver.dhcp_segment", "silver.dhcp_session", "gold.alert",
+    "gold.alert_current", "gold.alert_action",
 )  # fmt: skip
 
 
 def compose(request: ReportRequest) -> Report:
-    """The dossier; of the interval is only what is said of late logs. Raises `Usage` for an alert
-    that there is not."""
+    """The dossier; of the interval are only the leases, and what is said of late logs. Raises
+    `Usage` for an alert that there is not."""
     alerts = alerts_of_incident(request)
     own = next((row for row in alerts if row["alert_id"] == request.subject), None)
     if own is None:
@@ -38,6 +45,10 @@ def compose(request: ReportRequest) -> Report:
             Tile("Highest risk", max(row["risk_score"] or 0 for row in alerts)),
             Tile("Lines of evidence", len(evidence)),
         ],
-        sections=[alert_section(request, alerts), evidence_section(request, evidence)],
+        sections=[
+            alert_section(request, alerts),
+            lease_section(request, leases(replace(request, subject=own["entity_value"]))),
+            evidence_section(request, evidence),
+        ],
         arrival=request.arrived(),
     )

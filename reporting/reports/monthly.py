@@ -12,6 +12,7 @@ from reporting.document.request import ReportRequest
 from reporting.document.text import number, seconds
 from reporting.figures.alerts import Bucket, by_level, by_month
 from reporting.figures.incidents import by_tactic, incidents
+from reporting.figures.source_names import source_name
 from reporting.figures.sources import arrived, silences
 from reporting.figures.triage import triage_totals
 from reporting.ledger.gaps import missed
@@ -214,7 +215,7 @@ def _handling(totals: dict[str, Any], earlier: dict[str, Any]) -> Chart:
         [(row["step"], {"now": row["now"]}) for row in rows],
         {"now": charts.PLAIN},
         half=True,
-        ends=[seconds(row["now"]) for row in rows],
+        ends=[_then(row) for row in rows],
     )
     return Chart(
         "handling",
@@ -231,9 +232,15 @@ def _handling(totals: dict[str, Any], earlier: dict[str, Any]) -> Chart:
     )
 
 
+def _then(row: dict[str, Any]) -> str:
+    """A span, and beside it the one of the period before."""
+    before = row["before"]
+    return seconds(row["now"]) + (f" (before: {seconds(before)})" if before is not None else "")
+
+
 def _records(sources: list[dict[str, Any]]) -> Chart:
     shown = sorted(sources, key=lambda row: -row["events"])[:8]
-    parts = [(row["source"], {"events": row["events"]}) for row in shown]
+    parts = [(source_name(row["source"]), {"events": row["events"]}) for row in shown]
     svg = charts.rows_of_bars(
         "Log records by kind", parts, {"events": charts.VERDICT_LOOKS["true"]}, half=True
     )
@@ -241,11 +248,12 @@ def _records(sources: list[dict[str, Any]]) -> Chart:
         "records_by_source",
         svg if shown else None,
         [
-            Column("source", "Kind of log"),
+            Column("name", "Kind of log"),
+            Column("source", "Source"),
             Column("events", "Records", "number"),
             Column("dead", "Unreadable", "number"),
         ],
-        sources,
+        [row | {"name": source_name(row["source"])} for row in sources],
         title="Log records by kind",
         caption="The kinds with most records.",
         empty="No log record arrived.",

@@ -48,5 +48,18 @@ def test_an_unknown_device_gives_an_empty_dossier(day: MemoryLake) -> None:
 def test_an_incident_is_named_by_its_alert(day: MemoryLake) -> None:
     report = incident.compose(day.request(HOME, "2026-11-20", "alert-1"))
     assert [row["alert_id"] for row in report.data()["alerts"][1]] == ["alert-1"]
+    assert {row["mac"] for row in report.data()["leases"][1]} == {A}
     with pytest.raises(Usage, match="there is no such alert"):
         incident.compose(day.request(HOME, "2026-11-20", "alert-9"))
+
+
+def test_a_record_of_fields_says_who_asked_whom_for_what() -> None:
+    lake = story_in_memory()
+    lake.connection.execute(
+        "UPDATE silver.event SET message = NULL, src_ip = '10.0.0.1', dst_ip = '203.0.113.9'"
+    )
+    rows = dossier(lake, A).data()["evidence"][1]
+    assert {row["message"] for row in rows} <= {
+        "10.0.0.1 to 203.0.113.9", "10.0.0.1 asked for x7.evil.example",
+    }  # fmt: skip
+    assert rows
