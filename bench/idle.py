@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Mapping
@@ -36,6 +37,8 @@ def run(quick: bool = False) -> Report:
         # A start is followed by work of its own: what is read first, compiled and looked up.
         time.sleep(settle)
         used = _silence(running, silent)
+        cores = {part: round(used[part] / silent, 4) for part in PARTS}
+        print(f"cores in {silent} s of silence: {cores}", file=sys.stderr, flush=True)
         delays = {kind: _into_silence(running, kind, attacks) for kind in ("leased", "outside")}
     report.add(
         "CPU of the driver and all below it", [sum(used.values()) / silent], "cores",
@@ -115,7 +118,7 @@ def _into_silence(running: Whole, kind: str, attacks: int) -> list[float]:
         sent = time.time()
         running.send([traversal(ip, 900_000 + number, sent)])
         running.flush()
-        running.wait(f"the alert about {ip}", 60, partial(_is_heard, running, ip))
+        running.wait(f"the alert about {ip}", 180, partial(_is_heard, running, ip))
         delays.append((_heard(running, ip) or 0.0) - sent)
     return delays
 

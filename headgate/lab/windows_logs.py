@@ -3,7 +3,7 @@
 The background is recorded (samples/lab/benign_day, see samples/lab/NOTICE.md): services, searches,
 Windows Update and agents of a workstation that no attack touched. Names, addresses and times are
 replaced. What the administrator does is written here by hand in the same form, since no recording
-with a licence has it; `written` events are so marked in the truth.
+with a licence has it.
 """
 
 from __future__ import annotations
