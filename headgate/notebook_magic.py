@@ -3,13 +3,15 @@
     %%headgate busy --as-of 2026-11-20T14:00:00Z
     SELECT src_ip, count(*) AS events FROM silver.events GROUP BY 1
 
-The result is shown, and bound to `busy`. It asks the `Headgate` that the notebook calls `hg`, else
+The result is shown, and bound to `busy`. Tab completes tables, views and the columns of those that
+the cell names. It asks the `Headgate` that the notebook calls `hg`, else
 opens the lake of the settings and calls it so.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from typing import Any, NoReturn
 
@@ -33,6 +35,36 @@ def register_magic(shell: Any) -> None:
         return run_cell(line, cell, shell.user_ns)
 
     shell.register_magic_function(headgate, "cell", "headgate")
+    # Imported here: IPython is there when a shell is, and comes with an extra.
+    from IPython.core.completer import SimpleCompletion, context_matcher
+
+    def matcher(context: Any) -> Any:
+        words = cell_words(context.full_text, context.token)
+        return {"completions": [SimpleCompletion(word, type="sql") for word in words]}
+
+    shell.Completer.custom_matchers.append(context_matcher()(matcher))
+
+
+def cell_words(cell: str, begun: str) -> list[str]:
+    """Tables, views, and columns of those that the cell names, which begin like `begun`; none
+    outside a cell of the magic."""
+    if not cell.lstrip().startswith("%%headgate"):
+        return []
+    # The declared ones: to complete a word must not open a lake.
+    from infra.delta.catalog import catalog, views
+
+    tables = catalog()
+    mentioned = {word.lower() for word in re.findall(r"[A-Za-z_]\w*\.\w+", cell)}
+    # A view has no declared columns: those of the tables that it reads are likely its own.
+    read = {
+        table
+        for name in mentioned
+        for table in tables
+        if table == name or (name in views() and table in views()[name].sql)
+    }
+    columns = {column.name for table in read for column in tables[table].columns}
+    every = {*tables, *views(), *columns}
+    return sorted(word for word in every if word.startswith(begun.lower()))
 
 
 def run_cell(line: str, cell: str, names: dict[str, Any]) -> QueryResult:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
-from headgate.notebook_magic import run_cell
+from headgate.notebook_magic import cell_words, run_cell
 from headgate.result import QueryResult
 from infra.errors import Usage
 
@@ -45,3 +46,18 @@ def test_a_cell_is_asked_and_bound_to_its_name() -> None:
 def test_a_wrong_line_is_a_sentence(line: str, hg: Any, words: str) -> None:
     with pytest.raises(Usage, match=words):
         run_cell(line, "SELECT 1", {"hg": hg})
+
+
+def test_tables_and_the_columns_of_those_named_are_completed() -> None:
+    shell = InteractiveShell.instance()
+    shell.extension_manager.load_extension("headgate")
+    cell = "%%headgate busy\nSELECT time FROM silver.event WHERE dead_l"
+    with provisionalcompleter():
+        words = [word.text for word in shell.Completer.completions(cell, len(cell))]
+    assert "dead_letter_reason" in words
+    assert cell_words("%%headgate\nSELECT * FROM silver.ev", "silver.ev") == [
+        "silver.event", "silver.events",
+    ]  # fmt: skip
+    assert "src_ip" in cell_words("%%headgate\nSELECT src FROM silver.events", "src")
+    assert "src_ip" not in cell_words("%%headgate\nSELECT src FROM ops.audit", "src")
+    assert cell_words("silver.ev", "silver.ev") == [], "other cells are left alone"
