@@ -18,6 +18,10 @@ from infra.spark.session import project_root
 FOLDERS = ("samples/demo", "samples/lab/benign_day", "notebooks")
 LOOK = """
 from headgate.demo.demo import STORY
+import tomllib
+plan = tomllib.loads((STORY / "plan.toml").read_text())
+lacking = [each["file"] for each in plan["input"] if not (STORY / each["file"]).exists()]
+assert not lacking, lacking
 from headgate.lab.windows_logs import RECORDED
 from headgate.notebook_command import LESSONS
 print(len(list(STORY.glob("*.log"))), RECORDED.exists(), len(list(LESSONS.glob("*.ipynb"))))
