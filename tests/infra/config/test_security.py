@@ -269,8 +269,8 @@ def test_audit_names_the_account_and_not_what_the_environment_says(
 def test_what_a_command_makes_is_its_owners_alone_unless_told(tmp_path: Path) -> None:
     for home, umask, wanted in (("a", "077", 0o700), ("b", "027", 0o750)):
         environment = os.environ | {"HEADGATE_UMASK": umask}
-        command = [sys.executable, "-m", "headgate.cli", "--home", str(tmp_path / home), "sql"]
-        subprocess.run([*command, "SELECT 1 AS one"], env=environment, check=True)
+        command = [sys.executable, "-m", "headgate.cli", "--home", str(tmp_path / home), "keys"]
+        subprocess.run([*command, "add", "dashboard"], env=environment, check=True)
         made = [tmp_path / home, *(path for path in (tmp_path / home).rglob("*") if path.is_dir())]
         assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {wanted}
 
