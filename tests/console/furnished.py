@@ -85,6 +85,7 @@ def furnish(desk: Desk) -> None:
             headers={"If-Match": desk.etag(alert_id)},
         )
         assert closed.is_success, closed.text
+    desk.batch()
     _leave_acts(desk, client)
     desk.batch()
     flush_outbox(desk.lake, AUDIT, desk.lake.spool / "audit")
@@ -99,13 +100,15 @@ def _leave_acts(desk: Desk, client: TestClient) -> None:
         credentials.put_user(name, role, f"the password of {name}")
     credentials.add_key("ticket-system", "analyst")
     credentials.add_key("wall-board", "viewer")
-    (open_one, *_) = client.get("/api/v1/alerts", params={"rule_id": TRAVERSAL[0]}).json()["items"]
+    (unjudged, *_) = client.get(
+        "/api/v1/alerts", params={"rule_id": TRAVERSAL[0], "status": "open"}
+    ).json()["items"]
     for path, body in (
-        ("suppressions", {"rule": SWEEP[0], "entity": SCANNER, "until": "+30d", "owner": "ann",
+        ("suppressions", {"rule": "port_scan", "entity": SCANNER, "until": "+30d", "owner": "ann",
                           "reason": "scanner-1 sweeps on purpose, every night"}),
-        ("proposals", {"kind": "verdict", "alert_id": open_one["alert_id"], "close": True,
+        ("proposals", {"kind": "verdict", "alert_id": unjudged["alert_id"], "close": True,
                        "verdict": "false_positive",
-                       "why": "The same request as eight alerts before, each judged so."}),
+                       "why": "kiosk-7 shows the handbook, whose links climb like this."}),
     ):  # fmt: skip
         answered = client.post(f"/api/v1/{path}", json=body)
         assert answered.is_success, answered.text
@@ -139,6 +142,8 @@ def _event(number: int, rule: tuple[str, str, str], mac: str, hours: float, _: A
         f"older-{number}", -timedelta(hours=hours), source="zeek:http", class_uid=4002,
         class_name="HTTP Activity", category_uid=4, type_uid=400201, src_ip=ADDRESSES[mac],
         user_name="svc-scan" if scanned else "kiosk", message="GET /show?page=../../etc/passwd",
+        user={"name": "svc-scan" if scanned else "kiosk"},
+        src_endpoint={"ip": ADDRESSES[mac]},
         host_name="intranet",
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import headgate.packages  # noqa: F401  makes tables, jobs and commands known
 import tests.console.today  # noqa: F401  before the story is read
+from api.app import create_app
 from infra.config.settings import Settings, load
 from infra.spark.session import session
 from infra.streaming.lake import Lake
@@ -24,6 +25,9 @@ from tests.console.places import places
 from tests.console.story import prepare
 
 SIZE = {"width": 1360, "height": 850}
+LOGIN = "login"
+OIDC = {"issuer": "https://id.example.com", "client_id": "headgate", "label": "Example ID",
+        "roles": {"security": "analyst"}}  # fmt: skip
 
 
 def main(folder: Path, chosen: Sequence[str] = ()) -> int:
@@ -48,8 +52,10 @@ def main(folder: Path, chosen: Sequence[str] = ()) -> int:
             browser = running.chromium.launch(executable_path=program, args=FLAGS)
             for theme in ("light", "dark"):
                 paths = places(desk)
-                wanted = {name: paths[name] for name in chosen or paths}
+                wanted = {name: paths[name] for name in chosen or paths if name != LOGIN}
                 _take(browser, site, theme, wanted, folder, lake.settings)
+            if not chosen or LOGIN in chosen:
+                _take_login(browser, lake.settings.home, folder)
             browser.close()
         next(serving, None)
     return 0
@@ -70,6 +76,20 @@ def _take(
         page.screenshot(path=folder / f"{name}-{theme}.png")
         print(f"{name}-{theme}.png", flush=True)
     context.close()
+
+
+def _take_login(browser: Any, home: Path, folder: Path) -> None:
+    """The sign-in as people of an identity provider see it."""
+    api = {"token": TOKEN, "oidc": OIDC, "console_url": "https://desk.example.com"}
+    serving: Iterator[str] = serve(create_app(load(home=home, api=api)))
+    site = next(serving)
+    for theme in ("light", "dark"):
+        context = browser.new_context(viewport=SIZE)
+        context.add_cookies([{"name": "headgate_theme", "value": theme, "url": site}])
+        page = Watched(context.new_page(), site).go("/login")
+        page.screenshot(path=folder / f"{LOGIN}-{theme}.png")
+        context.close()
+    next(serving, None)
 
 
 if __name__ == "__main__":

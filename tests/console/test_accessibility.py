@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from api.app import create_app
+from infra.config.settings import load
+from tests.api.desk import TOKEN
+from tests.console.conftest import serve
 from tests.console.places import places
 
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
@@ -48,3 +52,16 @@ def test_the_login_and_the_question_before_a_close_have_none(browse, theme):
     page.wait_for_selector("dialog[open]")
     page.evaluate(AXE.read_text("utf-8"))
     assert page.evaluate(RUN) == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_the_login_of_an_identity_provider_has_none(browse, theme, tmp_path):
+    oidc = {"issuer": "https://id.example.com", "client_id": "headgate", "label": "Example ID"}
+    api = {"token": TOKEN, "oidc": oidc | {"roles": {"security": "analyst"}}}
+    serving = serve(create_app(load(home=tmp_path, api=api | {"console_url": "https://d.example"})))
+    page = browse(theme, signed_in=False, where=next(serving)).go("/login")
+    assert page.inner_text("a.primary") == "Sign in with Example ID"
+    page.evaluate(AXE.read_text("utf-8"))
+    assert page.evaluate(RUN) == []
+    next(serving, None)
