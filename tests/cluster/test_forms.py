@@ -357,7 +357,7 @@ def test_the_image_holds_every_package_and_file_that_it_needs() -> None:
     ]
     project = tomllib.loads((project_root() / "pyproject.toml").read_text("utf-8"))
     packages = {
-        name.rstrip("*").replace(".", "/")
+        name.rstrip("*").split(".")[0]
         for name in project["tool"]["setuptools"]["packages"]["find"]["include"]
     }
     wanted = packages | {"pyproject.toml", "requirements.lock"}

@@ -270,7 +270,9 @@ def test_what_a_command_makes_is_its_owners_alone_unless_told(tmp_path: Path) ->
     for home, umask, wanted in (("a", "077", 0o700), ("b", "027", 0o750)):
         environment = os.environ | {"HEADGATE_UMASK": umask}
         command = [sys.executable, "-m", "headgate.cli", "--home", str(tmp_path / home), "keys"]
-        subprocess.run([*command, "add", "dashboard"], env=environment, check=True)
+        subprocess.run(
+            [*command, "add", "dashboard", "--role", "read"], env=environment, check=True
+        )
         made = [tmp_path / home, *(path for path in (tmp_path / home).rglob("*") if path.is_dir())]
         assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {wanted}
 
