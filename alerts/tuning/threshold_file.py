@@ -1,4 +1,4 @@
-"""A correlation with another count, window or group as a file: an own copy in place of the rule.
+"""A correlation with another count, window or group as a file: a copy in place of the rule.
 
 A rule's text is never changed where it stands: a bundled one is renewed with each release. The copy
 has an id of its own, which follows from what it says, and the rule that it replaces is off.

@@ -364,7 +364,7 @@ class NewThreshold(WireModel):
 
 
 class ThresholdSaved(WireModel):
-    """An own copy with that number, in force in place of the rule."""
+    """A copy with that number, in force in place of the rule."""
 
     rule_id: str = Field(description="the copy")
     replaces: str = Field(description="the rule that is off now")

@@ -67,7 +67,7 @@ def keep_proposal(
 def keep_choice(
     request: Request, services: Here, session: Engineer, rule_id: str, form: CheckedForm
 ) -> Response:
-    """Keep another count or window as an own copy."""
+    """Keep another count or window as a copy."""
     given = {name: values[0] for name, values in form.items()}
     count, _, window = given.get("choice", "").partition(" ")
     try:

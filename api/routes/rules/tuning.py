@@ -51,7 +51,7 @@ def keep_filter(
 def keep_other_count(
     services: Here, who: Who, rule: RuleName, asked: wire.NewThreshold
 ) -> wire.ThresholdSaved:
-    """As an own copy in the first folder of `alerts.rules`; the rule it is of is switched off.
+    """As a copy in the first folder of `alerts.rules`; the rule it is of is switched off.
     What numbers would have raised, `POST /api/v1/rule-jobs` counts with kind `thresholds`."""
     saved = tuning.save_threshold(services.settings, who.name, rule, asked)
     services.rules.forget()

@@ -77,7 +77,7 @@ def save_filter(
 def save_threshold(
     settings: Settings, who: str, rule: str, asked: wire.NewThreshold
 ) -> wire.ThresholdSaved:
-    """Put an own copy with another number in force; raises `Usage` where that changes nothing."""
+    """Put a copy with another number in force; raises `Usage` where that changes nothing."""
     source, current = threshold_rule(settings, rule)
     if not asked.owner.strip() or not asked.reason.strip():
         raise Usage("a threshold needs an owner and a reason")
