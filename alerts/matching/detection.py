@@ -13,8 +13,13 @@ import pyarrow.compute as pc
 from alerts.correlation.correlator import SETTLE
 from alerts.domain.finding import finding_schema
 from alerts.matching.cost_metering import meter_of
-from alerts.preliminary.lane import PreliminaryLane, selection_of
-from alerts.preliminary.selection import Overrides, Selection, marked, selected_rules
+from alerts.preliminary.selection import (
+    Overrides,
+    Selection,
+    marked,
+    selected_rules,
+    selection_of,
+)
 from alerts.rulebook.rule_store import rule_store
 from alerts.rulepack.rule_pack import PackStore
 from alerts.spark_rules.live import Queries
@@ -34,6 +39,9 @@ def ingest_and_detect(lake: Lake, *, once: bool = False) -> Job:
     packs = rule_store(lake.settings)
     if not lake.settings.kafka.preliminary_topic:
         return ingest(lake, steps=[detect(lake, packs)], once=once)
+    # Workers load this module too, and have no use for clients of Kafka and DuckDB.
+    from alerts.preliminary.lane import PreliminaryLane
+
     lane = PreliminaryLane(lake.settings, packs)
     step = detect(lake, packs, lane.choose)
     return ingest(lake, steps=[step], once=once, begun=lane.begun, committed=lane.committed)

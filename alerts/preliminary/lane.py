@@ -84,8 +84,3 @@ class PreliminaryLane:
             self._news.over()
         if self._publisher.waiting:
             run.due_after += (LOOK_AGAIN,)
-
-
-def selection_of(decided: dict[str, Any] | None) -> Selection | None:
-    """What `PreliminaryLane.choose` chose."""
-    return None if decided is None else msgspec.convert(decided, Selection)

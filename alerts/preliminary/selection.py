@@ -38,6 +38,11 @@ class Selection(msgspec.Struct, frozen=True):
     suppressions: tuple[Suppression, ...] = ()
 
 
+def selection_of(decided: dict[str, Any] | None) -> Selection | None:
+    """What a batch decided, read from its JSON; None: nothing is told early."""
+    return None if decided is None else msgspec.convert(decided, Selection)
+
+
 def is_selected(rule: Rule, levels: tuple[str, ...], overrides: Mapping[str, bool]) -> bool:
     """Whether findings of a rule are told early.
 

@@ -19,7 +19,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.cli import indicators, rules
+from alerts.cli import indicators
+from alerts.cli.rulebook import verbs
 from alerts.compiler.compiler import Compiled, compile_rules
 from alerts.compiler.indicator_lists import KEPT_DAYS, ListStore
 from alerts.indicators.import_formats import Bad, read_indicators
@@ -373,7 +374,7 @@ def run(settings: Settings, *words: str) -> int:
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers()
     indicators.build(commands)
-    rules.build(commands)
+    verbs.build(commands)
     args = parser.parse_args(words)
     code: int = args.run(args, settings)
     return code

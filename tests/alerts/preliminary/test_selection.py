@@ -18,8 +18,14 @@ from alerts.domain.entity import entity_of, micros
 from alerts.domain.finding import event_schema, finding_schema
 from alerts.lifecycle.suppression import Suppression
 from alerts.matching.detection import detection
-from alerts.preliminary.lane import selection_of
-from alerts.preliminary.selection import MOST, Selection, is_selected, marked, selected_rules
+from alerts.preliminary.selection import (
+    MOST,
+    Selection,
+    is_selected,
+    marked,
+    selected_rules,
+    selection_of,
+)
 from alerts.rulepack.predicate import Test
 from alerts.rulepack.rule_pack import PackStore, Rule, RulePack
 from tests.alerts.lifecycle.test_alert_fold import NOON, RULE, finding

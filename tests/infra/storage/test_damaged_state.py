@@ -18,7 +18,9 @@ from alerts.compiler.spark_rule_files import sees_of
 from alerts.coverage.run import CoverageState
 from alerts.delivery.publish_offset import read_publish_offset
 from alerts.feeds.feed_state import feed_findings
+from alerts.preliminary.place import place_file
 from alerts.reattribution.dirty_addresses import doubts_mark_file
+from alerts.rollout.pack_versions import PackVersions
 from alerts.rulebook.rule_versions import rule_versions
 from alerts.rulepack.rule_pack import PackStore
 from alerts.rulepack.shadow_marks import ShadowMarks
@@ -76,7 +78,9 @@ READERS: dict[str, Read] = {
     "alerts/coverage/run.py": lambda s: CoverageState.load(s.home),
     "alerts/delivery/publish_offset.py": lambda s: read_publish_offset(s, s.home),
     "alerts/feeds/feed_state.py": lambda s: list(feed_findings(s)),
+    "alerts/preliminary/place.py": lambda s: place_file(s).read(),
     "alerts/reattribution/dirty_addresses.py": lambda s: doubts_mark_file(s.home).read(),
+    "alerts/rollout/pack_versions.py": lambda s: PackVersions(s).of(s.home / "pack"),
     "alerts/rulebook/rule_versions.py": lambda s: rule_versions(s, "a", None),
     "alerts/rulepack/rule_pack.py": lambda s: PackStore(s.home).disabled(),
     "alerts/rulepack/shadow_marks.py": lambda s: ShadowMarks(s.home).all(),
