@@ -47,8 +47,9 @@ class Version(msgspec.Struct, frozen=True):
 class Place(msgspec.Struct, frozen=True):
     """Up to where gold.finding and gold.preliminary_answer are told; by finding, what waits."""
 
-    findings: Version = Version()
-    answers: Version = Version()
+    # Without a default: a file that has neither is none of this form, and not a place at zero.
+    findings: Version
+    answers: Version
     waiting: dict[str, Waiting] = {}
 
 
@@ -93,7 +94,9 @@ def overdue(settings: Settings, now: int) -> dict[str, Waiting]:
     Also answers that job `ingest` has yet to hand on count: it may be the one that stands still.
     Raises `Fatal` for a damaged file.
     """
-    place = place_file(settings).read() or Place()
+    place = place_file(settings).read()
+    if place is None:
+        return {}
     late = {key: each for key, each in place.waiting.items() if each.answer_by < now}
     if late:
         for _, rows in answers_since(settings, place.answers.version):
