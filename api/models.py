@@ -433,6 +433,10 @@ class CatalogTable(_Model):
     doc: str
     event_time: str | None = Field(None, description="column to narrow by time")
     key: list[str] = Field(default_factory=list)
+    version: int | None = Field(
+        None,
+        description="newest version of the Delta table; null for a view, and before it is made",
+    )
     columns: list[TableColumn] = Field(
         default_factory=list, description="of a view: what tables say of the same name"
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
 from api import models
@@ -18,6 +18,9 @@ from api.routes.access import Here, Services, Who, wants
 from api.services.view_columns import view_columns
 from api.sql.runner import Answer
 from infra.delta.catalog import catalog, views
+from infra.delta.log_reader import newest_version
+from infra.delta.schema import Table
+from infra.storage.paths import Location
 
 router = APIRouter(prefix="/api/v1", tags=["statements"])
 
@@ -93,8 +96,12 @@ async def _hung_up(request: Request) -> None:
 
 
 @router.get("/tables", summary="List tables and views")
-def _tables() -> models.Catalog:
-    """Every table and view a statement may read, with its columns and their meaning."""
+def _tables(
+    services: Here,
+    columns: Annotated[bool, Query(description="whether to list the columns too")] = True,
+) -> models.Catalog:
+    """Every table and view a statement may read, with its version, columns and their meaning."""
+    root = services.settings.lake_root
     listing = [
         models.CatalogTable(
             name=table.name,
@@ -102,15 +109,8 @@ def _tables() -> models.Catalog:
             doc=table.doc,
             event_time=table.event_time,
             key=list(table.key),
-            columns=[
-                models.TableColumn(
-                    name=column.name,
-                    type=column.type.simpleString(),
-                    doc=column.doc,
-                    required=column.required,
-                )
-                for column in table.columns
-            ],
+            version=_version(root / table.path),
+            columns=_columns(table) if columns else [],
         )
         for table in catalog().values()
     ]
@@ -121,9 +121,26 @@ def _tables() -> models.Catalog:
             doc=view.doc,
             columns=[
                 models.TableColumn(name=name, type=kind, doc=doc, required=False)
-                for name, kind, doc in view_columns()[view.name]
+                for name, kind, doc in (view_columns()[view.name] if columns else ())
             ],
         )
         for view in views().values()
     ]
     return models.Catalog(tables=sorted(listing, key=lambda table: table.name))
+
+
+def _columns(table: Table) -> list[models.TableColumn]:
+    return [
+        models.TableColumn(
+            name=column.name,
+            type=column.type.simpleString(),
+            doc=column.doc,
+            required=column.required,
+        )
+        for column in table.columns
+    ]
+
+
+def _version(table: Location) -> int | None:
+    number = newest_version(table)
+    return number if number >= 0 else None

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 from urllib.parse import urlsplit
 
+import msgspec
+
 from headgate.mcp.tools import TOOLS, Call
 from infra.errors import Retryable, Usage
 
@@ -25,6 +27,15 @@ _MOST_BYTES = 400_000
 LONGEST_LINE = 1_000_000
 _PARSE, _INVALID, _NO_METHOD = -32700, -32600, -32601
 _Answer = dict[str, Any]
+
+
+class _Table(msgspec.Struct):
+    name: str
+    version: int | None = None
+
+
+class _Catalog(msgspec.Struct):
+    tables: list[_Table] = []
 
 
 class ApiClient:
@@ -121,9 +132,10 @@ class McpServer:
             status, body = self._client.ask(tool.checked(arguments))
             # A proposal is no answer out of the tables, so nothing can be missing in it.
             state = "of no matter" if tool.proposes else self._completeness()
+            versions = "" if tool.proposes else self._versions()
         except (Usage, Retryable) as error:
             return _blocks(str(error), failed=True)
-        head = f"Status {status}. Completeness when asked: {state}"
+        head = f"Status {status}. Completeness when asked: {state}{versions}"
         if len(body) > _MOST_BYTES:
             head += f". CUT after {_MOST_BYTES} bytes: there is more; ask for less"
         if tool.proposes and status < 400:
@@ -135,6 +147,19 @@ class McpServer:
     def _completeness(self) -> str:
         ready, jobs = self._client.ask(Call("/readyz"))
         return "every job keeps up" if ready == 200 else jobs.decode("utf-8", "replace")[:2_000]
+
+    def _versions(self) -> str:
+        """The tables as they were just after the answer, which may rest on a commit before."""
+        status, body = self._client.ask(Call("/api/v1/tables?columns=false"))
+        if status != 200:
+            return ""
+        versions = ", ".join(
+            f"{table.name} {table.version}"
+            for table in msgspec.json.decode(body, type=_Catalog).tables
+            # How the platform itself does is not what a tool tells of.
+            if table.version is not None and not table.name.startswith("ops.")
+        )
+        return f". Versions of the tables then: {versions}" if versions else ""
 
 
 def _blocks(*texts: str, failed: bool) -> _Answer:

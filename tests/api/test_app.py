@@ -371,6 +371,16 @@ def test_the_catalogue_lists_what_statements_may_read(client: TestClient) -> Non
     assert tables["gold.alert_current"]["kind"] == "view"
     docs = {c["name"]: c["doc"] for c in tables["silver.event"]["columns"]}
     assert docs["time"] == "when it happened, UTC"
+    assert (tables["silver.event"]["version"] >= 0, tables["gold.alert_current"]["version"]) == (
+        True,
+        None,
+    )
+    (bare,) = (
+        table
+        for table in get(client, "/api/v1/tables", columns=False)["tables"]
+        if table["name"] == "silver.event"
+    )
+    assert bare == tables["silver.event"] | {"columns": []}
 
 
 def test_metrics_count_requests_alerts_and_batches(client: TestClient) -> None:

@@ -30,7 +30,10 @@ class Api(BaseHTTPRequestHandler):
         size = int(self.headers.get("Content-Length") or 0)
         self.rfile.read(size)
         self.asked.append((self.command, self.path, self.headers["Authorization"]))
-        body = json.dumps({"items": ORDERS}).encode()
+        listed = [{"name": "gold.alert", "version": 4}, {"name": "silver.dead_letter"},
+                  {"name": "ops.audit", "version": 9}]  # fmt: skip
+        catalog = self.path.startswith("/api/v1/tables?")
+        body = json.dumps({"tables": listed} if catalog else {"items": ORDERS}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -91,6 +94,7 @@ def test_a_client_begins_lists_and_asks(server: McpServer) -> None:
 def test_text_of_logs_is_marked_and_kept_apart_with_completeness(server: McpServer) -> None:
     head, mark, data = [block["text"] for block in call(server, "alerts", **SPAN)["content"]]
     assert "Completeness when asked: every job keeps up" in head
+    assert head.endswith("Versions of the tables then: gold.alert 4")
     assert mark == UNTRUSTED
     assert json.loads(data)["items"] == ORDERS
     assert "IGNORE" not in head + mark
