@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from importlib import import_module
-from importlib.abc import InspectLoader
 from importlib.util import find_spec
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -276,20 +275,21 @@ def sources() -> Mapping[str, Source]:
 
 def source_modules() -> Iterator[ModuleType]:
     """Every module of a family in `ingest/sources/` that lists sources in `SOURCES`."""
-    for name in sorted(_listing_modules()):
-        yield import_module(name)
+    for module in map(import_module, sorted(_listing_modules())):
+        if hasattr(module, "SOURCES"):
+            yield module
 
 
 def _listing_modules() -> Iterator[str]:
     package = import_module("ingest.sources")
     for module in pkgutil.walk_packages(package.__path__, "ingest.sources."):
         spec = find_spec(module.name)
-        loader = spec.loader if spec else None
         # By its text and not by loading it: what reads Zeek in columns takes a second to load,
-        # and a command that reads one line of sshd has no use for it.
-        if isinstance(loader, InspectLoader) and _LISTS.search(
-            loader.get_source(module.name) or ""
-        ):
+        # and a command that reads one line of sshd has no use for it. Loaders of files and of
+        # archives, which executors have, both give it; where one does not, the module is loaded.
+        read = getattr(spec and spec.loader, "get_source", None)
+        text = read(module.name) if read else None
+        if text is None or _LISTS.search(text):
             yield module.name
 
 
