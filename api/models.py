@@ -435,7 +435,7 @@ class CatalogTable(_Model):
     key: list[str] = Field(default_factory=list)
     version: int | None = Field(
         None,
-        description="newest version of the Delta table; null for a view, and before it is made",
+        description="newest version of the Delta table, with versions=true; else null",
     )
     columns: list[TableColumn] = Field(
         default_factory=list, description="of a view: what tables say of the same name"

@@ -16,11 +16,12 @@ from confluent_kafka import KafkaException, Producer
 
 from alerts.delivery.alert_message import published_body
 from alerts.delivery.publisher import (
-    TRANSACTION_SECONDS,
+    Header,
     fenced_producer,
     named_error,
     read_all,
     revision_headers,
+    transaction,
 )
 from alerts.domain.alert import About, Alert, Revised
 from alerts.domain.finding import identity
@@ -144,22 +145,16 @@ class PlatformAlerts:
     def _send(self, revisions: Sequence[Revised], after: dict[str, OpenAlert]) -> None:
         client, kafka = self._client, self._settings.kafka
         assert client is not None
-        client.begin_transaction()
-        try:
+        with transaction(client):
             for revised in revisions:
                 key = revised.alert.alert_id.encode()
                 value, headers = self._message(revised)
                 client.produce(kafka.alerts_topic, key=key, value=value, headers=headers)
             client.produce(kafka.progress_topic, key=self._key, value=msgspec.json.encode(after))
-            client.commit_transaction(TRANSACTION_SECONDS)
-        except KafkaException as error:
-            if error.args[0].txn_requires_abort():
-                client.abort_transaction(TRANSACTION_SECONDS)
-            raise
         # Only now: what failed is told at the next look.
         self._open = after
 
-    def _message(self, revised: Revised) -> tuple[bytes, list[tuple[str, str | bytes | None]]]:
+    def _message(self, revised: Revised) -> tuple[bytes, list[Header]]:
         tenant = self._settings.alerts.tenant
         instant = round(clock.time() * 1_000_000)
         row = alert_row(revised, None, tenant, instant, {})

@@ -11,7 +11,7 @@ lake was, and comes from a backup, what goes out is compared with what was heard
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,8 @@ from infra.storage.checksums import parsed
 from infra.storage.paths import to_read
 
 CE_TYPE = "org.headgate.alert"
+
+Header = tuple[str, str | bytes | None]
 # So long a transaction that a crash left open may hold `read_committed` consumers up, before the
 # broker aborts it.
 TRANSACTION_SECONDS = 30
@@ -291,17 +293,10 @@ class Publisher:
         if revisions:
             # Alerts, their states and the place in one transaction: none of them is seen without
             # the others.
-            client.begin_transaction()
-            try:
+            with transaction(client):
                 for revision in revisions:
                     self._produce(client, revision)
                 self._mark(client, there)
-                client.commit_transaction(TRANSACTION_SECONDS)
-            except KafkaException as error:
-                # One that a successor fenced cannot abort; others must before they begin again.
-                if error.args[0].txn_requires_abort():
-                    client.abort_transaction(TRANSACTION_SECONDS)
-                raise
         # Only behind the commit: what failed is sent again from the former place.
         self._place = there
         if revisions:
@@ -364,20 +359,43 @@ def fenced_producer(settings: Settings, purpose: str) -> Producer:
     return client
 
 
-def revision_headers(
-    tenant: str, revision: tuple[str, int], activity: str, now: str, sequence: int | None
-) -> list[tuple[str, str | bytes | None]]:
-    """The headers of a revision on the topic: CloudEvents 1.0 Kafka binding, binary mode."""
-    alert_id, number = revision
+@contextmanager
+def transaction(client: Producer) -> Iterator[None]:
+    """One transaction of a `fenced_producer`: none of what is produced in it is seen without the
+    rest. Raises `KafkaException` where it could not be committed."""
+    client.begin_transaction()
+    try:
+        yield
+        client.commit_transaction(TRANSACTION_SECONDS)
+    except KafkaException as error:
+        # One that a successor fenced cannot abort; others must before they begin again.
+        if error.args[0].txn_requires_abort():
+            client.abort_transaction(TRANSACTION_SECONDS)
+        raise
+
+
+def cloud_event_headers(
+    tenant: str, event_id: str, event_type: str, now: str, *more: Header
+) -> list[Header]:
+    """CloudEvents 1.0, Kafka binding, binary mode: the headers of a message with a JSON value."""
     return [
         ("ce_specversion", b"1.0"),
-        ("ce_id", f"{alert_id}:{number}".encode()),
-        ("ce_type", f"{CE_TYPE}.{activity}".encode()),
+        ("ce_id", event_id.encode()),
+        ("ce_type", event_type.encode()),
         ("ce_source", f"/headgate/{tenant}".encode()),
         ("ce_time", now.encode()),
-        ("ce_sequence", sequence_of(sequence).encode()),
+        *more,
         ("content-type", b"application/json"),
     ]
+
+
+def revision_headers(
+    tenant: str, revision: tuple[str, int], activity: str, now: str, sequence: int | None
+) -> list[Header]:
+    """The headers of a revision on the topic."""
+    alert_id, number = revision
+    place = ("ce_sequence", sequence_of(sequence).encode())
+    return cloud_event_headers(tenant, f"{alert_id}:{number}", f"{CE_TYPE}.{activity}", now, place)
 
 
 def published(settings: Settings) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from alerts.domain.entity import Holder, fields_of, micros
+from alerts.domain.entity import Entity, Holder, fields_of, micros
 from alerts.domain.rate_limit import HELD_BACK, HourlyBudget
 
 MAX_REFS = 1_000
@@ -169,6 +169,28 @@ def about_of(row: Mapping[str, Any]) -> About:
     named = {name: row.get(name) for name in About.__struct_fields__}
     return msgspec.convert(
         named | {"fields": fields_of(row), "snippet": row.get("snippet") or ""}, About
+    )
+
+
+def new_alert(
+    alert_id: str, row: Mapping[str, Any], entity: Entity, holder: Holder | None
+) -> Alert:
+    """The alert that a finding opens, before any finding is counted on it."""
+    time = micros(row["event_time"])
+    return Alert(
+        alert_id=alert_id,
+        rule_id=row["rule_id"],
+        entity_type=entity.type,
+        entity_value=entity.value,
+        entity_key=entity.key,
+        first=time,
+        last=time,
+        window_start=time,
+        received=micros(row["received_at"]),
+        about=about_of(row),
+        holder=holder,
+        refs={},
+        evidence=[],
     )
 
 

@@ -22,6 +22,7 @@ from alerts.domain.alert import (
     Revised,
     about_of,
     evidence_of,
+    new_alert,
     rev_of,
     sampled,
 )
@@ -240,27 +241,12 @@ class Fold:
         return min(fitting, key=by_publication, default=None)
 
     def _create(self, row: Mapping[str, Any], entity: Entity, holder: Holder | None) -> Alert:
-        time = micros(row["event_time"])
         alert_id = preliminary_id(row, self.settings.tenant)
         if alert_id in self.state.alerts:
             # The finding made that one, and was moved since. It may come here more than once.
             again = (entity.key, str(rev_of(row)))
             alert_id = identity(self.settings.tenant, row["rule_id"], row["event_uid"], *again)
-        alert = Alert(
-            alert_id=alert_id,
-            rule_id=row["rule_id"],
-            entity_type=entity.type,
-            entity_value=entity.value,
-            entity_key=entity.key,
-            first=time,
-            last=time,
-            window_start=time,
-            received=micros(row["received_at"]),
-            about=about_of(row),
-            holder=holder,
-            refs={},
-            evidence=[],
-        )
+        alert = new_alert(alert_id, row, entity, holder)
         self.state.alerts[alert_id] = alert
         self._by_key.setdefault(entity.key, []).append(alert)
         return alert

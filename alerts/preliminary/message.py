@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from alerts.domain.alert import Alert, Revised, about_of, evidence_of
+from alerts.domain.alert import Alert, Revised, evidence_of, new_alert
 from alerts.domain.entity import Holder, entity_of, micros
 from alerts.lifecycle.alert_json import alert_row, bounded, stamp
 from alerts.preliminary.answer import UNANSWERED, WITHDRAWN, preliminary_id
@@ -93,35 +93,8 @@ def as_published(body: Mapping[str, Any], published_at: str) -> bytes:
     return bounded({**body, "published_at": published_at})
 
 
-def headers(tenant: str, ce_id: str, kind: str, now: str) -> list[tuple[str, str | bytes | None]]:
-    """CloudEvents 1.0, Kafka binding, binary mode; `kind`: create or answer."""
-    return [
-        ("ce_specversion", b"1.0"),
-        ("ce_id", ce_id.encode()),
-        ("ce_type", f"{CE_TYPE}.{kind}".encode()),
-        ("ce_source", f"/headgate/{tenant}".encode()),
-        ("ce_time", now.encode()),
-        ("content-type", b"application/json"),
-    ]
-
-
 def _alert(row: Mapping[str, Any], holder: Holder | None, tenant: str) -> Alert:
     """The alert as it would be if the finding made it now."""
-    entity = entity_of(row, holder)
-    time = micros(row["event_time"])
-    return Alert(
-        alert_id=preliminary_id(row, tenant),
-        rule_id=row["rule_id"],
-        entity_type=entity.type,
-        entity_value=entity.value,
-        entity_key=entity.key,
-        first=time,
-        last=time,
-        window_start=time,
-        received=micros(row["received_at"]),
-        about=about_of(row),
-        holder=holder,
-        count=1,
-        total=1,
-        evidence=evidence_of(row),
-    )
+    alert = new_alert(preliminary_id(row, tenant), row, entity_of(row, holder), holder)
+    alert.count, alert.total, alert.evidence = 1, 1, evidence_of(row)
+    return alert

@@ -28,28 +28,12 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True):
     answer_by: int
 
 
-class Version(msgspec.Struct, frozen=True):
-    """A version of a table, and what tells its commit from another of that number."""
-
-    version: int = -1
-    commit: str | None = None
-
-    @classmethod
-    def of(cls, offset: PublishOffset) -> Version:
-        """The same as the publisher of alerts knows it."""
-        return cls(offset.version, offset.commit)
-
-    def offset(self) -> PublishOffset:
-        """The inverse of `of`."""
-        return PublishOffset(self.version, self.commit)
-
-
 class Place(msgspec.Struct, frozen=True):
     """Up to where gold.finding and gold.preliminary_answer are told; by finding, what waits."""
 
     # Without a default: a file that has neither is none of this form, and not a place at zero.
-    findings: Version
-    answers: Version
+    findings: PublishOffset
+    answers: PublishOffset
     waiting: dict[str, Waiting] = {}
 
 

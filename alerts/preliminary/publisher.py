@@ -18,20 +18,26 @@ import msgspec
 from confluent_kafka import KafkaException, Producer
 
 from alerts.delivery import publish_offset
-from alerts.delivery.publisher import TRANSACTION_SECONDS, fenced_producer, named_error, read_all
+from alerts.delivery.publish_offset import PublishOffset
+from alerts.delivery.publisher import (
+    cloud_event_headers,
+    fenced_producer,
+    named_error,
+    read_all,
+    transaction,
+)
 from alerts.domain.entity import micros
 from alerts.preliminary.answer import preliminary_id
 from alerts.preliminary.known_holders import KnownHolders
 from alerts.preliminary.message import (
+    CE_TYPE,
     answer_message,
     as_published,
     given_up,
-    headers,
     preliminary_message,
 )
 from alerts.preliminary.place import (
     Place,
-    Version,
     Waiting,
     answers_since,
     place_file,
@@ -116,7 +122,7 @@ class PreliminaryPublisher:
     def _of_this_lake(self, place: Place) -> Place:
         """The place, or the newest one of a lake that came from a backup: what it tells is old."""
         tables = ((place.findings, self._findings), (place.answers, self._answers))
-        if all(known.offset().is_of(table) for known, table in tables):
+        if all(known.is_of(table) for known, table in tables):
             return place
         say(
             "job ingest: preliminary alerts were told up to a version that this lake has not: an "
@@ -203,30 +209,22 @@ class PreliminaryPublisher:
         """Messages and the place behind them: none of them is seen without the others."""
         kafka, tenant = self._settings.kafka, self._settings.alerts.tenant
         now = clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        client.begin_transaction()
-        try:
+        with transaction(client):
             for each in messages:
                 client.produce(
                     kafka.preliminary_topic,
                     # The alert's id as key keeps its answer in one partition with it, so behind it.
                     key=each.alert_id.encode(),
                     value=as_published(each.body, now),
-                    headers=headers(tenant, each.ce_id, each.kind, now),
+                    headers=cloud_event_headers(tenant, each.ce_id, f"{CE_TYPE}.{each.kind}", now),
                 )
                 # Serves delivery reports, or librdkafka's queue would fill in a large commit.
                 client.poll(0)
             client.produce(kafka.progress_topic, key=self._key, value=msgspec.json.encode(after))
-            client.commit_transaction(TRANSACTION_SECONDS)
-        except KafkaException as error:
-            # One that a successor fenced cannot abort; others must before they begin again.
-            if error.args[0].txn_requires_abort():
-                client.abort_transaction(TRANSACTION_SECONDS)
-            raise
 
 
-def _version(table: Location, version: int | None = None) -> Version:
-    number = newest_version(table) if version is None else version
-    return Version.of(publish_offset.of(table, number))
+def _version(table: Location, version: int | None = None) -> PublishOffset:
+    return publish_offset.of(table, newest_version(table) if version is None else version)
 
 
 def _pack(load: Callable[[str], RulePack], name: str) -> RulePack | None:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -194,22 +194,20 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has 
         a while, as drivers ask for the next one before they have read the last."""
         limits = self._desk.settings.api
         until = time.monotonic() + WAIT_SECONDS
-        while True:
-            turn = self._desk.quotas.statement(
-                caller.name, limits.statements_at_once, limits.statement_seconds_per_hour
-            )
-            try:
-                turn.__enter__()
-                break
-            except StillRunning:
-                if time.monotonic() > until:
-                    raise
-            if cancelled.wait(LOOK_SECONDS / 4):
-                raise Cancelled("the caller hung up")
-        try:
+        with ExitStack() as turn:
+            while True:
+                quota = self._desk.quotas.statement(
+                    caller.name, limits.statements_at_once, limits.statement_seconds_per_hour
+                )
+                try:
+                    turn.enter_context(quota)
+                    break
+                except StillRunning:
+                    if time.monotonic() > until:
+                        raise
+                if cancelled.wait(LOOK_SECONDS / 4):
+                    raise Cancelled("the caller hung up")
             yield
-        finally:
-            turn.__exit__(None, None, None)
 
     def _watched(self, context: Any, work: Callable[[threading.Event], _T]) -> _T:
         """What a piece of work gives; it is cancelled once the caller has left, or the API ends."""

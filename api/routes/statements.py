@@ -99,8 +99,9 @@ async def _hung_up(request: Request) -> None:
 def _tables(
     services: Here,
     columns: Annotated[bool, Query(description="whether to list the columns too")] = True,
+    versions: Annotated[bool, Query(description="whether to look up the newest versions")] = False,
 ) -> models.Catalog:
-    """Every table and view a statement may read, with its version, columns and their meaning."""
+    """Every table and view a statement may read, with its columns and their meaning."""
     root = services.settings.lake_root
     listing = [
         models.CatalogTable(
@@ -109,7 +110,8 @@ def _tables(
             doc=table.doc,
             event_time=table.event_time,
             key=list(table.key),
-            version=_version(root / table.path),
+            # A look into each table's log, which most who list them do not ask for.
+            version=_version(root / table.path) if versions else None,
             columns=_columns(table) if columns else [],
         )
         for table in catalog().values()

@@ -129,12 +129,10 @@ def watermark_behind(settings: Settings, job: str) -> float:
 
     Source of the form: Spark's `CommitLog` (version, metadata).
     """
-    commits = settings.checkpoint_root / job / "spark" / "commits"
-    done = batches(commits)
-    if not done:
+    file = _of_newest_batch(settings, job, "commits")
+    if file is None:
         return 0.0
-    lines = (commits / str(max(done))).read_text("utf-8").splitlines()
-    return float(json.loads(lines[1])["nextBatchWatermarkMs"]) / 1000
+    return float(json.loads(file.read_text("utf-8").splitlines()[1])["nextBatchWatermarkMs"]) / 1000
 
 
 def _newest_offsets(settings: Settings) -> Path | None:
@@ -142,9 +140,14 @@ def _newest_offsets(settings: Settings) -> Path | None:
 
     Source of the form: Spark's `OffsetSeqLog` (version, metadata, an offset for each source).
     """
-    checkpoint = settings.checkpoint_root / "alert" / "spark"
+    return _of_newest_batch(settings, "alert", "offsets")
+
+
+def _of_newest_batch(settings: Settings, job: str, folder: str) -> Path | None:
+    """What a checkpoint's folder has of the newest batch that ended; None before the first."""
+    checkpoint = settings.checkpoint_root / job / "spark"
     done = batches(checkpoint / "commits")
-    return checkpoint / "offsets" / str(max(done)) if done else None
+    return checkpoint / folder / str(max(done)) if done else None
 
 
 def loops(settings: Settings) -> list[str]:

@@ -150,7 +150,7 @@ class McpServer:
 
     def _versions(self) -> str:
         """The tables as they were just after the answer, which may rest on a commit before."""
-        status, body = self._client.ask(Call("/api/v1/tables?columns=false"))
+        status, body = self._client.ask(Call("/api/v1/tables?columns=false&versions=true"))
         if status != 200:
             return ""
         versions = ", ".join(

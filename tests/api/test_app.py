@@ -366,7 +366,7 @@ def test_a_statement_is_answered_and_noted(lake: Lake) -> None:
 
 
 def test_the_catalogue_lists_what_statements_may_read(client: TestClient) -> None:
-    tables = {t["name"]: t for t in get(client, "/api/v1/tables")["tables"]}
+    tables = {t["name"]: t for t in get(client, "/api/v1/tables", versions=True)["tables"]}
     assert tables["silver.event"]["kind"] == "table"
     assert tables["gold.alert_current"]["kind"] == "view"
     docs = {c["name"]: c["doc"] for c in tables["silver.event"]["columns"]}
@@ -377,7 +377,7 @@ def test_the_catalogue_lists_what_statements_may_read(client: TestClient) -> Non
     )
     (bare,) = (
         table
-        for table in get(client, "/api/v1/tables", columns=False)["tables"]
+        for table in get(client, "/api/v1/tables", columns=False, versions=True)["tables"]
         if table["name"] == "silver.event"
     )
     assert bare == tables["silver.event"] | {"columns": []}
