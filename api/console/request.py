@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 
 from api.console.page import SignInFirst
 from api.console.session import COOKIE, ConsoleSession, Sessions
+from infra.errors import Usage
 
 
 def console_sessions(request: Request) -> Sessions:
@@ -52,6 +53,14 @@ def checked_form(
     if not session.sent_by_us((form.pop("csrf", None) or [""])[0]):
         raise HTTPException(403, "this form was not made by your session; load the page again")
     return form
+
+
+def reason_of(form: dict[str, list[str]]) -> str:
+    """Why somebody does what a form asks for; raises `Usage` where it does not say."""
+    reason = (form.get("reason") or [""])[0].strip()
+    if not reason:
+        raise Usage("reason: say why, for those who wonder later")
+    return reason
 
 
 Signed = Annotated[ConsoleSession, Depends(signed_in)]

@@ -13,7 +13,7 @@ from api.console.page import Page, console_router
 from api.console.pages.rules import PAGE as RULES
 from api.console.pages.rules import Engineer
 from api.console.render import respond
-from api.console.request import CheckedForm, Signed
+from api.console.request import CheckedForm, Signed, reason_of
 from api.routes.access import Here
 from api.routes.rules.reading import audited_switch
 from api.services.rules import rollout
@@ -58,9 +58,7 @@ def rule_pack(
 def change_rollout(services: Here, session: Engineer, rule_id: str, form: CheckedForm) -> Response:
     """Try a rule without alerts, let it alert, or give it up, with the reason."""
     given = {name: values[0].strip() for name, values in form.items()}
-    act, reason, days = given.get("act", ""), given.get("reason", ""), given.get("days", "7")
-    if not reason:
-        raise Usage("reason: say why, for those who wonder later")
+    act, reason, days = given.get("act", ""), reason_of(form), given.get("days", "7")
     who = session.caller.name
     if act == "shadow":
         if not days.isdecimal() or not 1 <= int(days) <= MOST_DAYS:
@@ -80,12 +78,11 @@ def change_rollout(services: Here, session: Engineer, rule_id: str, form: Checke
 def roll_back(services: Here, session: Engineer, pack: str, form: CheckedForm) -> Response:
     """Go back to the version that was looked at."""
     given = {name: values[0].strip() for name, values in form.items()}
-    if not given.get("reason"):
-        raise Usage("reason: say why, for those who wonder later")
+    reason = reason_of(form)
     changes = given.get("changes", "")
     if not changes.isdecimal() or not given.get("to"):
         raise Usage("look first what going back would change: choose a version")
-    asked = RollbackAct(to=given["to"], changes=int(changes), reason=given["reason"])
+    asked = RollbackAct(to=given["to"], changes=int(changes), reason=reason)
     rollout.roll_back(services.settings, services.rules, session.caller.name, pack, asked)
     return RedirectResponse(_page_of(pack), status_code=303)
 

@@ -13,7 +13,7 @@ from alerts.domain.levels import LEVELS
 from alerts.rulepack.rule_pack import Correlation
 from api.console.page import Page, console_router
 from api.console.render import respond
-from api.console.request import CheckedForm, Signed, signed_in
+from api.console.request import CheckedForm, Signed, reason_of, signed_in
 from api.console.session import ConsoleSession
 from api.console.time_words import earliest
 from api.observability.audit_log import audit_request
@@ -187,9 +187,7 @@ def rule_version(
 def switch(services: Here, session: Engineer, rule_id: str, form: CheckedForm) -> Response:
     """Switch a rule on or off, with the reason."""
     on = (form.get("on") or [""])[0] == "1"
-    reason = (form.get("reason") or [""])[0].strip()
-    if not reason:
-        raise Usage("reason: say why, for those who wonder later")
+    reason = reason_of(form)
     who = session.caller.name
     switched = services.rules.switch(who, rule_id, on=on, reason=reason)
     act = "rule.enable" if on else "rule.disable"
