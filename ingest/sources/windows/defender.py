@@ -1,16 +1,19 @@
-"""Microsoft Defender Antivirus, AppLocker and Code Integrity.
+"""Microsoft Defender Antivirus, AppLocker, Code Integrity, and the checks of certificates (CAPI2).
 
 https://learn.microsoft.com/defender-endpoint/troubleshoot-microsoft-defender-antivirus
 https://learn.microsoft.com/windows/security/application-security/application-control/
+https://learn.microsoft.com/previous-versions/windows/it-pro/windows-vista/cc749296(v=ws.10)
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from ingest.parsing.ocsf import (
+    API,
     CRITICAL,
     FAILURE,
     FINDING,
@@ -27,7 +30,7 @@ from ingest.parsing.ocsf import (
     SUCCESS,
 )
 from ingest.sources.windows.record import Fields, Logged, filled, whole
-from ingest.sources.windows.rule import EventRule, WindowsColumns, entity, managing, other
+from ingest.sources.windows.rule import EventRule, WindowsColumns, entity, here, managing, other
 
 _SEVERITIES: Mapping[str, int] = MappingProxyType(
     {"low": LOW, "moderate": MEDIUM, "medium": MEDIUM, "high": HIGH, "severe": CRITICAL}
@@ -337,4 +340,53 @@ MITIGATIONS: Mapping[int, EventRule] = MappingProxyType(
             (1, "was kept from loading.", "blocked"),
         )
     }
+)
+
+
+# -- certificates and signatures (CAPI2) ------------------------------------------------------
+
+_CALLS = (
+    (10, "CertGetCertificateChain", "A certificate chain is being built."),
+    (11, "CertGetCertificateChain", "A certificate chain was built."),
+    (30, "CertVerifyCertificateChainPolicy", "A certificate chain was held against a policy."),
+    (40, "CertVerifyRevocation", "It is being asked whether a certificate was revoked."),
+    (41, "CertVerifyRevocation", "It was asked whether a certificate was revoked."),
+    (42, "CertRejectedRevocationInfo", "An answer about revocation was refused."),
+    (50, "CryptRetrieveObjectByUrlCache", "An object is being fetched from the cache."),
+    (51, "CryptRetrieveObjectByUrlCache", "An object was fetched from the cache."),
+    (52, "CryptRetrieveObjectByUrlWire", "An object is being fetched from the network."),
+    (53, "CryptRetrieveObjectByUrlWire", "An object was fetched from the network."),
+    (70, "CryptAcquireCertificatePrivateKey", "A certificate's private key was acquired."),
+    (80, "WinVerifyTrust", "A signature is being checked."),
+    (81, "WinVerifyTrust", "A signature was checked."),
+    (90, "X509Objects", "The objects that a check looked at."),
+)
+_CALLED = {uid: operation for uid, operation, _ in _CALLS}
+_BEGINNINGS = frozenset({10, 40, 50, 52, 80})
+
+
+def capi2(fields: Fields, log: Logged) -> WindowsColumns:
+    """10 to 90: a call of CryptoAPI, by which program and with what result.
+
+    Subjects, URLs and files stay in unmapped: events name several of each.
+    """
+    # Some tools keep the element of an attribute in its name, others do not.
+    name = fields.text("EventAuxInfo.ProcessName", "ProcessName")
+    digits = fields.peek("Result.value") or ""
+    code = int(digits, 16) if re.fullmatch(r"[0-9A-Fa-f]{1,8}", digits) else None
+    # A level tells how a call ended: 2 with an error, 4 well; a call that begins has no end yet.
+    by_level = {2: FAILURE, 4: SUCCESS} if log.event_id not in _BEGINNINGS else {2: FAILURE}
+    known = by_level.get(log.level or 0) if code is None else FAILURE if code else SUCCESS
+    return {
+        "api": {"operation": _CALLED[log.event_id], "service": {"name": "CryptoAPI"}},
+        "actor": filled(process=filled(name=name)),
+        "src_endpoint": here(log),
+        "status_id": known,
+        "status_code": f"0x{code:08X}" if code else None,
+        "status_detail": fields.text("Result") if code else None,
+    }
+
+
+CAPI2: Mapping[int, EventRule] = MappingProxyType(
+    {uid: EventRule(API, OTHER, title, capi2, other("Verify")) for uid, _, title in _CALLS}
 )

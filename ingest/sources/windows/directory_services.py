@@ -1,11 +1,14 @@
-"""Active Directory's own services: Federation Services (AD FS) and Domain Services.
+"""Active Directory's own services: Federation Services, Domain Services, NTLM and Netlogon.
 
 AD FS: https://learn.microsoft.com/windows-server/identity/ad-fs/troubleshooting/ad-fs-tshoot-logging
 and the list of its events, https://adfshelp.microsoft.com/AdfsEventViewer/GetAdfsEventList .
 Since Server 2016 an audit is one XML text of what was asked, by whom and from where; before, and
 for refused tokens still, its values stand in a fixed order. Domain Services: the log "Directory
 Service", with signing (2889), passwords of group managed service accounts (2946, 2947) and
-searches (1644), https://learn.microsoft.com/windows-server/identity/ad-ds/ .
+searches (1644), https://learn.microsoft.com/windows-server/identity/ad-ds/ . NTLM: its audits, of
+which those of Windows 11 24H2 and Server 2025 are in https://support.microsoft.com/help/5064479 ; a
+domain controller's are of the provider Security-Netlogon. Netlogon's secure channels:
+https://support.microsoft.com/help/4557222 .
 """
 
 from __future__ import annotations
@@ -29,8 +32,19 @@ from ingest.parsing.ocsf import (
     OTHER,
     SUCCESS,
 )
-from ingest.sources.windows.record import Fields, Logged, filled, split_account
-from ingest.sources.windows.rule import EventRule, WindowsColumns, entity, here, managing, other
+from ingest.sources.windows.codes import NTSTATUS, status_code
+from ingest.sources.windows.record import Fields, Logged, filled, split_account, whole
+from ingest.sources.windows.rule import (
+    EventRule,
+    WindowsColumns,
+    auth,
+    entity,
+    here,
+    managing,
+    merged,
+    other,
+    process,
+)
 
 ADFS_AUDIT = "<AuditBase"
 LEAF = re.compile(r"<([A-Za-z]{1,60})>([^<>]{0,4096})</\1>")
@@ -252,5 +266,151 @@ DOMAIN_SERVICES: Mapping[int, EventRule] = MappingProxyType(
         ),
         2946: _gmsa("The password of a managed service account was read.", status_id=SUCCESS),
         2947: _gmsa("The password of a managed service account was refused.", status_id=FAILURE),
+    }
+)
+
+
+# -- NTLM and Netlogon ------------------------------------------------------------------------
+
+
+def _ntlm(fields: Fields, log: Logged) -> WindowsColumns:
+    """Who authenticates by NTLM, through which program, from where to where."""
+    # These are of the client: this machine asks, another one checks.
+    asks = log.event_id in (4001, 4015, 4020, 4021, 4024, 4025, 8001)
+    service = fields.peek("TargetService")
+    server = fields.text(
+        "TargetMachine" if asks else "ServerName", "TargetName", "SChannelName", "DCName"
+    )
+    client = fields.text(
+        "WorkstationName", "Workstation", "RemoteClientMachine", "ClientName", "DeviceName"
+    )
+    code = whole(fields.peek("Status"))
+    # Taken only as a number: anything else stays in unmapped as it was written.
+    if code is not None:
+        fields.text("Status")
+    results = {
+        "user": _account(fields),
+        "actor": filled(
+            process=process(fields, "ProcessName", "ProcessPID")
+            if fields.peek("ProcessPID")
+            else process(fields, "ProcessName", "CallerPID")
+        ),
+        "src_endpoint": filled(hostname=client, ip=fields.ip("ClientIP"))
+        or (here(log) if asks else None),
+        "dst_endpoint": filled(hostname=server, ip=fields.ip("TargetIP" if asks else "ServerIP"))
+        or (None if asks else here(log)),
+        "service": filled(name=service if (service or "").lower() != "null" else None),
+        # 301 went well: its code is what a policy in force would have answered.
+        "status_id": None if code is None or log.event_id == 301 else FAILURE if code else SUCCESS,
+        "status_code": status_code(code) if code is not None else None,
+        "status_detail": NTSTATUS.get(code) if code else None,
+        "is_remote": True,
+    }
+    return merged(auth("NTLM"), {key: value for key, value in results.items() if value is not None})
+
+
+def _account(fields: Fields) -> WindowsColumns | None:
+    """The account that is to be let in; what asks for it has one of its own."""
+    for name, domain in (
+        ("UserName", "DomainName"),
+        ("Username", "DomainName"),
+        ("AccountName", "AccountDomain"),
+        ("ClientUserName", "ClientDomainName"),
+    ):
+        if (user := fields.user(name, domain)) is not None:
+            return user
+    return None
+
+
+def _machine_logon(fields: Fields, log: Logged) -> WindowsColumns:
+    """5722 to 5831 of Netlogon: a machine or another domain asks for a secure channel."""
+    trust = log.event_id in (5828, 5831)
+    if log.event_id < 5800:
+        user, far = None, filled(hostname=(fields.peek("param1") or "").lstrip("\\") or None)
+    elif log.event_id == 5805:
+        user, far = None, filled(hostname=(fields.text("param1") or "").lstrip("\\") or None)
+    else:
+        user = None if trust else fields.user("param1", "param2")
+        far = filled(ip=fields.ip("param4")) if trust else None
+    return {"user": user, "src_endpoint": far, "dst_endpoint": here(log), "is_remote": True}
+
+
+_WEAK = "A vulnerable Netlogon secure channel "
+_NETLOGON = MappingProxyType(
+    {
+        uid: EventRule(
+            AUTHENTICATION,
+            1,
+            title,
+            _machine_logon,
+            {"status_id": status, "severity_id": MEDIUM} if uid > 5805 else {"status_id": status},
+        )
+        for uid, title, status in (
+            (5722, "A machine's session failed to authenticate.", FAILURE),
+            (5723, "A machine's session failed: it has no account.", FAILURE),
+            (5805, "A machine's session failed to authenticate.", FAILURE),
+            (5827, f"{_WEAK}of a machine was denied.", FAILURE),
+            (5828, f"{_WEAK}of a trust was denied.", FAILURE),
+            (5829, f"{_WEAK}of a machine was let through.", SUCCESS),
+            (5830, f"{_WEAK}of a machine was let through by policy.", SUCCESS),
+            (5831, f"{_WEAK}of a trust was let through by policy.", SUCCESS),
+        )
+    }
+)
+
+_BLOCKED = {"status_id": FAILURE}
+_NTLM = MappingProxyType(
+    {
+        uid: EventRule(AUTHENTICATION, 1, title, _ntlm, _BLOCKED if refused else {})
+        for uid, title, refused in (
+            (100, "NTLM authentication failed: the account is a protected user.", True),
+            (101, "NTLM authentication failed: its policy restricts access.", True),
+            (301, "NTLM authentication that an enforced policy would refuse.", False),
+            (4001, "Outgoing NTLM authentication was blocked.", True),
+            (4002, "Incoming NTLM authentication was blocked.", True),
+            (4003, "NTLM authentication to a server in the domain was blocked.", True),
+            (4010, "NTLM client: less than the least security was asked for.", True),
+            (4011, "NTLM server: less than the least security was asked for.", True),
+            (4012, "An NTLM client used the domain's password.", False),
+            (4013, "An attempt to use NTLMv1 failed.", True),
+            (4014, "Credential Guard kept a key from a package.", True),
+            (4015, "Outgoing NTLM authentication was blocked.", True),
+            (4020, "This machine authenticates to another by NTLM.", False),
+            (4021, "This machine authenticates to another by NTLM, less safely.", False),
+            (4022, "Another machine authenticates to this one by NTLM.", False),
+            (4023, "Another machine authenticates to this one by NTLM, less safely.", False),
+            (4024, "Single sign-on with credentials derived by NTLMv1.", False),
+            (4025, "Single sign-on with credentials derived by NTLMv1 was blocked.", True),
+            (8001, "Outgoing NTLM authentication that would be blocked.", False),
+            (8002, "Incoming NTLM authentication that would be blocked.", False),
+            (8003, "NTLM authentication to a server that would be blocked.", False),
+        )
+    }
+)
+_CONTROLLER = MappingProxyType(
+    {
+        uid: EventRule(AUTHENTICATION, 1, title, _ntlm, _BLOCKED if refused else {})
+        for uid, title, refused in (
+            *(
+                (uid, "NTLM authentication to this domain controller was blocked.", True)
+                for uid in (4004, 4005, 4006)
+            ),
+            (4030, "A domain controller checked NTLM authentication.", False),
+            (4031, "A domain controller checked NTLM authentication, less safe.", False),
+            (4032, "A domain controller checked NTLM authentication that was forwarded.", False),
+            (4033, "It checked NTLM authentication that was forwarded, less safe.", False),
+            *(
+                (uid, "NTLM authentication to a domain controller that would be blocked.", False)
+                for uid in (8004, 8005, 8006)
+            ),
+        )
+    }
+)
+NTLM: Mapping[str, Mapping[int, EventRule]] = MappingProxyType(
+    {
+        # Shippers that only know the channel name the wrong one of the two.
+        "microsoft-windows-ntlm": MappingProxyType({**_CONTROLLER, **_NTLM}),
+        "microsoft-windows-security-netlogon": _CONTROLLER,
+        "netlogon": _NETLOGON,
     }
 )

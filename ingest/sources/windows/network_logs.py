@@ -1,8 +1,7 @@
-"""Operational logs of the network: DNS client and server, NTLM, SMB, WinRM, and who else lets in.
+"""Operational logs of the network: DNS client and server, SMB, WinRM, and who else lets in.
 
 Each is named by its provider, under https://learn.microsoft.com/windows/ ; the fields of SMB's
-events are those of its manifest (message files of srv2.sys and mrxsmb.sys), the values of
-Netlogon's those of https://support.microsoft.com/help/4557222 .
+events are those of its manifest (message files of srv2.sys and mrxsmb.sys).
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from ingest.parsing.ocsf import (
     DNS,
     FAILURE,
     FILE,
-    MEDIUM,
     MODULE,
     NETWORK,
     OTHER,
@@ -35,11 +33,8 @@ from ingest.sources.windows.rule import (
     EventRule,
     WindowsColumns,
     account,
-    auth,
     here,
-    merged,
     other,
-    process,
     source,
 )
 from ingest.sources.windows.sysmon import results
@@ -102,29 +97,7 @@ def plugin(fields: Fields, log: Logged) -> WindowsColumns:
     return {"module": {"file": {"path": path or "unknown"}}}
 
 
-# -- NTLM, SMB, WinRM -------------------------------------------------------------------------
-
-
-def _ntlm(fields: Fields, log: Logged) -> WindowsColumns:
-    """8001 to 8004: an NTLM logon, audited because a policy would block it."""
-    server = fields.text("TargetName", "SChannelName", "ServerName")
-    run = process(fields, "ProcessName", "ClientPID")
-    if run is None:
-        run = process(fields, "CallerPID", "")
-    workstation = fields.text("WorkstationName", "Workstation")
-    user = fields.user("UserName", "DomainName") or fields.user(
-        "ClientUserName", "ClientDomainName"
-    )
-    # These two are of the client: this machine asks, another one checks.
-    away = log.event_id in (8001, 4001)
-    results = {
-        "user": user,
-        "actor": filled(process=run),
-        "src_endpoint": filled(hostname=workstation) or (here(log) if away else None),
-        "dst_endpoint": filled(hostname=server) if server else here(log),
-        "is_remote": True,
-    }
-    return merged(auth("NTLM"), results)
+# -- SMB, WinRM -------------------------------------------------------------------------------
 
 
 def _socket_address(text: str | None) -> WindowsColumns | None:
@@ -225,20 +198,7 @@ def winrm(fields: Fields, log: Logged) -> WindowsColumns:
     return {"src_endpoint": here(log), "dst_endpoint": there if log.event_id == 6 else here(log)}
 
 
-# -- Netlogon, remote access, OpenSSH, wireless networks, printers -------------------------------
-
-
-def _machine_logon(fields: Fields, log: Logged) -> WindowsColumns:
-    """5722 to 5831 of Netlogon: a machine or another domain asks for a secure channel."""
-    trust = log.event_id in (5828, 5831)
-    if log.event_id < 5800:
-        user, far = None, filled(hostname=(fields.peek("param1") or "").lstrip("\\") or None)
-    elif log.event_id == 5805:
-        user, far = None, filled(hostname=(fields.text("param1") or "").lstrip("\\") or None)
-    else:
-        user = None if trust else fields.user("param1", "param2")
-        far = filled(ip=fields.ip("param4")) if trust else None
-    return {"user": user, "src_endpoint": far, "dst_endpoint": here(log), "is_remote": True}
+# -- remote access, OpenSSH, wireless networks, printers ----------------------------------------
 
 
 def _dialled(fields: Fields, log: Logged) -> WindowsColumns:
@@ -278,29 +238,6 @@ def _wireless(fields: Fields, log: Logged) -> WindowsColumns:
     return {"src_endpoint": here(log), "status_detail": fields.text("FailureReason", "Reason")}
 
 
-_WEAK = "A vulnerable Netlogon secure channel "
-_NETLOGON = MappingProxyType(
-    {
-        uid: EventRule(
-            AUTHENTICATION,
-            1,
-            title,
-            _machine_logon,
-            {"status_id": status, "severity_id": MEDIUM} if uid > 5805 else {"status_id": status},
-        )
-        for uid, title, status in (
-            (5722, "A machine's session failed to authenticate.", FAILURE),
-            (5723, "A machine's session failed: it has no account.", FAILURE),
-            (5805, "A machine's session failed to authenticate.", FAILURE),
-            (5827, f"{_WEAK}of a machine was denied.", FAILURE),
-            (5828, f"{_WEAK}of a trust was denied.", FAILURE),
-            (5829, f"{_WEAK}of a machine was let through.", SUCCESS),
-            (5830, f"{_WEAK}of a machine was let through by policy.", SUCCESS),
-            (5831, f"{_WEAK}of a trust was let through by policy.", SUCCESS),
-        )
-    }
-)
-
 NETWORK_LOGS: Mapping[str, Mapping[int, EventRule]] = MappingProxyType(
     {
         "microsoft-windows-dns-client": MappingProxyType(
@@ -336,21 +273,6 @@ NETWORK_LOGS: Mapping[str, Mapping[int, EventRule]] = MappingProxyType(
                 770: EventRule(
                     MODULE, 1, "A plugin DLL was loaded.", plugin, {"status_id": SUCCESS}
                 ),
-            }
-        ),
-        "microsoft-windows-ntlm": MappingProxyType(
-            {
-                uid: EventRule(AUTHENTICATION, 1, title, _ntlm)
-                for uid, title in (
-                    (4001, "Outgoing NTLM authentication was blocked."),
-                    (4002, "Incoming NTLM authentication was blocked."),
-                    (4003, "NTLM authentication to a server in the domain was blocked."),
-                    (4004, "NTLM authentication to this domain controller was blocked."),
-                    (8001, "Outgoing NTLM authentication that would be blocked."),
-                    (8002, "Incoming NTLM authentication that would be blocked."),
-                    (8003, "NTLM authentication to a server that would be blocked."),
-                    (8004, "NTLM authentication to a domain controller that would be blocked."),
-                )
             }
         ),
         "microsoft-windows-smbserver": MappingProxyType(
@@ -402,7 +324,6 @@ NETWORK_LOGS: Mapping[str, Mapping[int, EventRule]] = MappingProxyType(
                 91: EventRule(NETWORK, 1, "Creating WSMan shell on server.", winrm),
             }
         ),
-        "netlogon": _NETLOGON,
         "remoteaccess": MappingProxyType(
             {
                 20250: EventRule(

@@ -141,11 +141,28 @@ def _data(found: Any, data: dict[str, Any], user: bool) -> None:
                     _put(data, "EventDataName" if name_row == "Name" else name_row, two)
         elif key == "Data":
             _unnamed(value, data)
-        elif user and type(value) is dict and not _is_text(value):
+        elif user and type(value) is dict and not (_is_text(value) or _is_attributes(value)):
             _data(value, data, True)
+        elif user:
+            _leaf(name, value, data)
         else:
             text, attributes = _split(value)
             _put(data, name, text if text is not None or not attributes else attributes)
+
+
+def _leaf(name: str, value: Any, data: dict[str, Any]) -> None:
+    """An element without elements: its text, and its attributes under its name."""
+    text, attributes = _split(value)
+    named = {key: part for key, part in attributes.items() if "xmlns" not in key}
+    if text is not None or not named:
+        _put(data, name, text)
+    for key, part in named.items():
+        _put(data, f"{name}.{key}", part)
+
+
+def _is_attributes(value: Mapping[str, Any]) -> bool:
+    """Whether there are only attributes, in a way that tells them from elements."""
+    return bool(value) and all(key in _WRAPPERS or key.startswith("@") for key in value)
 
 
 def _is_text(value: Mapping[str, Any]) -> bool:

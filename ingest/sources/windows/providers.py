@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ingest.sources.windows.defender import APPLOCKER, CODE_INTEGRITY, DEFENDER, MITIGATIONS
-from ingest.sources.windows.directory_services import ADFS, DOMAIN_SERVICES
+from ingest.sources.windows.defender import (
+    APPLOCKER,
+    CAPI2,
+    CODE_INTEGRITY,
+    DEFENDER,
+    MITIGATIONS,
+)
+from ingest.sources.windows.directory_services import ADFS, DOMAIN_SERVICES, NTLM
 from ingest.sources.windows.network_logs import NETWORK_LOGS
 from ingest.sources.windows.operational import OPERATIONAL
 from ingest.sources.windows.powershell import CLASSIC
@@ -34,6 +40,8 @@ BY_PROVIDER: Mapping[str, _Table] = MappingProxyType(
         **APPLICATIONS,
         **OPERATIONAL,
         **NETWORK_LOGS,
+        **NTLM,
+        "microsoft-windows-capi2": CAPI2,
         "microsoft-windows-security-auditing": _SECURITY,
         "security": _SECURITY,
         "ad fs auditing": ADFS,

@@ -14,7 +14,7 @@ import pytest
 
 from tests.ingest.conforms import faults, misfits
 from tests.ingest.logs import good
-from tests.ingest.windows_forms import FAILURE, PLAIN, SUCCESS, Sample, xml
+from tests.ingest.windows_forms import FAILURE, PLAIN, SUCCESS, Sample, evtx_dump, xml
 
 AD_FS = "AD FS Auditing"
 HERE = {"hostname": "WS01.corp.example"}
@@ -25,6 +25,8 @@ CORE = "Microsoft-Windows-RemoteDesktopServices-RdpCoreTS"
 GATEWAY = "Microsoft-Windows-TerminalServices-Gateway"
 SERVER, CLIENT = "Microsoft-Windows-SMBServer", "Microsoft-Windows-SMBClient"
 WINRM = "Microsoft-Windows-WinRM"
+CAPI2 = "Microsoft-Windows-CAPI2"
+NTLM, NETLOGON = "Microsoft-Windows-NTLM", "Microsoft-Windows-Security-Netlogon"
 DOMAIN = "Microsoft-Windows-ActiveDirectory_DomainService"
 SOCKET = "0200C0EA0A0000070000000000000000"
 
@@ -64,6 +66,19 @@ def of(sample: Sample) -> dict[str, Any]:
 def operational(event_id: int, provider: str, data: dict[str, str], part: str = "") -> Sample:
     return Sample(event_id, data, provider, f"{provider}/{part or 'Operational'}", PLAIN, 4)
 
+
+NTLM_CLIENT = {
+    "ProcessName": "C:\\Windows\\explorer.exe", "ProcessPID": "0x1234", "Username": "ann",
+    "DomainName": "CORP", "Hostname": "WS01", "SingleSignOn": "Yes", "TargetMachine": "fs01",
+    "TargetDomain": "", "TargetService": "cifs/fs01", "TargetIP": "10.0.0.5", "NtlmUsageId": "1",
+    "NtlmUsageReason": "NTLM was called directly by the calling application.",
+    "NtlmVersion": "NTLMv2", "ChannelBindingStatus": "Missing", "Mic Status": "Present",
+}  # fmt: skip
+NTLM_SERVER = {
+    "ProcessName": "System", "ProcessPID": "0x4", "Username": "ann", "DomainName": "CORP",
+    "RemoteClientMachine": "WKS-9", "ClientIP": "10.0.0.9", "NtlmVersion": "NTLMv1",
+    "TargetMachine": "WS01", "Status": "0x0", "StatusMsg": "0",
+}  # fmt: skip
 
 CASES: list[tuple[Sample, int, int, int | None, dict[str, Any]]] = [
     (adfs(1200, "id", audit("Success"), done=True), 3002, 99, 1,
@@ -139,6 +154,37 @@ CASES: list[tuple[Sample, int, int, int | None, dict[str, Any]]] = [
      {"src_endpoint": HERE, "dst_endpoint": {"ip": "10.0.0.9", "port": 5985}}),
     (operational(6, WINRM, {"connection": "https://[2001:db8::1]/wsman"}), 4001, 1, None,
      {"src_endpoint": HERE, "dst_endpoint": {"ip": "2001:db8::1"}}),
+    (operational(8001, NTLM, {"TargetName": "cifs/fs01", "UserName": "ann", "DomainName": "CORP",
+                              "CallerPID": "4", "ProcessName": "System", "ClientLUID": "0x3e7",
+                              "ClientUserName": "WS01$", "ClientDomainName": "WORKGROUP"}),
+     3002, 1, None, {"user": ANN, "src_endpoint": HERE, "dst_endpoint": {"hostname": "cifs/fs01"}}),
+    (operational(4001, NTLM, {"TargetName": "cifs/fs01", "UserName": "ann", "DomainName": "CORP"}),
+     3002, 1, 2, {"user": ANN, "src_endpoint": HERE}),
+    (operational(8004, NETLOGON, {"SChannelName": "FS01", "UserName": "ann", "DomainName": "CORP",
+                                  "WorkstationName": "PC7", "SChannelType": "2"}), 3002, 1, None,
+     {"user": ANN, "src_endpoint": {"hostname": "PC7"}, "dst_endpoint": {"hostname": "FS01"}}),
+    (operational(4004, NETLOGON, {"SChannelName": "FS01", "UserName": "ann", "DomainName": "CORP",
+                                  "WorkstationName": "PC7"}), 3002, 1, 2, {"user": ANN}),
+    (operational(4020, NTLM, NTLM_CLIENT), 3002, 1, None,
+     {"user": ANN, "src_endpoint": HERE, "service": {"name": "cifs/fs01"},
+      "dst_endpoint": {"ip": "10.0.0.5", "hostname": "fs01"}}),
+    (operational(4021, NTLM, NTLM_CLIENT | {"TargetService": "Null", "TargetIP": "NULL",
+                                            "NtlmVersion": "NTLMv1"}), 3002, 1, None,
+     {"user": ANN, "dst_endpoint": {"hostname": "fs01"}}),
+    (operational(4022, NTLM, NTLM_SERVER), 3002, 1, 1,
+     {"user": ANN, "src_endpoint": {"ip": "10.0.0.9", "hostname": "WKS-9"},
+      "dst_endpoint": HERE}),
+    (operational(4023, NTLM, NTLM_SERVER | {"Status": "0xC000006D"}), 3002, 1, 2,
+     {"user": ANN, "status_code": "0xC000006D", "src_endpoint": {"ip": "10.0.0.9",
+                                                               "hostname": "WKS-9"}}),
+    (operational(4025, NTLM, {"TargetName": "fs01", "UserName": "ann", "DomainName": "CORP"}),
+     3002, 1, 2, {"user": ANN, "src_endpoint": HERE}),
+    (operational(4033, NETLOGON, {"AccountName": "ann", "AccountDomain": "CORP",
+                                  "ClientName": "PC7", "ServerName": "FS01", "Status": "0x0"}),
+     3002, 1, 1, {"user": ANN, "src_endpoint": {"hostname": "PC7"},
+                  "dst_endpoint": {"hostname": "FS01"}}),
+    (operational(301, NTLM, {"AccountName": "ann", "DeviceName": "PC7", "Status": "0xC0000413"}),
+     3002, 1, None, {"user": {"name": "ann"}, "src_endpoint": {"hostname": "PC7"}}),
     (Sample(5805, ("PC7", "%%5"), "NETLOGON", "System", PLAIN, 2), 3002, 1, 2,
      {"src_endpoint": {"hostname": "PC7"}, "dst_endpoint": HERE}),
     (Sample(5827, ("PC7$", "CORP", "Computer", "Windows 7"), "NETLOGON", "System", PLAIN, 2),
@@ -243,3 +289,78 @@ def test_of_forwarded_addresses_only_the_one_that_was_seen_counts(
 def test_a_name_that_imitates_a_reason_is_no_user(said: str) -> None:
     event = of(adfs(411, "id", "UserNameToken", "203.0.113.9", said))
     assert (event["user"] or {}).get("name") is None
+
+
+def test_an_audit_of_ntlm_tells_program_and_version() -> None:
+    event = of(operational(4020, NTLM, NTLM_CLIENT))
+    program = {"path": "C:\\Windows\\explorer.exe", "pid": 0x1234}
+    assert {k: v for k, v in event["actor"]["process"].items() if v is not None} == program
+    left = json.loads(event["unmapped"])
+    assert (left["NtlmVersion"], left["NtlmUsageId"]) == ("NTLMv2", "1")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"Username": "x ClientIP: 6.6.6.6", "RemoteClientMachine": "6.6.6.6"},
+        {"Username": 'x","ClientIP":"6.6.6.6'},
+        {"TargetMachine": "6.6.6.6", "TargetIP": "6.6.6.6"},
+        {"ProcessName": "Status: 0x0 ClientIP: 6.6.6.6"},
+    ],
+)
+def test_names_in_an_audit_of_ntlm_are_no_address(values: dict[str, str]) -> None:
+    event = of(operational(4022, NTLM, NTLM_SERVER | {"Status": "0xC000006D"} | values))
+    assert (event["src_ip"], event["status_id"]) == ("10.0.0.9", 2)
+    assert event["dst_endpoint"]["hostname"] == "WS01.corp.example"
+
+
+def capi2(event_id: int, level: int, inner: str) -> bytes:
+    return xml(
+        Sample(event_id, {"x": "y"}, CAPI2, f"{CAPI2}/Operational", PLAIN, level, user_data="Call")
+    ).replace(b"<x>y</x>", inner.encode())
+
+
+FETCHED = (
+    '<URL scheme="http">http://crl3.example/Root.crl</URL><Object type="CONTEXT_OID_CRL"/>'
+    '<Flags value="202005" CRYPT_WIRE_ONLY_RETRIEVAL="true"/>'
+    '<EventAuxInfo ProcessName="svchost.exe"/><Result value="{}">{}</Result>'
+)
+
+
+@pytest.mark.parametrize(
+    ("event_id", "level", "inner", "operation", "status", "code"),
+    [
+        (53, 2, FETCHED.format("80092004", "Cannot find object."), "CryptRetrieveObjectByUrlWire",
+         2, "0x80092004"),
+        (53, 4, FETCHED.format("0", ""), "CryptRetrieveObjectByUrlWire", 1, None),
+        (11, 2, '<EventAuxInfo ProcessName="svchost.exe"/>', "CertGetCertificateChain", 2, None),
+        (81, 4, '<EventAuxInfo ProcessName="svchost.exe"/><Result value="zz"/>', "WinVerifyTrust",
+         1, None),
+        (80, 4, '<EventAuxInfo ProcessName="svchost.exe"/>', "WinVerifyTrust", None, None),
+    ],
+)  # fmt: skip
+def test_a_check_of_certificates_is_a_call_with_a_result(
+    event_id: int, level: int, inner: str, operation: str, status: int | None, code: str | None
+) -> None:
+    event = good("windows_xml", capi2(event_id, level, inner))
+    assert faults(event) == []
+    assert misfits(event) == []
+    assert (event["class_uid"], event["api"]["operation"]) == (6003, operation)
+    assert event["actor"]["process"]["name"] == "svchost.exe"
+    assert (event["status_id"], event.get("status_code")) == (status, code)
+
+
+def test_attributes_in_json_are_read_as_in_xml() -> None:
+    parts = {
+        "Flags": {"#attributes": {"value": "202005"}},
+        "EventAuxInfo": {"#attributes": {"ProcessName": "svchost.exe"}},
+        "Result": {"#attributes": {"value": "800B0109"}, "#text": "The root is not trusted."},
+    }
+    document = json.loads(evtx_dump(Sample(30, {}, CAPI2, f"{CAPI2}/Operational", PLAIN, 2)))
+    document["Event"]["UserData"] = {"CertVerifyCertificateChainPolicy": parts}
+    event = good("windows_evtx_json", json.dumps(document).encode())
+    assert (event["status_id"], event["status_code"]) == (2, "0x800B0109")
+    assert event["status_detail"] == "The root is not trusted."
+    assert event["actor"]["process"]["name"] == "svchost.exe"
+    left = json.loads(event["unmapped"])
+    assert (left["Flags.value"], left["Result.value"]) == ("202005", "800B0109")
