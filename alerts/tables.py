@@ -107,6 +107,7 @@ ALERT = Table(
         Column("incident_id", S, "incident of its entity that was open then: an alert_id", False),
         Column("batch", L, "batch of job `alert` that wrote it, as in ops.ledger", False),
         Column("sequence", L, "its batch's place in the feed: grows from batch to batch", False),
+        Column("summary", S, "what was seen, with its URL, command line or query, and why", False),
     ),
     event_time="event_time",
     key=("alert_id", "revision"),

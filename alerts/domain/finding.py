@@ -19,6 +19,9 @@ NAME_CHARS = 256
 """Of a host or user as a finding names it. No real one is longer; what is stands in the event."""
 DIGEST_CHARS = 16
 
+SUBJECTS = ("process.cmd_line", "http_request.url.url_string", "query.hostname")
+"""Columns with what an event is about, which the line of its finding always shows."""
+
 RULE_FAILED = "headgate-rule-failed"
 """Rule id of the finding that says a rule threw; it is in no pack."""
 

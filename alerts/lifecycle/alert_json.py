@@ -78,6 +78,7 @@ def alert_row(
         "pack": about.pack,
         "suppressed_by": alert.suppressed_by,
         "incident_id": alert.incident_id,
+        "summary": body["summary"],
         "batch": None,  # this and the next are known where the row is written
         "sequence": None,
     }

@@ -11,6 +11,8 @@ import pyarrow as pa
 from alerts.domain.finding import (
     FIELD_CHARS,
     RULE_FAILED,
+    SNIPPET_CHARS,
+    SUBJECTS,
     finding_schema,
     identities,
     identity,
@@ -236,12 +238,18 @@ def _indicator(picked: Picked, row: int, lists: Iterable[Test]) -> dict[str, str
 
 
 def _snippet(picked: Picked, row: int) -> str:
+    """What an event says of itself, and the URL, command line or query that it is about."""
     message = picked["message"][row]
-    if message:
-        return single_line(message)
-    names = ("source", "src_ip", "dst_ip", "user_name", "host_name")
-    parts = [f"{name}={picked[name][row]}" for name in names if picked[name][row]]
-    return single_line(" ".join(parts))
+    if not message:
+        names = ("source", "src_ip", "dst_ip", "user_name", "host_name")
+        message = " ".join(f"{name}={picked[name][row]}" for name in names if picked[name][row])
+    line = single_line(message)
+    about = [single_line(text, FIELD_CHARS) for path in SUBJECTS if (text := picked[path][row])]
+    # Most messages name it already, but not behind where they are cut.
+    missing = single_line(" ".join(text for text in about if text not in line), FIELD_CHARS)
+    if not missing:
+        return line
+    return f"{single_line(message, SNIPPET_CHARS - len(missing) - 2)}: {missing}"
 
 
 def _nulls(count: int) -> list[pa.Array]:

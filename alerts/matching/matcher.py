@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alerts.domain.finding import event_schema, finding_schema
+from alerts.domain.finding import SUBJECTS, event_schema, finding_schema
 from alerts.matching.column_access import EventColumns, Flags, Numbers, Picked
 from alerts.matching.finding_rows import FindingRows
 from alerts.matching.prefilter import SAMPLE_ROWS, Census, PrefilterPlan, count
@@ -38,6 +38,7 @@ _ROUTING = ("class_uid", "source", "mode", "dead_letter_reason", "duplicate_of")
 _FINDING = (
     *("event_uid", "time", "received_at", "scope", "message", "device"),
     *("src_ip", "dst_ip", "user_name", "host_name"),
+    *SUBJECTS,
 )
 
 

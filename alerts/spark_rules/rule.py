@@ -20,7 +20,13 @@ from pyspark.sql import types as T
 from alerts.compiler.sigma_to_predicate import Untranslatable
 from alerts.compiler.spark_rule_files import FUNCTION, RULE
 from alerts.compiler.sql_check import VIEW
-from alerts.domain.finding import DIGEST_CHARS, FIELD_CHARS, NAME_CHARS, SNIPPET_CHARS
+from alerts.domain.finding import (
+    DIGEST_CHARS,
+    FIELD_CHARS,
+    NAME_CHARS,
+    SNIPPET_CHARS,
+    SUBJECTS,
+)
 from alerts.rulepack.rule_pack import Query
 from alerts.spark_rules.plan import reason_of, refuse_unfit, seen_by
 from alerts.tables import FINDING
@@ -135,6 +141,7 @@ class QueryRule:
             "user_name", "dst_ip", "message", "src_ip",
             _or(F.col("host_name"), F.col("device.hostname")).alias("host_name"),
             *[F.col(f"{role}.ip").alias(f"_{role}") for role in self.query.roles],
+            F.array_compact(F.array(*map(F.col, SUBJECTS))).alias("_about"),
             F.struct(F.lit("").alias("_"), *[a.alias(p) for p, a in carried.items()]).alias("_of"),
         )  # fmt: skip
         joined = once.join(facts, "event_uid")
@@ -149,7 +156,7 @@ class QueryRule:
             "event_time": F.col("time"),
             **self._role([F.col(f"_{role}") for role in self.query.roles]),
             "fields": _fields(shown),
-            "snippet": _line(_or(F.col("message"), F.concat_ws(" ", *data_frames))),
+            "snippet": _about(_or(F.col("message"), F.concat_ws(" ", *data_frames))),
         }
 
     def _role(self, addresses: list[Column]) -> dict[str, Column]:
@@ -253,6 +260,15 @@ def _told(name: str) -> Column:
 def _line(text: Column) -> Column:
     """At most `SNIPPET_CHARS` characters on one line."""
     return F.substring(F.regexp_replace(text, r"\p{Cntrl}+", " "), 1, SNIPPET_CHARS)
+
+
+def _about(text: Column) -> Column:
+    """A line with what its event is about, where the line does not name it already."""
+    line = F.coalesce(_line(text), F.lit(""))
+    missing = F.filter("_about", lambda subject: ~F.contains(line, subject))
+    told = _or(F.substring(_line(F.array_join(missing, " ")), 1, FIELD_CHARS))
+    short = F.substring(line, F.lit(1), F.lit(SNIPPET_CHARS - 2) - F.length(told))
+    return F.coalesce(F.concat(short, F.lit(": "), told), line)
 
 
 def _named(text: Column) -> Column:
