@@ -57,7 +57,7 @@ def run(quick: bool = False) -> Report:
         until = START + timedelta(days=DAYS)
         wish = BacktestRequest((RULE,), choose(settings, [RULE]), START, until)
         began, before = time.monotonic(), cpu_by_process()
-        work = Backtest(settings, lake, begin_backtest(settings, lake, wish))
+        work = Backtest(settings, lambda: lake, begin_backtest(settings, wish), small=0)
         result = summarise(work, work.through(lambda _: None), PackStore(store_folder(settings)))
         seconds, spent = time.monotonic() - began, cpu_since(before)
     finally:

@@ -271,8 +271,8 @@ class RuleBook:
         for side in wish.sides().values():
             # A query that may not go live is refused before an hour of history is read.
             require_fit(lake.spark, side.pack.queries)
-        run = begin_backtest(settings, lake, wish)
-        work = Backtest(settings, lake, run)
+        run = begin_backtest(settings, wish)
+        work = Backtest(settings, lambda: lake, run)
         tell = _say if progress else _silent
         summary = summarise(work, work.through(tell), PackStore(store_folder(settings)))
         work.finish()

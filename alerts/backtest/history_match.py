@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -24,8 +25,9 @@ from enrich.attribution.stream_join import segment_holder, split
 from enrich.dhcp.sessions_job import as_segments, sessions_of
 from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import Settings
+from infra.delta.data_files import Reading
 from infra.streaming.lake import Lake
-from infra.streaming.parquet_scan import Reading, files_between, over_files
+from infra.streaming.parquet_scan import files_between, over_files
 from ingest.tables import EVENT
 
 _MODES = ("live", "replay", "import")
@@ -103,6 +105,21 @@ class EventHistory:
             for query in pack.queries:
                 rule = QueryRule(query, pack.hash)
                 yield query.title, partial(self.queried, rule, since, until, modes)
+
+    def attributed(
+        self, files: Sequence[Path], settings: Settings, since: datetime, until: datetime
+    ) -> DataFrame:
+        """Findings in files as `attributed_history` gives them.
+
+        Those of imported events by the DHCP lines of imports in [since, until) too.
+        """
+        findings = self.lake.spark.read.schema(FINDING.schema).parquet(*map(str, files))
+        # Reading the DHCP lines of imports is dear, and most spans hold no imported findings.
+        old = findings.where(F.col("mode") == "import").limit(1).count() > 0
+        imported = self.events(since, until).where(
+            (F.col("mode") == "import") & (F.col("class_uid") == DHCP_ACTIVITY)
+        )
+        return attributed_history(findings, self, settings, imported if old else None)
 
 
 def matched(

@@ -14,37 +14,39 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from alerts.backtest.fold import Refold
-from alerts.backtest.history_match import DHCP_ACTIVITY, EventHistory, attributed_history
+from alerts.backtest.plain_history import SMALL_ROWS, PlainHistory
 from alerts.backtest.rule_selection import Chosen, warm_up_seconds
 from alerts.compiler.enrichment_predicates import inventories
 from alerts.domain.finding import finding_schema
 from alerts.rulepack.locations import store_folder
-from alerts.rulepack.rule_pack import PackStore
-from alerts.spark_rules.plan import reason_of
-from alerts.tables import FINDING
+from alerts.rulepack.rule_pack import PackStore, RulePack
 from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import open_engine, reach
 from infra.delta.parquet_writer import DataFile, Target, collected, write_parquet
+from infra.delta.table_places import TablePlaces
 from infra.delta.time_travel import require_files
 from infra.errors import Fatal
 from infra.process.log import say
 from infra.storage.paths import location
 from infra.storage.state_file import InstantText, JsonLayout, StateFile
 from infra.streaming.job import Lock
-from infra.streaming.lake import Lake
 from ingest.tables import EVENT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from alerts.backtest.history_match import EventHistory
+    from infra.streaming.lake import Lake
 
 CHUNKS = tuple(timedelta(hours=hours) for hours in (1, 6, 24, 7 * 24, 28 * 24))
 MOST_CHUNKS = 30
@@ -143,12 +145,12 @@ def _fresh(run: Run) -> bool:
     return datetime.now(UTC) - datetime.fromisoformat(run.began) < RESUMED
 
 
-def begin_backtest(settings: Settings, lake: Lake, wish: BacktestRequest) -> Run:
+def begin_backtest(settings: Settings, wish: BacktestRequest) -> Run:
     """The run for a wish: the one that was left unfinished, or a new one on the newest versions."""
-    asked = _asked(settings, wish)
+    asked, places = _asked(settings, wish), TablePlaces(settings)
     for run in stored_backtests(settings):
         # Only on the versions it began with: half of a result must not be of other events.
-        if run.asked == asked and _fresh(run) and run.finished is None and _readable(lake, run):
+        if run.asked == asked and _fresh(run) and run.finished is None and _readable(places, run):
             return run
     store = PackStore(store_folder(settings))
     warm = max(
@@ -168,7 +170,7 @@ def begin_backtest(settings: Settings, lake: Lake, wish: BacktestRequest) -> Run
         # Workers read packs from the store, so those that were never live go there, too.
         packs={side: store.put(chosen.pack) for side, chosen in wish.sides().items()},
         ids={side: list(chosen.ids) for side, chosen in wish.sides().items()},
-        versions={table.name: lake.version(table) for table in (EVENT, DHCP_SEGMENT)},
+        versions={table.name: places.version(table) for table in (EVENT, DHCP_SEGMENT)},
         began=datetime.now(UTC).isoformat(),
     )
     _save(settings, run)
@@ -191,14 +193,14 @@ def chunk(span: timedelta) -> timedelta:
     return next((c for c in CHUNKS if span / c <= MOST_CHUNKS), CHUNKS[-1])
 
 
-def _readable(lake: Lake, run: Run) -> bool:
+def _readable(places: TablePlaces, run: Run) -> bool:
     """Whether the versions a run began on can still be read: their log, and each of their files."""
     with open_engine(memory="256MB", threads=1) as engine:
         try:
             for table in (EVENT, DHCP_SEGMENT):
-                reach(engine, lake.folder(table))
+                reach(engine, places.folder(table))
                 version = run.versions[table.name]
-                folder = location(lake.path_at(table, version))
+                folder = location(places.path_at(table, version))
                 began = datetime.fromisoformat(run.began)
                 # The log alone is not enough: VACUUM may have taken files of an old version.
                 require_files(engine, table.name, folder, version, began)
@@ -219,14 +221,16 @@ def _file(path: Path) -> StateFile[Run]:
 class Backtest:
     """One run's work: match chunk by chunk, attribute, fold."""
 
-    def __init__(self, settings: Settings, lake: Lake, run: Run) -> None:
+    def __init__(
+        self, settings: Settings, lake: Callable[[], Lake], run: Run, *, small: int = SMALL_ROWS
+    ) -> None:
         self.settings = settings
         self.run = run
         self.folder = backtest_folder(settings) / run.id
         self._store = PackStore(store_folder(settings))
-        self._history = EventHistory(
-            lake, run.versions[EVENT.name], run.versions[DHCP_SEGMENT.name]
-        )
+        self._lake = lake
+        versions = (run.versions[EVENT.name], run.versions[DHCP_SEGMENT.name])
+        self._plain = PlainHistory(settings, *versions, small)
 
     def through(self, tell: _Tell) -> dict[str, Refold]:
         """Do what is left to do; what each side tells. Raises `Fatal` while another does it."""
@@ -258,8 +262,7 @@ class Backtest:
             # Matched before an interruption; its files are there.
             if number in self.run.chunks:
                 continue
-            parts = self._history.parts(since, until, str(self._store.folder), packs)
-            files = write_parts(parts, self.folder / "findings", number)
+            files = self._found(number, since, until, packs)
             # Noted once the files are whole: a chunk that was cut off is matched again.
             self.run.chunks[number] = [file.name for file in files]
             _save(self.settings, self.run)
@@ -269,27 +272,40 @@ class Backtest:
                 f"{sum(file.rows for file in files):,} findings in this one, {so_far} files"
             )
 
+    def _found(
+        self, number: str, since: datetime, until: datetime, packs: Sequence[RulePack]
+    ) -> list[DataFile]:
+        """What the packs find in a chunk, as files."""
+        folder = self.folder / "findings"
+        if not self._plain.can_match(since, until, packs):
+            parts = self._history.parts(since, until, str(self._store.folder), packs)
+            return write_parts(parts, folder, number)
+        target = fresh_target(folder, f"{number}-", finding_schema())
+        return self._plain.findings(since, until, str(self._store.folder), packs, target)
+
     def _attribute(self) -> None:
-        files = [str(file) for file in self.finding_files()]
+        files = self.finding_files()
         self.run.attributed = []
         if files:
-            spark = self._history.lake.spark
-            findings = spark.read.schema(FINDING.schema).parquet(*files)
-            # Reading the DHCP lines of imports is dear, and most spans hold no imported findings.
-            old = findings.where(F.col("mode") == "import").limit(1).count() > 0
-            imported = self._imported() if old else None
-            rows = attributed_history(findings, self._history, self.settings, imported)
-            message = write_rows(rows, self.folder / "attributed", "all-", attributed_schema())
-            self.run.attributed = [file.name for file in message]
+            first, last = datetime.fromisoformat(self.run.warm_since), self.run.span()[1]
+            # A lease that began before the span may still run within it.
+            first -= timedelta(seconds=self.settings.jobs.max_lease_seconds)
+            folder, schema = self.folder / "attributed", attributed_schema()
+            if self._plain.can_attribute(files, first, last):
+                written = self._plain.attributed(files, fresh_target(folder, "all-", schema))
+            else:
+                rows = self._history.attributed(files, self.settings, first, last)
+                written = write_rows(rows, folder, "all-", schema)
+            self.run.attributed = [file.name for file in written]
         _save(self.settings, self.run)
 
-    def _imported(self) -> DataFrame:
-        """DHCP lines of imports that may say who held an address within the span."""
-        # A lease that began before the span may still run within it.
-        longest = timedelta(seconds=self.settings.jobs.max_lease_seconds)
-        first = datetime.fromisoformat(self.run.warm_since)
-        events = self._history.events(first - longest, self.run.span()[1])
-        return events.where((F.col("mode") == "import") & (F.col("class_uid") == DHCP_ACTIVITY))
+    @cached_property
+    def _history(self) -> EventHistory:
+        """The same over Spark, which is started where this process alone does not do."""
+        from alerts.backtest.history_match import EventHistory
+
+        versions = (self.run.versions[EVENT.name], self.run.versions[DHCP_SEGMENT.name])
+        return EventHistory(self._lake(), *versions)
 
     def _fold(self, side: str, tell: _Tell) -> Refold:
         pack = self._store.get(self.run.packs[side])
@@ -310,13 +326,18 @@ class Backtest:
 
 
 def write_rows(rows: DataFrame, folder: Path, prefix: str, schema: pa.Schema) -> list[DataFile]:
-    """Rows as Parquet files in a folder; what an earlier attempt left is taken away first."""
+    """Rows as Parquet files in a folder, in the place of what an earlier attempt left there."""
+    target = fresh_target(folder, prefix, schema)
+    return collected(rows.select(*schema.names), partial(write_parquet, target=target))
+
+
+def fresh_target(folder: Path, prefix: str, schema: pa.Schema) -> Target:
+    """Where such files are written; what an earlier attempt left there is taken away."""
     folder.mkdir(parents=True, exist_ok=True)
     # An attempt that was killed may have left files, and the reader takes all there are.
     for leftover in folder.glob(f"{prefix}*"):
         leftover.unlink(missing_ok=True)
-    target = Target(folder.name, folder, prefix, schema, ())
-    return collected(rows.select(*schema.names), partial(write_parquet, target=target))
+    return Target(folder.name, folder, prefix, schema, ())
 
 
 def write_parts(
@@ -329,6 +350,8 @@ def write_parts(
 
     Raises `Fatal` naming a query that fails; with `passed_over` that is told, and the others count.
     """
+    from alerts.spark_rules.plan import reason_of
+
     files: list[DataFile] = []
     for part, (title, made) in enumerate(parts):
         try:

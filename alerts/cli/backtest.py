@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from alerts.cli import models as models_cli
@@ -16,6 +19,7 @@ from infra.process.table_output import add_output_option, print_document, print_
 
 if TYPE_CHECKING:
     from alerts.backtest.run import BacktestRequest
+    from infra.streaming.lake import Lake
 
 _NICE = 10
 
@@ -59,28 +63,42 @@ def _backtest(args: argparse.Namespace, settings: Settings) -> int:
     from alerts.backtest.run import Backtest, begin_backtest, forget_backtest
     from alerts.rulepack.locations import store_folder
     from alerts.rulepack.rule_pack import PackStore
-    from alerts.spark_rules.rule_tests import require_fit
-    from infra.spark.session import session
-    from infra.streaming.lake import Lake
 
-    # It runs for minutes beside the stream, which must have the cores first.
+    # It may run for minutes beside the stream, which must have the cores first.
     os.nice(_NICE)
-    spark = session(settings, "headgate backtest")
-    try:
-        lake = Lake(spark, settings)
-        for side in wish.sides().values():
-            require_fit(spark, side.pack.queries)
-        run = begin_backtest(settings, lake, wish)
+    with ExitStack() as stack:
+        # One session, whoever asks first.
+        lake = cache(lambda: _lake(settings, stack))
+        _require_fit(wish, lake)
+        run = begin_backtest(settings, wish)
         if run.chunks:
             _tell(f"goes on with backtest {run.id}: {len(run.chunks)} chunks are through")
         work = Backtest(settings, lake, run)
         result = summarise(work, work.through(_tell), PackStore(store_folder(settings)))
         work.finish()
-    finally:
-        spark.stop()
     forget_backtest(settings)
     _show(result, settings, args.output)
     return 0
+
+
+def _lake(settings: Settings, stack: ExitStack) -> Lake:
+    """The lake over a session of Spark that ends with `stack`."""
+    from infra.spark.session import session
+    from infra.streaming.lake import Lake
+
+    _tell("starting Spark: more than one process does by itself")
+    spark = session(settings, "headgate backtest")
+    stack.callback(spark.stop)
+    return Lake(spark, settings)
+
+
+def _require_fit(wish: BacktestRequest, lake: Callable[[], Lake]) -> None:
+    """Refuse a query that may not go live before an hour of history is read."""
+    queries = [query for side in wish.sides().values() for query in side.pack.queries]
+    if queries:
+        from alerts.spark_rules.rule_tests import require_fit
+
+        require_fit(lake().spark, queries)
 
 
 def _of_model(args: argparse.Namespace, settings: Settings, name: str) -> int:

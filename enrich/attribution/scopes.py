@@ -1,4 +1,4 @@
-"""Whether an address lies in one of a site's networks, as Spark expressions.
+"""Whether an address lies in one of a site's networks, as Spark expressions and in Python.
 
 A job asks this several times a row, and Spark copies the whole expression to each place. One that
 compares numbers, octet by octet and network by network, fills the plan of a small batch. So a
@@ -7,8 +7,9 @@ site's networks become one pattern over the address as text (decision 0011).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -34,14 +35,47 @@ def in_networks(scope: Column, ip: Column, scopes: Sequence[ScopeSettings]) -> C
     """
     answer = F.lit(False)
     for site in scopes:
-        networks = [ip_network(text) for text in site.networks]
-        v4 = [network for network in networks if isinstance(network, IPv4Network)]
-        v6 = [network for network in networks if isinstance(network, IPv6Network)]
+        v4, v6 = _networks(site.networks)
         inside = [ip.rlike(_any(map(_quad, v4)))] if v4 else []
         inside += [ipv6_digits(ip).rlike(_any(map(_hex, v6)))] if v6 else []
         for network_scope in inside:
             answer = answer | ((scope == site.name) & network_scope)
     return answer
+
+
+def _networks(texts: Iterable[str]) -> tuple[list[IPv4Network], list[IPv6Network]]:
+    networks = [ip_network(text) for text in texts]
+    return (
+        [network for network in networks if isinstance(network, IPv4Network)],
+        [network for network in networks if isinstance(network, IPv6Network)],
+    )
+
+
+def by_hand(scope: str | None, ip: str | None, scopes: Sequence[ScopeSettings]) -> bool:
+    """As `set_by_hand`, of one address."""
+    static = [site.model_copy(update={"networks": site.static}) for site in scopes]
+    return in_scope(scope, ip, static)
+
+
+def in_scope(scope: str | None, ip: str | None, scopes: Sequence[ScopeSettings]) -> bool:
+    """As `in_networks`, of one address; false where that is null."""
+    if scope is None or ip is None:
+        return False
+    v4, v6 = _networks(text for site in scopes if site.name == scope for text in site.networks)
+    digits = _hex_digits(ip)
+    return any(re.fullmatch(_quad(network), ip) for network in v4) or (
+        digits is not None and any(re.fullmatch(_hex(network), digits) for network in v6)
+    )
+
+
+def _hex_digits(ip: str) -> str | None:
+    """As `ipv6_digits`, of one address."""
+    if not re.fullmatch(_COLONS, ip, re.ASCII):
+        return None
+    try:
+        return f"{int(IPv6Address(ip)):032x}"
+    except ValueError:
+        return None
 
 
 def _any(patterns: Iterable[str]) -> str:

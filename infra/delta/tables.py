@@ -6,10 +6,7 @@ What a streaming query writes into them, once, is added by `infra.streaming.lake
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import pyarrow as pa
@@ -19,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from infra.config.settings import Settings
 from infra.delta import deleted_file_retention as removed
 from infra.delta.catalog import catalog, views
-from infra.delta.duckdb_views import open_engine, reach
+from infra.delta.data_files import ActiveFile
 from infra.delta.log_reader import (
     commit,
     newest_version,
@@ -32,13 +29,11 @@ from infra.delta.parquet_writer import (
 )
 from infra.delta.schema import Table
 from infra.delta.schema_evolution import additions, described, schema, schema_of, unknown
-from infra.delta.table_lock import require_home, table_locked
-from infra.delta.time_travel import instant_of_version, readable
-from infra.delta.transaction import ActiveFile, commit_files
+from infra.delta.table_places import TablePlaces
+from infra.delta.transaction import commit_files
 from infra.delta.transaction import replace as replace_files
-from infra.errors import Usage
 from infra.process.log import say
-from infra.storage.paths import HOME, Location
+from infra.storage.paths import Location
 
 # A log is cut at a checkpoint (`infra.streaming.log_retention`): fewer of them, longer logs.
 PROPERTIES = {
@@ -47,26 +42,12 @@ PROPERTIES = {
 }
 
 
-class DeltaTables:
+class DeltaTables(TablePlaces):
     """The tables under `settings.lake_root`, for one Spark session."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        super().__init__(settings)
         self.spark = spark
-        self.settings = settings
-        # In a folder all writers find the same locks beside the tables; in a bucket there are none.
-        self._ours = isinstance(settings.lake_root, Path)
-
-    def folder(self, table: Table) -> Location:
-        """The table's folder."""
-        return self.settings.lake_root / table.path
-
-    def path(self, table: Table) -> str:
-        """The same as Spark wants it."""
-        return str(self.folder(table))
-
-    def version(self, table: Table) -> int:
-        """Newest version of a table, -1 when it does not exist."""
-        return newest_version(self.folder(table))
 
     def read(self, table: Table, version: int | None = None) -> DataFrame:
         """The table as it is now, or as it was at a version."""
@@ -74,22 +55,6 @@ class DeltaTables:
         if version is None:
             return reader.load(self.path(table))
         return reader.option("versionAsOf", version).load(self.path_at(table, version))
-
-    def path_at(self, table: Table, version: int) -> str:
-        """Where Spark reads a version of the table, also one that left its log.
-
-        Raises `Usage` when that is no longer kept.
-        """
-        folder = self.folder(table)
-        if instant_of_version(folder, version):
-            return str(folder)
-        # It only lists the files of a version, so a small engine does.
-        with open_engine(memory="256MB", threads=1) as engine:
-            reach(engine, folder)
-            try:
-                return str(readable(engine, folder, version, partial(self.alone, table)))
-            except FileNotFoundError:
-                raise Usage(f"{table.name}: its version {version} is no longer kept") from None
 
     def files_of(self, table: Table, version: int) -> list[Location]:
         """Data files that one commit added (none for one that puts files in others' place)."""
@@ -222,21 +187,3 @@ class DeltaTables:
         file = writer.close()
         with self.alone(table):
             commit_files(self.spark, self.path(table), [file] if file else [], note)
-
-    @contextmanager
-    def alone(self, table: Table) -> Iterator[None]:
-        """The only writer of a table, over processes (docs/how-to/run-several-drivers.md).
-
-        A rename on a file system replaces what is there, so two commits of
-        one version, made at the same instant by two processes, would leave one.
-        """
-        self.claim()
-        with table_locked(self.settings.lake_side, table.name):
-            yield
-
-    def claim(self) -> None:
-        """Raises `Fatal` when another home's writers have the lake (`require_home`)."""
-        if not self._ours:
-            with table_locked(self.settings.lake_side, HOME):
-                require_home(self.settings)
-            self._ours = True

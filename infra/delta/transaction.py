@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from dataclasses import replace as replace_fields
-from datetime import UTC, datetime, timedelta
-from typing import Any
-from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
 
+from infra.delta.data_files import ActiveFile
 from infra.delta.parquet_writer import DataFile
 from infra.process.bell import COMMITTED
 from infra.spark.internals import DeltaTransaction, files_at
@@ -21,75 +17,6 @@ from infra.spark.sql_text import sql_text
 
 class Moved(Exception):
     """A file that was to be replaced is no longer part of the table as it was read."""
-
-
-@dataclass(frozen=True)
-class ActiveFile:
-    """A file of a table's newest version, as Delta's log has it."""
-
-    entry: dict[str, Any]
-
-    @property
-    def name(self) -> str:
-        """Its path below the table's folder."""
-        return unquote(self.entry["path"])
-
-    @property
-    def rows(self) -> int:
-        """How many it holds, by its statistics; 0 where it has none."""
-        return int(json.loads(self.entry.get("stats") or "{}").get("numRecords", 0))
-
-    @property
-    def has_deletions(self) -> bool:
-        """Whether rows of it are deleted that the file itself still holds."""
-        return self.entry.get("deletionVector") is not None
-
-    @property
-    def identity(self) -> tuple[str, str]:
-        """What changes when the file, or the set of its deleted rows, is another one."""
-        vector = self.entry.get("deletionVector")
-        return self.entry["path"], json.dumps(vector, sort_keys=True)
-
-    @property
-    def written(self) -> datetime:
-        """When its newest row was written, by the clock of who wrote it."""
-        return datetime.fromtimestamp(int(self.entry["modificationTime"]) / 1000, UTC)
-
-    def most(self, column: str) -> datetime | None:
-        """Before this is the newest time in a column; None where its statistics do not say."""
-        stats = json.loads(self.entry.get("stats") or "{}")
-        most = stats.get("maxValues", {}).get(column)
-        # Statistics cut times to the millisecond.
-        return datetime.fromisoformat(most) + timedelta(milliseconds=1) if most else None
-
-    def newest(self, column: str) -> datetime:
-        """When its newest row came: before this by `column`, else as old as the file says."""
-        return self.most(column) or self.written
-
-    def may_hold(self, column: str, low: Any, high: Any) -> bool:
-        """Whether a value of `[low, high]` may be in it, by its statistics. Times are aware."""
-        stats = json.loads(self.entry.get("stats") or "{}")
-        least = stats.get("minValues", {}).get(column)
-        most = stats.get("maxValues", {}).get(column)
-        if isinstance(low, datetime):
-            cut = timedelta(milliseconds=1)  # statistics cut times to the millisecond
-            least = least and datetime.fromisoformat(least)
-            most = most and datetime.fromisoformat(most) + cut
-        return (least is None or least <= high) and (most is None or most >= low)
-
-    def removal(self, *, data_change: bool = True) -> str:
-        """The action that takes the file out of the table."""
-        # With its deletion vector: by the protocol path and vector together name a file.
-        kept = ("path", "partitionValues", "size", "tags", "deletionVector", "baseRowId")
-        fields = {name: self.entry[name] for name in kept if self.entry.get(name) is not None}
-        if self.entry.get("defaultRowCommitVersion") is not None:
-            fields["defaultRowCommitVersion"] = self.entry["defaultRowCommitVersion"]
-        # The protocol wants the time of deletion: VACUUM counts from it how long readers of a
-        # former version may still need the file.
-        now = int(time.time() * 1000)
-        # `extendedFileMetadata`, by the protocol: size and partition values are among the fields.
-        lines = {"deletionTimestamp": now, "dataChange": data_change, "extendedFileMetadata": True}
-        return json.dumps({"remove": fields | lines})
 
 
 def as_old(file: DataFile, others: Sequence[ActiveFile]) -> DataFile:

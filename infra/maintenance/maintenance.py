@@ -24,12 +24,13 @@ from delta.tables import DeltaTable
 from infra.config.settings import Settings
 from infra.delta import retention as expired
 from infra.delta.catalog import catalog
+from infra.delta.data_files import ActiveFile
 from infra.delta.deleted_file_retention import remembered
 from infra.delta.parquet_writer import DataFile, FileWriter, Target, whole_schema
 from infra.delta.retention import NEVER, Applied
 from infra.delta.schema import Table
 from infra.delta.schema_evolution import described
-from infra.delta.transaction import ActiveFile, Moved, active_files, as_old
+from infra.delta.transaction import Moved, active_files, as_old
 from infra.maintenance.compaction_plan import SPANS, CompactionPiece, plan, plan_in_spans
 from infra.maintenance.retention_holds import Behind, RetentionHold, behind, holding
 from infra.process.clock import clock

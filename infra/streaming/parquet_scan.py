@@ -11,23 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
+from infra.delta.data_files import ActiveFile, Reading
 from infra.delta.schema import Table
-from infra.delta.transaction import ActiveFile, active_files
-from infra.storage.paths import Location, to_read
+from infra.delta.transaction import active_files
 from infra.streaming.lake import Lake
 
 _Batches = Iterator[pa.RecordBatch]
 _Work = Callable[[_Batches], _Batches]
-
-_BATCH_ROWS = 10_000
 
 _NAMES = T.StructType([T.StructField("name", T.StringType())])
 
@@ -61,37 +57,6 @@ def over_files(
     tasks = max(1, min(len(names), 4 * lake.spark.sparkContext.defaultParallelism))
     rows = lake.spark.createDataFrame(names, _NAMES).repartition(tasks)
     return rows.mapInArrow(_Through(reading, work), schema)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What to read of each file. Pickles.
-
-    `leaves`: columns, or leaves of structs such as `process.cmd_line`; of what lies in a list,
-    the list. What a file lacks is missing in its batches. Of `time` only [since, until).
-    """
-
-    folder: Location
-    leaves: tuple[str, ...]
-    time: str
-    since: datetime
-    until: datetime
-
-    def batches(self, name: str) -> _Batches:
-        """The rows of a file of the table's folder."""
-        low, high = (
-            pa.scalar(instant.astimezone(UTC), _MICROS) for instant in (self.since, self.until)
-        )
-        # In parts: a whole file in memory, for each worker at once, has no bound.
-        with pq.ParquetFile(to_read(self.folder / name)) as file:
-            for batch in file.iter_batches(_BATCH_ROWS, columns=sorted({*self.leaves, self.time})):
-                times = batch.column(self.time).cast(_MICROS)
-                inside = pc.and_(pc.greater_equal(times, low), pc.less(times, high))
-                # No copy where all rows are inside, as in most files of a long span.
-                yield batch if pc.all(inside).as_py() else batch.filter(inside)
-
-
-_MICROS = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True)

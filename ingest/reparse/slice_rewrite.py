@@ -16,10 +16,11 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from infra.delta.data_files import ActiveFile
 from infra.delta.duckdb_views import open_engine, reach
 from infra.delta.parquet_writer import DataFile, FileWriter, Target, arrow_schema
 from infra.delta.schema import Table
-from infra.delta.transaction import ActiveFile, Moved, active_files
+from infra.delta.transaction import Moved, active_files
 from infra.storage.paths import delete
 from infra.streaming.lake import Lake
 from ingest.parsing.arrow_parser import Parser, records_of

@@ -20,10 +20,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from infra.delta.catalog import catalog
+from infra.delta.data_files import ActiveFile
 from infra.delta.log_reader import commit, commit_text, newest_version, versions
 from infra.delta.parquet_writer import DataFile, FileWriter, Target, whole_schema
 from infra.delta.schema import Table
-from infra.delta.transaction import ActiveFile, Moved, active_files, as_old
+from infra.delta.transaction import Moved, active_files, as_old
 from infra.errors import Fatal, Retryable
 from infra.storage.paths import Location, beginning, delete, to_read
 from infra.streaming.lake import Lake

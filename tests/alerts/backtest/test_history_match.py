@@ -231,8 +231,8 @@ def wish(settings: Settings, names: Sequence[str], against: str | None = None) -
 
 
 def result_of(settings: Settings, lake: Lake, asked: BacktestRequest) -> tuple[dict[str, Any], Run]:
-    run = begin_backtest(settings, lake, asked)
-    work = Backtest(settings, lake, run)
+    run = begin_backtest(settings, asked)
+    work = Backtest(settings, lambda: lake, run)
     told = work.through(lambda _: None)
     result = summarise(work, told, PackStore(store_folder(settings)))
     work.finish()
@@ -300,9 +300,9 @@ def test_a_backtest_that_was_cut_off_goes_on_where_it_was(lake: Lake, tmp_path: 
         if "2 of" in sentence:
             raise Cut
 
-    first = begin_backtest(settings, lake, asked)
+    first = begin_backtest(settings, asked)
     with pytest.raises(Cut):
-        Backtest(settings, lake, first).through(cut)
+        Backtest(settings, lambda: lake, first).through(cut)
     insert(lake, EVENT, [login("new", 20)])  # the run goes on with what there was when it began
     left = {f: f.stat().st_mtime_ns for f in (folder(first, settings) / "findings").iterdir()}
 
@@ -313,7 +313,7 @@ def test_a_backtest_that_was_cut_off_goes_on_where_it_was(lake: Lake, tmp_path: 
     assert left
     assert result["difference"]["findings"] == {"gained": 1, "lost": 0, "same": 13}
     assert result["difference"]["alerts"]["lost"] == 0
-    again = begin_backtest(settings, lake, asked)
+    again = begin_backtest(settings, asked)
     assert again.id != run.id
     assert [one.id for one in stored_backtests(settings)] == [again.id, run.id]
 
@@ -326,8 +326,8 @@ def test_a_backtest_whose_files_were_deleted_in_part_begins_anew(lake: Lake) -> 
     insert(lake, EVENT, HISTORY)
     insert(lake, EVENT, [login("more", 40)])
     asked = wish(settings, [LOGIN])
-    first = begin_backtest(settings, lake, asked)
-    assert begin_backtest(settings, lake, asked).id == first.id
+    first = begin_backtest(settings, asked)
+    assert begin_backtest(settings, asked).id == first.id
     # As after an erasure with --vacuum: a file of the run's version is gone, the others are there.
     few = min(active_files(lake.spark, lake.path(EVENT)), key=lambda file: file.rows)
     lake.replace(EVENT, [few], [], "test")

@@ -8,7 +8,7 @@ from random import Random
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from enrich.attribution.scopes import in_networks
+from enrich.attribution.scopes import in_networks, in_scope
 from infra.config.settings import ScopeSettings
 from tests.enrich.rows import SCOPE
 
@@ -36,6 +36,8 @@ def test_addresses_in_a_log_may_be_anything(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(SCOPE, text) for text in spelled], "scope string, ip string")
     answer = frame.select("ip", in_networks(frame.scope, frame.ip, SITES).alias("inside"))
     assert {row.ip: bool(row.inside) for row in answer.collect()} == spelled
+    assert {text: in_scope(SCOPE, text, SITES) for text in spelled} == spelled
+    assert not in_scope("other", "10.0.0.1", SITES)
 
 
 def test_networks_of_any_size_hold_what_they_hold(spark: SparkSession) -> None:
@@ -51,17 +53,20 @@ def test_networks_of_any_size_hold_what_they_hold(spark: SparkSession) -> None:
     frame = spark.createDataFrame(
         [(SCOPE, ip) for ip in sorted(addresses)], "scope string, ip string"
     )
-    asked = [
-        in_networks(F.col("scope"), F.col("ip"), [ScopeSettings(name=SCOPE, networks=(str(n),))])
-        for n in networks
-    ]
+    asked = [in_networks(F.col("scope"), F.col("ip"), [_site(n)]) for n in networks]
     for row in frame.select("ip", F.array(*asked).alias("inside")).collect():
         held = [ip_address(row.ip) in network for network in networks]
         assert [bool(one) for one in row.inside] == held, row.ip
+        plain = [in_scope(SCOPE, row.ip, [_site(network)]) for network in networks]
+        assert plain == held, row.ip
     both = [ScopeSettings(name=SCOPE, networks=tuple(str(n) for n in networks if n.prefixlen > 9))]
     for row in frame.select("ip", in_networks(frame.scope, frame.ip, both).alias("in")).collect():
         held = any(ip_address(row.ip) in n for n in networks if n.prefixlen > 9)
         assert bool(row["in"]) is held, row.ip
+
+
+def _site(network: IPv4Network | IPv6Network) -> ScopeSettings:
+    return ScopeSettings(name=SCOPE, networks=(str(network),))
 
 
 def _around(network: IPv4Network | IPv6Network) -> list[IPv4Address | IPv6Address]:

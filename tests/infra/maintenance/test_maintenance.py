@@ -20,11 +20,12 @@ from pyspark.sql import DataFrame
 from infra.cli import maintenance as maintenance_command
 from infra.config.settings import load
 from infra.delta.catalog import table
+from infra.delta.data_files import ActiveFile
 from infra.delta.deleted_file_retention import PROPERTY, interval, remembered, said_interval
 from infra.delta.log_reader import versions
 from infra.delta.schema import Table
 from infra.delta.schema_evolution import described, schema_of
-from infra.delta.transaction import ActiveFile, active_files
+from infra.delta.transaction import active_files
 from infra.errors import Fatal
 from infra.maintenance import maintenance
 from infra.maintenance.compaction_plan import FAN_IN, CompactionPiece, plan

@@ -10,8 +10,9 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from infra.delta.data_files import Reading
 from infra.streaming.lake import Lake
-from infra.streaming.parquet_scan import Reading, files_between, over_files
+from infra.streaming.parquet_scan import files_between, over_files
 from ingest.tables import EVENT
 
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
