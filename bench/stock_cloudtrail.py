@@ -23,7 +23,7 @@ from bench.stock import (
     status_of,
     struct,
 )
-from ingest.sources.cloud.aws_cloudtrail import HIDDEN, VERBS
+from ingest.sources.aws.cloudtrail_event import HIDDEN, VERBS
 
 NOT_DONE = (
     "CloudTrail: refuse a second object or bytes after the first, keys that stand twice or bad "

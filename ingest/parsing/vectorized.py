@@ -8,7 +8,9 @@ the same in all rows is made once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import msgspec
 import numpy as np
@@ -17,10 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.parsing.arrow_columns import EVENT_ARROW
-from ingest.parsing.ocsf import OBSERVABLE
+from ingest.parsing.ocsf import KINDS, OBSERVABLE, OTHER, SEVERITY, STATUS
+from ingest.parsing.timestamps import of_iso
 
 Mask = npt.NDArray[np.bool_]
 _encode = msgspec.json.Encoder().encode
+_TIME = pa.timestamp("us", "UTC")
+_UTC = ZoneInfo("UTC")
+_ZULU = r"^(19|[2-9]\d)\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$"
 
 
 def kind_of(path: str) -> pa.DataType:
@@ -118,6 +124,54 @@ def unmapped(rows: int, fields: Mapping[str, tuple[Sequence[Any], pa.DataType | 
     joined = pc.binary_join_element_wise(*pieces, ",", null_handling="skip")
     whole = pc.binary_join_element_wise("{", joined, "}", "")
     return pc.if_else(pc.equal(joined, ""), pa.scalar(None, pa.string()), whole)
+
+
+def zulu(texts: pa.Array) -> pa.Array:
+    """Times of ISO texts in UTC, such as `2026-11-20T12:00:00.5Z`; null for any other text."""
+    shaped = pc.if_else(pc.match_substring_regex(texts, _ZULU), texts, pa.scalar(None, pa.string()))
+    try:
+        return shaped.cast(_TIME)
+    except pa.ArrowInvalid:  # a 30 February among them
+        return looked_up(shaped, _of_zulu, _TIME)
+
+
+def _of_zulu(text: str) -> datetime | None:
+    read = of_iso(text, _UTC)
+    return read and read[0]
+
+
+def record_columns(records: pa.RecordBatch, source: str) -> dict[str, pa.Array]:
+    """The columns that tell whence a row is, for records of `source` that are an event each."""
+    rows, ids = records.num_rows, records.column("record_id").cast(pa.string())
+    return {
+        # One event a record, so its index is always 0.
+        "event_uid": pc.binary_join_element_wise(ids, "#0", ""),
+        "record_ids": pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32)), ids),
+        "source": constant(source, rows),
+        "mode": records.column("mode").cast(pa.string()),
+        "received_at": records.column("received_at").cast(_TIME),
+    }
+
+
+def classified(
+    class_uid: int, activity: pa.Array, status: pa.Array, rows: int
+) -> dict[str, pa.Array]:
+    """The columns that follow from class, activity and status, of events of severity 1."""
+    kind, text = KINDS[class_uid], pa.string()
+    names = {**kind.activities, OTHER: "Other"}
+    return {
+        "class_uid": constant(class_uid, rows, pa.int32()),
+        "class_name": constant(kind.name, rows),
+        "category_uid": constant(kind.category_uid, rows, pa.int32()),
+        "activity_id": activity,
+        "activity_name": looked_up(activity, names.__getitem__, text),
+        # By OCSF: the class' number times a hundred, plus the activity.
+        "type_uid": pc.add(activity.cast(pa.int64()), class_uid * 100),
+        "severity_id": constant(1, rows, pa.int32()),
+        "severity": constant(SEVERITY[1], rows),
+        "status_id": status,
+        "status": looked_up(status, STATUS.__getitem__, text),
+    }
 
 
 def batch_of(rows: int, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:

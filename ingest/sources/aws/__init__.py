@@ -1,1 +1,1 @@
-"""Logs of AWS beside its audit: DNS, web requests, storage."""
+"""Logs of AWS: audit, DNS, web requests, storage."""

@@ -28,11 +28,8 @@ from ingest.parsing.ocsf import (
     FAILURE,
     HTTP,
     HTTP_METHODS,
-    KINDS,
     NETWORK,
     OTHER,
-    SEVERITY,
-    STATUS,
     SUCCESS,
     UNKNOWN,
     VERSION,
@@ -41,11 +38,13 @@ from ingest.parsing.ocsf import (
 from ingest.parsing.source import ParseSettings, Read
 from ingest.parsing.vectorized import (
     batch_of,
+    classified,
     constant,
     kind_of,
     looked_up,
     nowhere,
     observables,
+    record_columns,
     struct,
     unmapped,
 )
@@ -87,7 +86,6 @@ def _common(
 ) -> dict[str, pa.Array]:
     """The columns that all logs fill alike, and those of `ingest.parsing.event_rows`."""
     rows, get = lines.rows, lines.arrays
-    ids = records.column("record_id").cast(pa.string())
     src, dst = lines.addresses("orig_h"), lines.addresses("resp_h")
     sensor = pc.coalesce(_named(get["@system"]), _named(get["_system_name"]))
     source = f"zeek:{log}"
@@ -100,13 +98,7 @@ def _common(
     )
     # Null would stay null without being looked up, and the default scope would be lost.
     scopes = looked_up(pc.fill_null(sensor, ""), lambda h: settings.scope(h or None, source), _TEXT)
-    return {
-        # One event a record, so its index is always 0.
-        "event_uid": pc.binary_join_element_wise(ids, "#0", ""),
-        "record_ids": pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32)), ids),
-        "source": constant(source, rows),
-        "mode": records.column("mode").cast(_TEXT),
-        "received_at": records.column("received_at").cast(pa.timestamp("us", "UTC")),
+    return record_columns(records, source) | {
         "time": cast,
         "start_time": cast,
         "time_quality": constant("exact", rows),
@@ -140,24 +132,6 @@ _TEXT = pa.string()
 def _named(values: pa.Array) -> pa.Array:
     """The values without empty ones, which name nobody."""
     return pc.if_else(pc.equal(values, ""), pa.scalar(None, _TEXT), values)
-
-
-def _class(class_uid: int, activity: pa.Array, status: pa.Array, rows: int) -> dict[str, pa.Array]:
-    """The columns that follow from class, activity and status; nobody's severity is more than 1."""
-    kind = KINDS[class_uid]
-    return {
-        "class_uid": constant(class_uid, rows, pa.int32()),
-        "class_name": constant(kind.name, rows),
-        "category_uid": constant(kind.category_uid, rows, pa.int32()),
-        "activity_id": activity,
-        "activity_name": looked_up(activity, lambda a: kind.activities[a], _TEXT),
-        # By OCSF: the class' number times a hundred, plus the activity.
-        "type_uid": pc.add(activity.cast(pa.int64()), class_uid * 100),
-        "severity_id": constant(1, rows, pa.int32()),
-        "severity": constant(SEVERITY[1], rows),
-        "status_id": status,
-        "status": looked_up(status, STATUS.__getitem__, _TEXT),
-    }
 
 
 def _connection(lines: Lines, protocol: pa.Array, **more: pa.Array) -> pa.Array:
@@ -239,7 +213,7 @@ def conn(lines: Lines) -> dict[str, pa.Array]:
         for name, mac in (("orig_l2_addr", source), ("resp_l2_addr", target))
         if mac.null_count != spelled[name].null_count
     }
-    return _class(NETWORK, activity, status, rows) | {
+    return classified(NETWORK, activity, status, rows) | {
         **ends,
         **_ended(lines, "duration"),
         "mac": source,
@@ -303,7 +277,7 @@ def dns(lines: Lines) -> dict[str, pa.Array]:
     ]
     status = [UNKNOWN if code is None else SUCCESS if code == 0 else FAILURE for code in codes]
     known = [None if code is None else code if code <= HIGHEST_RCODE else OTHER for code in codes]
-    return _class(DNS, pa.array(activity, _INT), pa.array(status, _INT), rows) | {
+    return classified(DNS, pa.array(activity, _INT), pa.array(status, _INT), rows) | {
         **_ended(lines, "rtt"),
         "status_code": get["rcode_name"],
         "query": struct(
@@ -365,7 +339,7 @@ def http(lines: Lines) -> dict[str, pa.Array]:
         )
     }
     user = _named(get["username"])
-    return _class(HTTP, pa.array(activity, _INT), pa.array(status, _INT), rows) | {
+    return classified(HTTP, pa.array(activity, _INT), pa.array(status, _INT), rows) | {
         "start_time": pa.nulls(rows, pa.timestamp("us", "UTC")),
         "status_code": get["status_code"].cast(_TEXT),
         "http_request": struct(

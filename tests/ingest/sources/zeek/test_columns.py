@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.delta.parquet_writer import arrow_schema
-from ingest.parsing.arrow_parser import Parser, records_of, to_arrow
-from ingest.parsing.event_rows import event_rows
-from ingest.parsing.source import ParseSettings
+from ingest.parsing.arrow_parser import Parser
 from ingest.sources.zeek.columns import read
-from ingest.tables import RECORD
+from tests.ingest.columnar import SETTINGS, agree, records
 from tests.ingest.logs import lines
 
-SETTINGS = ParseSettings(scopes=(("north", ("sensor-1",)), ("default", ())))
 LOGS = ("conn", "dns", "http")
 FILES = {
     "conn": ("zeek/json_corelight/NASHUA_conn.log", "zeek/json_corelight/SCRANTON_conn.log"),
@@ -29,51 +22,11 @@ FILES = {
 }
 
 
-def records(log: str, raws: list[bytes], headers: Any = None) -> pa.RecordBatch:
-    at = datetime(2026, 11, 21, 4, tzinfo=UTC)
-    return pa.RecordBatch.from_pylist(
-        [
-            {
-                "record_id": f"t:0:{number}",
-                "source": f"zeek:{log}",
-                "mode": "live",
-                "received_at": at,
-                "raw": raw,
-                "headers": headers,
-            }
-            for number, raw in enumerate(raws)
-        ],
-        schema=arrow_schema(RECORD),
-    )
-
-
-def plain(rows: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Rows as Python has them; their order and that of keys in `unmapped` say nothing."""
-    found = sorted(rows.to_pylist(), key=lambda row: row["event_uid"])
-    for row in found:
-        row["unmapped"] = json.loads(row["unmapped"]) if row["unmapped"] else None
-    return found
-
-
-def agree(log: str, raws: list[bytes]) -> int:
-    """How many were read at once; fails where one of them differs."""
-    batch = records(log, raws)
-    at_once = read(log, batch, SETTINGS)
-    left = set(at_once.left)
-    others = [one for number, one in enumerate(records_of(batch)) if number not in left]
-    expected = event_rows(others, SETTINGS)
-    if at_once.events is None:
-        assert not others
-        return 0
-    assert plain(at_once.events) == plain(to_arrow(expected))
-    return len(others)
-
-
 @pytest.mark.parametrize("log", LOGS)
 def test_real_logs_are_read_alike(log: str) -> None:
     for file in FILES[log]:
         raws = lines(file)
-        taken = agree(log, raws)
+        taken = agree(f"zeek:{log}", raws)
         # Those of WRCCDC write their time as text and go line by line.
         assert taken >= 0.9 * len(raws) if "corelight" in file else taken == 0
 
@@ -81,7 +34,7 @@ def test_real_logs_are_read_alike(log: str) -> None:
 @pytest.mark.parametrize("log", LOGS)
 def test_the_spelling_of_zeek_itself_is_read_at_once_too(log: str) -> None:
     raws = [raw.replace(b'"id_', b'"id.') for raw in lines(FILES[log][0])]
-    assert agree(log, raws) >= 0.9 * len(raws)
+    assert agree(f"zeek:{log}", raws) >= 0.9 * len(raws)
 
 
 VALUES = st.one_of(
@@ -111,7 +64,7 @@ def test_lines_with_any_field_changed_are_read_alike(data: st.DataObject, log: s
             else:
                 fields[name] = data.draw(VALUES)
         raws.append(msgspec.json.encode(fields))
-    agree(log, raws)
+    agree(f"zeek:{log}", raws)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +79,7 @@ def test_lines_with_any_field_changed_are_read_alike(data: st.DataObject, log: s
 def test_urls_and_accounts_are_taken_apart_alike(fields: dict[str, str | None]) -> None:
     line = msgspec.json.decode(lines(FILES["http"][0])[0]) | fields
     line = {name: value for name, value in line.items() if value is not None}
-    assert agree("http", [msgspec.json.encode(line)]) == ("username" not in fields)
+    assert agree("zeek:http", [msgspec.json.encode(line)]) == ("username" not in fields)
 
 
 @pytest.mark.parametrize(
@@ -145,13 +98,13 @@ def test_urls_and_accounts_are_taken_apart_alike(fields: dict[str, str | None]) 
 )
 def test_a_line_that_is_not_sound_is_left_to_be_read_by_itself(change: Any) -> None:
     raw = next(raw for raw in lines(FILES["conn"][0]) if b'"proto":"tcp"' in raw)
-    batch = records("conn", [raw, change(raw)])
+    batch = records("zeek:conn", [raw, change(raw)])
     assert read("conn", batch, SETTINGS).left == [1]
 
 
 def test_a_record_with_headers_is_left_to_be_read_by_itself() -> None:
     raw = lines(FILES["conn"][0])[0]
-    batch = records("conn", [raw], [{"key": "host", "value": b"sensor-1"}])
+    batch = records("zeek:conn", [raw], [{"key": "host", "value": b"sensor-1"}])
     assert read("conn", batch, SETTINGS).left == [0]
     (rows,) = Parser(SETTINGS)(batch)
     assert rows.column("event_uid").to_pylist() == ["t:0:0#0"]

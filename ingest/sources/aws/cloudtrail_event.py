@@ -1,26 +1,19 @@
-"""AWS CloudTrail: one record a message, or a whole file `{"Records": [...]}`, plain or gzip.
+"""The event of one CloudTrail record.
 
-Also arrays, a record a line, and what CloudWatch subscriptions (`logEvents`) and
-EventBridge (`detail`) wrap. Rules look for calls by class and name, so a change to a user or
-a group is an API call like any other; only what signs somebody in or out is not.
+Rules look for calls by class and name, so a change to a user or a group is an API call like any
+other; only what signs somebody in or out is not.
 
 Format: https://docs.aws.amazon.com/awscloudtrail/latest/userguide/cloudtrail-event-reference-record-contents.html
 """
 
 from __future__ import annotations
 
-import gzip
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from ingest.parsing.json_source import GZIP, gunzip
-from ingest.parsing.json_time import restamp_json
-from ingest.parsing.message_bounds import few_values
 from ingest.parsing.ocsf import (
     A_CREDENTIAL,
     A_RESOURCE,
@@ -42,19 +35,18 @@ from ingest.parsing.ocsf import (
     observables,
     unmapped,
 )
-from ingest.parsing.source import Context, Event, Record, Unreadable
+from ingest.parsing.source import Context, Event, Unreadable
 from ingest.parsing.strict_json import (
-    FILE_BYTES,
     child,
-    decode_object,
-    kind,
-    require_single,
     text,
 )
-from ingest.parsing.timestamps import Stamp, like_iso, of_iso, stamp_iso
-from ingest.sources.cloud.common import EnvelopedSource, Fields, filled, ms, take_text
+from ingest.parsing.timestamps import Stamp, stamp_iso
+from ingest.sources.cloud.common import filled, ms, take_text
 
-_PRODUCT: Mapping[str, str] = {"name": "CloudTrail", "vendor_name": "AWS"}
+if TYPE_CHECKING:
+    pass
+
+CLOUDTRAIL: Mapping[str, str] = {"name": "CloudTrail", "vendor_name": "AWS"}
 _UTC = ZoneInfo("UTC")
 _CREATE, _READ, _UPDATE, _DELETE = 1, 2, 3, 4
 _LOGON, _LOGOFF, _PREAUTH, _SWITCH = 1, 2, 6, 7
@@ -74,7 +66,8 @@ HIDDEN = "HIDDEN_DUE_TO_SECURITY_REASONS"
 """What CloudTrail writes for a user name that may be a password typed in the wrong field."""
 
 
-def _activity(operation: str, read_only: object) -> int:
+def activity_of_call(operation: str, read_only: object) -> int:
+    """The activity of an API call."""
     verb = VERB.match(operation)
     if verb and verb[0] in VERBS:
         return VERBS[verb[0]]
@@ -114,7 +107,8 @@ def _user(identity: dict[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def _actor(identity: dict[str, Any], operation_by: str) -> dict[str, Any]:
+def actor_of(identity: dict[str, Any], operation_by: str) -> dict[str, Any]:
+    """Who acted; what is used goes out of `identity`. Raises `Unreadable`."""
     user = _user(identity)
     attributes = child(child(identity, "sessionContext"), "attributes")
     mfa = attributes.get("mfaAuthenticated")
@@ -138,7 +132,7 @@ def _source(address_or_service: str | None) -> dict[str, Any] | None:
     return {"ip": ip} if ip else {"svc_name": address_or_service}
 
 
-def _resources(entry: dict[str, Any]) -> list[dict[str, Any]] | None:
+def resources_of(entry: dict[str, Any]) -> list[dict[str, Any]] | None:
     """The ARNs touched; `entry` keeps what they have besides, and what is no object."""
     resources = entry.pop("resources", None)
     if resources is None:
@@ -158,8 +152,8 @@ def _resources(entry: dict[str, Any]) -> list[dict[str, Any]] | None:
     return named or None
 
 
-def _event(entry: dict[str, Any], context: Context) -> Event:
-    """The event of one record. What it uses goes out of `entry`."""
+def cloudtrail_event(entry: dict[str, Any], context: Context) -> Event:
+    """The event of one record. What it uses goes out of `entry`. Raises `Unreadable`."""
     operation, service = text(entry, "eventName"), text(entry, "eventSource")
     if operation and not service and "eventVersion" in entry and "insightDetails" not in entry:
         service = "unknown"  # cut by a forwarder; a record all the same
@@ -171,7 +165,7 @@ def _event(entry: dict[str, Any], context: Context) -> Event:
     if not operation or not service:
         return _nameless(entry, operation, service, stamp)
     identity = child(entry, "userIdentity")
-    actor = _actor(identity, service)
+    actor = actor_of(identity, service)
     if not identity:
         entry.pop("userIdentity", None)
     account, region = text(entry, "recipientAccountId"), text(entry, "awsRegion")
@@ -180,7 +174,7 @@ def _event(entry: dict[str, Any], context: Context) -> Event:
     user = actor["user"]
     common = {
         "metadata": metadata(
-            _PRODUCT,
+            CLOUDTRAIL,
             stamp,
             log_name=text(entry, "eventCategory"),
             event_code=operation,
@@ -196,7 +190,7 @@ def _event(entry: dict[str, Any], context: Context) -> Event:
         "http_request": {"user_agent": agent} if agent else None,
         "user_name": user and user["name"],
     }
-    resources = _resources(entry)
+    resources = resources_of(entry)
     common["observables"] = observables(
         ("src_endpoint.ip", AN_IP, source and source.get("ip")),
         ("actor.user.name", A_USER, user and user["name"]),
@@ -208,7 +202,7 @@ def _event(entry: dict[str, Any], context: Context) -> Event:
         ),
         *(("resources[].uid", A_RESOURCE, resource["uid"]) for resource in resources or ()),
     )
-    activity = _sign_in(operation, service)
+    activity = signing_in(operation, service)
     if activity is not None:
         return _console_login(entry, activity, service, stamp, actor, resources, common)
     return _api_call(entry, operation, service, stamp, actor, resources, common)
@@ -234,7 +228,7 @@ def _nameless(
         stamp,
         message=f"CloudTrail {entry.get('eventType', 'digest')}",
         metadata=metadata(
-            _PRODUCT,
+            CLOUDTRAIL,
             stamp,
             uid=text(entry, "eventID"),
         ),
@@ -258,7 +252,7 @@ def _insight(
         severity_id=LOW,
         message=title,
         metadata=metadata(
-            _PRODUCT,
+            CLOUDTRAIL,
             stamp,
             log_name=text(entry, "eventCategory"),
             event_code=kind,
@@ -292,7 +286,7 @@ def _api_call(
     response = {"error": error, "error_message": words} if failed else None
     return event(
         API,
-        _activity(operation, entry.get("readOnly")),
+        activity_of_call(operation, entry.get("readOnly")),
         stamp,
         status_id=FAILURE if failed else SUCCESS,
         status_code=error,
@@ -329,7 +323,8 @@ _SIGN_IN: Mapping[str, Mapping[str, int]] = MappingProxyType(
 """Events of signing in and out; IAM Identity Center checks each credential in its own."""
 
 
-def _sign_in(operation: str, service: str) -> int | None:
+def signing_in(operation: str, service: str) -> int | None:
+    """The activity of what signs somebody in or out; None for all other calls."""
     if operation == "ConsoleLogin":
         return _LOGON
     return _SIGN_IN.get(service, {}).get(operation)
@@ -375,101 +370,3 @@ def _console_login(
         **common,
         unmapped=unmapped(entry),
     )
-
-
-@dataclass(frozen=True)
-class CloudTrail(EnvelopedSource):
-    """CloudTrail, however it was shipped."""
-
-    name: str = "aws_cloudtrail"
-    redelivery: ClassVar[tuple[str, ...]] = ("metadata.uid", "time")
-
-    def parse(self, record: Record, context: Context) -> list[Event]:
-        if record.raw[:2] == GZIP:
-            record = replace(record, raw=gunzip(record.raw, look=few_values()))
-        return super().parse(record, context)
-
-    def is_own(self, fields: Fields) -> bool:
-        if "Records" in fields or "eventName" in fields or "digestStartTime" in fields:
-            return True
-        return "eventVersion" in fields and "eventType" in fields
-
-    def read(self, fields: Fields, context: Context) -> Event:
-        return _event(fields, context)
-
-    @property
-    def foreign(self) -> str:
-        return "no 'eventName' in the record"
-
-    def events(self, fields: Fields, context: Context) -> list[Event]:
-        """As in the class above; a file's records are named by their number where unreadable."""
-        value, record = fields, context.record
-        if "Records" not in value:
-            return super().events(value, context)
-        entries = value.pop("Records")
-        if type(entries) is not list:
-            raise Unreadable(f"Records: expected an array, found {kind(entries)}")
-        event_list = [_one_of(entry, index, context) for index, entry in enumerate(entries)]
-        if value or not event_list:
-            # A file says nothing but its records; should one, its words are kept too.
-            stamp = Stamp.missing(record.received_at, None)
-            about = metadata(_PRODUCT, stamp)
-            words = f"CloudTrail file with {len(entries)} records"
-            event_list.append(
-                event(BASE, 0, stamp, message=words, metadata=about, unmapped=unmapped(value))
-            )
-        return event_list
-
-    def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
-        """As in `Source`. Of a whole file the earliest record gets `when`, the others follow.
-
-        A gzip file is packed anew.
-        """
-        if raw[:2] == GZIP:
-            # Without a time inside, so that the same input gives the same bytes.
-            return gzip.compress(self.restamp(gunzip(raw), when, zone), mtime=0)
-        value = decode_object(raw, FILE_BYTES)
-        if "Records" not in value:
-            key = "eventTime" if "eventTime" in value else LOGSTASH_TIME
-            return restamp_json(raw, key, when, _UTC)
-        return _restamp_file(raw, value, when)
-
-
-def _one_of(entry: object, at: int, context: Context) -> Event:
-    """The event of one of a file's records; a dead letter where that one cannot be read."""
-    if type(entry) is not dict:
-        return {"dead_letter_reason": f"Records[{at}]: expected an object, found {kind(entry)}"}
-    try:
-        require_single(entry)
-        return _event(entry, context)
-    except Unreadable as why:
-        return {"dead_letter_reason": f"Records[{at}]: {why}"}
-
-
-def _restamp_file(raw: bytes, value: dict[str, Any], when: datetime) -> bytes:
-    entries = value["Records"] if type(value["Records"]) is list else []
-    old = [entry.get("eventTime") for entry in entries if type(entry) is dict]
-    times = [of_iso(entry, _UTC) if type(entry) is str else None for entry in old]
-    known = [entry[0] for entry in times if entry]
-    spans = list(re.finditer(rb'"eventTime"\s*:\s*"([^"\\]*)"', raw))
-    # The key may also stand in a nested object: then places and records do not match.
-    if not known or [m[1].decode() for m in spans] != old:
-        raise Unreadable("the 'eventTime' of the records cannot be replaced one by one")
-    by = when - min(known)
-    parts, end = [], 0
-    for match, entry in zip(spans, times, strict=True):
-        parts += [raw[end : match.start(1)], _moved(match[1], entry and entry[0], by)]
-        end = match.end(1)
-    return b"".join([*parts, raw[end:]])
-
-
-def _moved(written: bytes, time: datetime | None, by: timedelta) -> bytes:
-    """The time moved; one that cannot be read, or would leave the calendar, as it was."""
-    try:
-        new = like_iso(written.decode(), time + by, _UTC) if time else None
-    except OverflowError:
-        new = None
-    return new.encode() if new else written
-
-
-SOURCES = (CloudTrail(),)

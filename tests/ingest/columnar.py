@@ -1,0 +1,59 @@
+"""Comparing what a source reads many records at once with what it reads one by one."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from infra.delta.parquet_writer import arrow_schema
+from ingest.parsing.arrow_parser import records_of, to_arrow
+from ingest.parsing.event_rows import event_rows
+from ingest.parsing.source import ParseSettings, lookup
+from ingest.tables import RECORD
+
+SETTINGS = ParseSettings(scopes=(("north", ("sensor-1",)), ("default", ())))
+
+
+def records(source: str, raws: list[bytes], headers: Any = None) -> pa.RecordBatch:
+    """Rows of bronze.record, a raw record each."""
+    when = datetime(2026, 11, 21, 4, tzinfo=UTC)
+    return pa.RecordBatch.from_pylist(
+        [
+            {
+                "record_id": f"t:0:{number}",
+                "source": source,
+                "mode": "live",
+                "received_at": when,
+                "raw": raw,
+                "headers": headers,
+            }
+            for number, raw in enumerate(raws)
+        ],
+        schema=arrow_schema(RECORD),
+    )
+
+
+def plain(rows: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Rows as Python has them; their order and that of keys in `unmapped` say nothing."""
+    result = sorted(rows.to_pylist(), key=lambda row: row["event_uid"])
+    for row in result:
+        row["unmapped"] = json.loads(row["unmapped"]) if row["unmapped"] else None
+    return result
+
+
+def agree(source: str, raws: list[bytes]) -> int:
+    """How many were read at once; fails where one of them differs."""
+    batch = records(source, raws)
+    at_once = lookup(source).columns(batch, SETTINGS)
+    assert at_once is not None
+    left = set(at_once.left)
+    others = [each for number, each in enumerate(records_of(batch)) if number not in left]
+    if at_once.events is None:
+        assert not others
+        return 0
+    at_once.events.validate(full=True)
+    assert plain(at_once.events) == plain(to_arrow(event_rows(others, SETTINGS)))
+    return len(others)
