@@ -68,6 +68,19 @@ class Distinct:
         return Haystack(data, starts)
 
 
+def haystack_of(texts: Sequence[str]) -> Haystack:
+    """Texts folded and joined without Arrow, whose calls cost more than the texts of few rows."""
+    if "".join(texts).isascii():
+        folded = [text.encode() for text in texts]
+        data = SEPARATOR.join([b"", *folded, b""]).lower()
+    else:
+        folded = [fold(text).encode() for text in texts]
+        data = SEPARATOR.join([b"", *folded, b""])
+    starts = np.zeros(len(folded), np.int64)
+    np.cumsum([len(text) + 1 for text in folded[:-1]], out=starts[1:])
+    return Haystack(memoryview(data), starts)
+
+
 def _offsets(texts: pa.Array) -> Numbers:
     """Where each text begins among the bytes of all, and where the last ends."""
     return np.frombuffer(texts.buffers()[1], np.int32, len(texts) + 1, 4 * texts.offset)
@@ -117,6 +130,7 @@ class EventColumns:
         self.rows = np.arange(batch.num_rows) if rows is None else rows
         self._all = len(self.rows) == batch.num_rows
         self._distinct: dict[str, Distinct] = {}
+        self._texts: dict[str, list[str | None] | None] = {}
 
     def distinct(self, path: str) -> Distinct:
         """The values at `path` in the chosen rows, without nulls, through lists."""
@@ -124,6 +138,37 @@ class EventColumns:
             array, owners = self._flat(path)
             self._distinct[path] = _group(array, owners)
         return self._distinct[path]
+
+    def texts(self, path: str) -> list[str | None] | None:
+        """The values at `path`, one for each of the chosen rows; None where it is no plain text."""
+        if path not in self._texts:
+            self._texts[path] = self._read(path)
+        return self._texts[path]
+
+    def known(self, path: str) -> list[Any] | None:
+        """What `texts` has read already."""
+        return self._texts.get(path)
+
+    def places_of(self, rows: Numbers) -> Sequence[int]:
+        """Where rows of the batch stand among the chosen ones."""
+        places: list[int] = (rows if self._all else np.searchsorted(self.rows, rows)).tolist()
+        return places
+
+    def is_text(self, path: str) -> bool:
+        """Whether there is one text a row at `path`, or none."""
+        return self._text_array(path) is not None
+
+    def _text_array(self, path: str) -> pa.Array | None:
+        array = None if derived(path) is not None else leaf_array(self.batch, path)
+        return array if array is not None and _is_text(array.type) else None
+
+    def _read(self, path: str) -> list[str | None] | None:
+        array = self._text_array(path)
+        if array is None:
+            return None
+        taken = array if self._all else array.take(pa.array(self.rows))
+        values: list[str | None] = taken.to_numpy(zero_copy_only=False).tolist()
+        return values
 
     def _flat(self, path: str) -> tuple[pa.Array, Numbers]:
         """One scalar an element, and the row each belongs to."""
@@ -255,7 +300,7 @@ class Picked(dict[str | int, list[Any]]):
         batch: pa.RecordBatch,
         rows: Numbers,
         paths: Sequence[str] = (),
-        whole: Picked | None = None,
+        whole: Picked | EventColumns | None = None,
         places: Sequence[int] = (),
     ) -> None:
         super().__init__()

@@ -48,6 +48,9 @@ _TAKEN = _OF_EVENT | {"dst_ip": "dst_ip"}
 
 _OF_RULE = ("rule_id", "rule_version", "rule_title", "level", "feeds", "alerting", "kind", "pack")
 
+_FEW = 1 << 12
+"""Findings for which nulls are kept at hand."""
+
 _Hit = tuple[int, int]
 """The place of a row among the picked ones, and the number of a rule."""
 
@@ -252,17 +255,21 @@ def _snippet(picked: Picked, row: int) -> str:
     return f"{single_line(message, SNIPPET_CHARS - len(missing) - 2)}: {missing}"
 
 
-def _nulls(count: int) -> list[pa.Array]:
+def _nulls(count: int) -> Sequence[pa.Array]:
     """Nulls of each kind of column, so many."""
-    many = _many_nulls()
-    columns: list[pa.Array] = (many if count <= many.num_rows else _nulls_of(count))[:count].columns
+    return _few_nulls(count) if count <= _FEW else _nulls_of(count).columns
+
+
+@lru_cache(maxsize=512)
+def _few_nulls(count: int) -> Sequence[pa.Array]:
+    columns: list[pa.Array] = _many_nulls()[:count].columns
     return columns
 
 
 @lru_cache(maxsize=1)
 def _many_nulls() -> pa.RecordBatch:
     # Nulls of nested kinds have many buffers, so those of small batches are made once.
-    return _nulls_of(1 << 12)
+    return _nulls_of(_FEW)
 
 
 def _nulls_of(count: int) -> pa.RecordBatch:

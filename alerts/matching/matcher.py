@@ -19,7 +19,7 @@ from alerts.matching.finding_rows import FindingRows
 from alerts.matching.prefilter import SAMPLE_ROWS, Census, PrefilterPlan, count
 from alerts.rulepack.derived_fields import inputs
 from alerts.rulepack.predicate import paths_of
-from alerts.rulepack.row_test import Remembered, RowTest, row_test
+from alerts.rulepack.row_test import Remembered, RowTest, ValueTest, row_test
 from alerts.rulepack.rule_pack import PackStore, Rule, RulePack
 from infra.errors import Fatal
 from ingest.tables import HEARTBEAT
@@ -97,6 +97,10 @@ class Matcher:
         self._rules = [_ready(rule, slots, remembered) for rule in pack.rules]
         self._findings = FindingRows(pack.rules, pack.hash)
         self._nodes = [None if r.test is None else r.rule.predicate for r in self._rules]
+        by_value = (
+            (n, node and ValueTest.of(node, remembered)) for n, node in enumerate(self._nodes)
+        )
+        self._by_value = {number: test for number, test in by_value if test}
         self._routes: dict[tuple[int | None, str], Flags] = {}
         self._sample_rows = sample_rows
         self._census = Census()
@@ -111,12 +115,13 @@ class Matcher:
         routed = self._route(batch)
         if not len(routed.rows):
             return pa.RecordBatch.from_pylist([], schema=finding_schema())
-        rules, rows = self._candidates(batch, routed)
+        columns = EventColumns(batch, routed.rows)
+        rules, rows = self._candidates(columns, routed)
         # A row that several rules want is taken out of Arrow once.
         wanted = np.zeros(batch.num_rows, bool)
         wanted[rows] = True
         tried, places = np.flatnonzero(wanted), np.cumsum(wanted)[rows] - 1
-        picked = Picked(batch, tried, self._paths)
+        picked = Picked(batch, tried, self._paths, columns, columns.places_of(tried))
         hits, failures = self._confirm(rules, places, picked)
         if not hits and not failures:
             return pa.RecordBatch.from_pylist([], schema=finding_schema())
@@ -144,32 +149,40 @@ class Matcher:
         missing = [name for name in _ROUTING if batch.schema.get_field_index(name) < 0]
         if missing:
             raise Fatal(f"a batch of silver.event lacks {missing}; select all its columns")
-        seen = pc.and_(
-            pc.and_(
-                batch.column("dead_letter_reason").is_null(), batch.column("duplicate_of").is_null()
-            ),
-            pc.is_in(batch.column("mode"), self.modes),
-        )
         # Nulls as a code of their own: an event without a class may still concern a rule of a
         # source.
         classes = batch.column("class_uid").dictionary_encode(null_encoding="encode")
         sources = batch.column("source").dictionary_encode(null_encoding="encode")
-        codes = sources.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        # One number for both codes: `np.unique` sorts plain numbers, not rows of two.
-        codes *= len(classes.dictionary)
-        codes += classes.indices.to_numpy(zero_copy_only=False)
-        pairs, groups = np.unique(codes, return_inverse=True)
         names, uids = sources.dictionary.to_pylist(), classes.dictionary.to_pylist()
+        if len(names) == len(uids) == 1:
+            pairs, groups = np.zeros(1, np.int64), np.zeros(batch.num_rows, np.int64)
+        else:
+            codes = sources.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+            # One number for both codes: `np.unique` sorts plain numbers, not rows of two.
+            codes *= len(uids)
+            codes += classes.indices.to_numpy(zero_copy_only=False)
+            pairs, groups = np.unique(codes, return_inverse=True)
         rules = np.zeros((len(pairs), len(self._rules)), bool)
         for group, pair in enumerate(pairs.tolist()):
             name, uid = divmod(pair, len(uids))
             rules[group] = self._rules_for(uids[uid], names[name])
         looked_at = np.asarray(rules.any(axis=1))
         # Most events concern no rule; they are dropped before any of their columns is read.
-        rows = np.flatnonzero(seen.to_numpy(zero_copy_only=False) & looked_at[groups])
+        rows = np.flatnonzero(self._seen(batch) & looked_at[groups])
         # One product of matrices in place of a loop over rules and groups.
         self._counts[0] += np.bincount(groups[rows], minlength=len(pairs)) @ rules
         return _Routed(rows, groups, rules)
+
+    def _seen(self, batch: pa.RecordBatch) -> Flags:
+        """Which events may raise alerts, whatever the rules."""
+        seen = pc.is_in(batch.column("mode"), self.modes)
+        for name in ("dead_letter_reason", "duplicate_of"):
+            column = batch.column(name)
+            # Most batches have neither, and a call into Arrow costs as much as hundreds of events.
+            if column.null_count < len(column):
+                seen = pc.and_(seen, column.is_null())
+        flags: Flags = seen.to_numpy(zero_copy_only=False)
+        return flags
 
     def _rules_for(self, class_uid: int | None, source: str) -> Flags:
         key = (class_uid, source)
@@ -179,9 +192,8 @@ class Matcher:
             self._routes[key] = np.array(looks, bool)
         return self._routes[key]
 
-    def _candidates(self, batch: pa.RecordBatch, routed: _Routed) -> tuple[Numbers, Numbers]:
+    def _candidates(self, columns: EventColumns, routed: _Routed) -> tuple[Numbers, Numbers]:
         """(rule, row) pairs worth confirming, by rule and then by row."""
-        columns = EventColumns(batch, routed.rows)
         wanted = np.asarray(routed.rules.any(axis=0))
         plan = self._planned(columns, routed, wanted)
         rules, rows = plan.pairs(columns, routed.rows, wanted)
@@ -207,7 +219,7 @@ class Matcher:
             count(nodes, columns, len(routed.rows), self._census)
             self._plan, self._since = None, [0, 0]
         if self._plan is None:
-            self._plan = PrefilterPlan.of(self._nodes, self._census)
+            self._plan = PrefilterPlan.of(self._nodes, self._census, self._by_value)
         return self._plan
 
     def _confirm(

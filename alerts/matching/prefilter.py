@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import ahocorasick_rs
@@ -25,13 +26,16 @@ from alerts.matching.column_access import (
     Distinct,
     EventColumns,
     Flags,
+    Haystack,
     Numbers,
+    haystack_of,
     spread,
     unique,
 )
 from alerts.rulepack.derived_fields import derived
 from alerts.rulepack.predicate import OPS, All, Either, Leaf, Node, Test, leaf, listed_in
 from alerts.rulepack.required_literals import Needle, needles_of
+from alerts.rulepack.row_test import ValueTest
 
 Atom: TypeAlias = Needle | Test
 
@@ -40,6 +44,15 @@ BY_VALUE = frozenset(op for op in OPS if op != "exists" and not op.startswith("r
 
 SAMPLE_ROWS = 256
 """Batches smaller than this do not tell what is rare."""
+
+SMALL = 2_000
+"""Rows up to which a value is looked up among those of earlier batches and not sought anew."""
+
+_MOST_VALUES, _MOST_CHARS = 20_000, 1_000
+"""Values that a search remembers, and how long they may be: scripts hardly come twice."""
+
+BROAD = 0.05
+"""Share of events above which a gate is worth less than asking each value once."""
 
 TRIED, _ASKED, PAIRED = 4.0, 0.4, 0.2
 """Microseconds to confirm a row, to ask one value, and to note that a row passed a gate."""
@@ -153,6 +166,11 @@ class _Search:
     owners: Numbers
     bounds: Numbers
     automaton: ahocorasick_rs.BytesAhoCorasick
+    served: Sequence[tuple[int, ...]]
+    """The same owners, needle by needle, for work without NumPy."""
+    known: dict[str | None, tuple[int, ...]] = field(default_factory=dict)
+    """Owners by value, of small batches: their calls into Arrow and NumPy cost more than
+    searching. Of needles that occur twice the owner stands twice."""
 
     @classmethod
     def of(cls, wanted: Mapping[Needle, Sequence[int]]) -> _Search:
@@ -165,14 +183,16 @@ class _Search:
             implementation=ahocorasick_rs.Implementation.ContiguousNFA,
         )
         owners = np.fromiter(chain.from_iterable(wanted.values()), np.int64, int(bounds[-1]))
-        return cls(needles, owners, bounds, automaton)
+        return cls(needles, owners, bounds, automaton, [tuple(of) for of in wanted.values()])
 
     def found(self, distinct: Distinct) -> tuple[Numbers, Numbers]:
         """(needle, value) for each needle that occurs in a value, once."""
         if not len(distinct.values):
             return _NONE, _NONE
         # One text of all distinct values: a single call into the automaton for the whole column.
-        haystack = distinct.haystack()
+        return self._found_in(distinct.haystack(), len(distinct.values))
+
+    def _found_in(self, haystack: Haystack, count: int) -> tuple[Numbers, Numbers]:
         matches = self.automaton.find_matches_as_indexes(
             memoryview(haystack.data), overlapping=True
         )
@@ -182,8 +202,8 @@ class _Search:
         flat = np.fromiter(chain.from_iterable(matches), np.int64, 3 * len(matches))
         values = np.searchsorted(haystack.starts, flat[1::3], side="right") - 1
         # A needle may occur many times in a value; it counts once.
-        pairs = unique(flat[0::3] * len(distinct.values) + values)
-        return np.divmod(pairs, len(distinct.values))
+        pairs = unique(flat[0::3] * count + values)
+        return np.divmod(pairs, count)
 
     def pairs(self, distinct: Distinct) -> tuple[Numbers, Numbers]:
         """(owner, row) for each needle in each row, possibly more than once."""
@@ -195,6 +215,34 @@ class _Search:
         counts = self.bounds[needles + 1] - self.bounds[needles]
         return self.owners[spread(self.bounds[needles], counts)], np.repeat(rows, counts)
 
+    def pairs_of_few(self, texts: Sequence[str | None], rows: Numbers) -> tuple[Numbers, Numbers]:
+        """As `pairs`, of one text a row; what was sought in a text before is not sought again."""
+        owners: list[Any] = list(map(self.known.get, texts))
+        if None in owners:
+            unknown = [place for place, of in enumerate(owners) if of is None]
+            fresh = self._sought({texts[place] for place in unknown})
+            for place in unknown:
+                owners[place] = fresh[texts[place]]
+        counts = np.fromiter(map(len, owners), np.int64, len(owners))
+        every = np.array(list(chain.from_iterable(owners)), np.int64)
+        return every, np.repeat(rows, counts)
+
+    def _sought(self, missing: set[str | None]) -> dict[str | None, tuple[int, ...]]:
+        """The owners of texts that are not known yet, which then are."""
+        texts = [text for text in missing if text is not None]
+        fresh: dict[str | None, tuple[int, ...]] = dict.fromkeys(missing, ())
+        needles, values = (
+            self._found_in(haystack_of(texts), len(texts)) if texts else (_NONE, _NONE)
+        )
+        for needle, value in zip(needles.tolist(), values.tolist(), strict=True):
+            fresh[texts[value]] += self.served[needle]
+        if len(self.known) > _MOST_VALUES:
+            self.known.clear()
+        self.known.update(
+            (text, of) for text, of in fresh.items() if text is None or len(text) <= _MOST_CHARS
+        )
+        return fresh
+
 
 _NONE: Numbers = np.zeros(0, np.int64)
 
@@ -203,23 +251,36 @@ _NONE: Numbers = np.zeros(0, np.int64)
 class PrefilterPlan:
     """How the rules of a pack are looked for: searches by column, questions, and the rest.
 
-    `rules` says whose each gate is, `gates` how many each rule has.
+    `rules` says whose each gate is, `gates` how many each rule has. `by_value` are rules that
+    one column decides and that have no gate worth its search: they are asked value by value.
     """
 
     searches: dict[str, _Search]
     questions: dict[Test, Numbers]
     rules: Numbers
     gates: Numbers
+    by_value: dict[int, ValueTest]
 
     @classmethod
-    def of(cls, rules: Sequence[Node | None], census: Census) -> PrefilterPlan:
-        """The cheapest gates of every rule, as far as the census can tell; None has no gate."""
+    def of(
+        cls,
+        rules: Sequence[Node | None],
+        census: Census,
+        by_value: Mapping[int, ValueTest] = MappingProxyType({}),
+    ) -> PrefilterPlan:
+        """The cheapest gates of every rule, as far as the census can tell; None has no gate.
+
+        `by_value`: of the rules, by number, those that one column decides.
+        """
         needles: dict[str, dict[Needle, list[int]]] = defaultdict(lambda: defaultdict(list))
         questions: dict[Test, list[int]] = defaultdict(list)
         owners: list[int] = []
         gates = np.zeros(len(rules), np.int64)
+        asked: dict[int, ValueTest] = {}
         for number, node in enumerate(rules):
             taken = [] if node is None else _chosen(gates_of(node, census))
+            if number in by_value and (not taken or taken[0].rate > BROAD):
+                asked[number], taken = by_value[number], []
             # A rule without a gate is confirmed on all rows of its log source.
             gates[number] = len(taken)
             for gate in taken:
@@ -234,6 +295,7 @@ class PrefilterPlan:
             {test: np.array(numbers, np.int64) for test, numbers in questions.items()},
             np.array(owners, np.int64),
             gates,
+            asked,
         )
 
     def pairs(self, columns: EventColumns, rows: Numbers, wanted: Flags) -> tuple[Numbers, Numbers]:
@@ -242,7 +304,12 @@ class PrefilterPlan:
         matter = wanted[self.rules]
         for path, search in self.searches.items():
             if matter[search.owners].any():
-                passed.append(search.pairs(columns.distinct(path)))
+                texts = columns.texts(path) if len(rows) <= SMALL else None
+                passed.append(
+                    search.pairs(columns.distinct(path))
+                    if texts is None
+                    else search.pairs_of_few(texts, rows)
+                )
         for test, owners in self.questions.items():
             if matter[owners].any():
                 hit = rows_where(test, columns)
@@ -251,9 +318,12 @@ class PrefilterPlan:
             np.concatenate([p[0] for p in passed]) * columns.count
             + np.concatenate([p[1] for p in passed])
         )
-        ungated = np.flatnonzero(wanted & (self.gates == 0))
-        rest = (ungated[:, None] * columns.count + rows).ravel()
-        return np.divmod(np.concatenate([self._through(keys, columns.count), rest]), columns.count)
+        every = [self._through(keys, columns.count)]
+        for number in np.flatnonzero(wanted & (self.gates == 0)).tolist():
+            value_test = self.by_value.get(number)
+            held = None if value_test is None else rows_by_value(value_test, columns)
+            every.append(number * columns.count + (rows if held is None else held))
+        return np.divmod(np.concatenate(every), columns.count)
 
     def _through(self, keys: Numbers, count: int) -> Numbers:
         """Gate and row in one number -> rule and row in one, where all gates were passed."""
@@ -271,6 +341,22 @@ def rows_where(test: Test, columns: EventColumns) -> Numbers:
         return listed_in(test).rows(columns.batch, columns.rows)
     distinct = columns.distinct(test.field)
     return distinct.rows_of(_values_where(test, distinct))[1]
+
+
+def rows_by_value(test: ValueTest, columns: EventColumns) -> Numbers | None:
+    """Rows on whose value the test holds or throws; None where the column holds no plain text."""
+    if len(columns.rows) <= SMALL:
+        texts = columns.texts(test.path)
+        return None if texts is None else columns.rows[np.array(test.may_hold(texts), bool)]
+    if not columns.is_text(test.path):
+        return None
+    distinct = columns.distinct(test.path)
+    values = np.flatnonzero(np.array(test.may_hold(distinct.to_list()), bool))
+    held = distinct.rows_of(values)[1]
+    # A missing value is none of the different ones, and a `not` holds for it.
+    if len(distinct.rows) < len(columns.rows) and test.may_hold([None])[0]:
+        held = np.concatenate([held, np.setdiff1d(columns.rows, distinct.rows)])
+    return held
 
 
 def _values_where(test: Test, distinct: Distinct) -> Numbers:

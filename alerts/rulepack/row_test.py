@@ -153,6 +153,38 @@ def _remembering(node: Node, slot: int, path: str, remembered: Remembered) -> Ro
     return run
 
 
+class ValueTest:
+    """A tree that one plain column decides, asked of many texts at once."""
+
+    def __init__(self, node: Node, path: str, remembered: Remembered) -> None:
+        self.path = path
+        self._ask = _remembering(node, 0, path, remembered)
+        self._verdicts = remembered.of(node)
+
+    @classmethod
+    def of(cls, node: Node, remembered: Remembered) -> ValueTest | None:
+        """None where the tree asks several columns, or one that is made of others."""
+        path = _only_path(node)
+        return None if path is None else cls(node, path, remembered)
+
+    def may_hold(self, texts: Sequence[str | None]) -> list[bool]:
+        """For each text or missing value whether the tree holds, or throws."""
+        verdicts = list(map(self._verdicts.get, texts))
+        if None in verdicts:
+            return [
+                self._or_throws(text) if verdict is None else verdict
+                for text, verdict in zip(texts, verdicts, strict=True)
+            ]
+        return verdicts  # type: ignore[return-value]  # no None is among them
+
+    def _or_throws(self, text: str | None) -> bool:
+        try:
+            return self._ask([[text]], 0)
+        # Left to the rule, which is then set aside by itself.
+        except Exception:
+            return True
+
+
 def _reader(field: str, slots: Mapping[str, int]) -> _Reader:
     """The value of a field, column or derived, in one row."""
     made = derived(field)

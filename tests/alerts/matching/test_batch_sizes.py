@@ -1,0 +1,91 @@
+"""Small batches take ways of their own; what is found is the same."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alerts.matching.event_rows import brute_force, event_batch
+from alerts.matching.matcher import Matcher
+from alerts.matching.prefilter import SMALL
+from alerts.rulepack.predicate import All, Either, Node, Not, Test, literals_of
+from alerts.rulepack.rule_pack import Rule, RulePack
+from bench.recorded_mix import recorded_batches, recorded_pack
+from tests.examples import examples
+
+NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
+TEXTS = (None, "", "cmd.exe", "CMD.EXE", "Σίσυφος", "c:\\a\\cmd.exe", "\x00", "x" * 1_500)
+
+
+def _event(number: int, message: str | None, name: str | None = None) -> dict[str, Any]:
+    return {
+        "event_uid": f"e{number}",
+        "time": NOON,
+        "received_at": NOON,
+        "source": "s",
+        "mode": "live",
+        "class_uid": 1,
+        "message": message,
+        "user": {"name": name},
+    }
+
+
+def _pack(*nodes: Node) -> RulePack:
+    return RulePack(
+        rules=tuple(
+            Rule(id=f"r{number}", title="t", predicate=node, literals=literals_of(node))
+            for number, node in enumerate(nodes)
+        )
+    )
+
+
+def _pairs(batches: list[pa.RecordBatch]) -> set[tuple[str, str]]:
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    return {(row["rule_id"], row["event_uid"]) for row in rows}
+
+
+def test_findings_do_not_depend_on_the_size_of_the_batches() -> None:
+    pack = recorded_pack(100)
+    large, small = Matcher(pack), Matcher(pack)
+    (batch,) = recorded_batches(SMALL + 100, SMALL + 100)
+    parts = [small.match(batch.slice(start, 250)) for start in range(0, batch.num_rows, 250)]
+    findings = large.match(batch)
+    assert findings.num_rows
+    assert pa.Table.from_batches(parts).to_pylist() == findings.to_pylist()
+
+
+BROAD = (
+    Not(Test("message", "contains", "cmd")),
+    Not(Either((Test("message", "endswith", ".exe"), Test("message", "exists", True)))),
+    All((Test("message", "endswith", "cmd.exe"), Not(Test("message", "startswith", "c:\\")))),
+    All((Test("message", "contains", "x"), Not(Test("user.name", "eq", "cmd.exe")))),
+)
+
+
+def test_rules_that_are_asked_value_by_value_see_missing_values_in_any_batch() -> None:
+    events = [_event(n, TEXTS[n % len(TEXTS)], TEXTS[n % 3]) for n in range(SMALL + 9)]
+    pack = _pack(*BROAD)
+    matcher = Matcher(pack)
+    # Twice, as the first batch is planned without knowing what is rare.
+    for _ in range(2):
+        for size in (len(events), 300):
+            batches = [
+                event_batch(events[start : start + size]) for start in range(0, len(events), size)
+            ]
+            assert _pairs([matcher.match(batch) for batch in batches]) == brute_force(pack, events)
+
+
+@examples(30)
+@given(st.lists(st.lists(st.sampled_from(TEXTS), max_size=12), max_size=5))
+def test_what_is_remembered_of_earlier_batches_changes_nothing(
+    batches: list[list[str | None]],
+) -> None:
+    pack = _pack(*BROAD, Test("message", "contains", "ίσ"), Test("user.name", "eq", "CMD.exe"))
+    matcher = Matcher(pack)
+    for texts in batches:
+        events = [_event(n, text, texts[-1 - n]) for n, text in enumerate(texts)]
+        assert _pairs([matcher.match(event_batch(events))]) == brute_force(pack, events)
