@@ -79,6 +79,7 @@ def register() -> None:
     register_alarm(_platform_alerts)
     register_check(_feed_findings)
     register_check(_preliminary_findings)
+    register_check(_drift_findings)
     register_steady(
         SteadyCommand("webhooks", ("webhooks", "deliver"), lambda settings: bool(settings.webhooks))
     )
@@ -90,7 +91,8 @@ def register() -> None:
         ScheduledCommand(
             "retrain",
             ("models", "retrain"),
-            lambda settings: 360.0 if settings.jobs.retrain_days else 0.0,
+            # Also where nothing is trained by its age: it notes how models drift, too.
+            lambda _: 360.0,
         ),
         ScheduledCommand("feeds", ("indicators", "fetch", "--due"), _feed_minutes),
     )
@@ -116,6 +118,14 @@ def _preliminary_findings(settings: Settings) -> Iterable[Finding]:
     from alerts.preliminary.alarm import preliminary_findings
 
     return preliminary_findings(settings)
+
+
+def _drift_findings(settings: Settings) -> Iterable[Finding]:
+    if _no_model(settings):
+        return ()
+    from alerts.anomaly.drift_notes import drift_findings
+
+    return drift_findings(settings)
 
 
 def _feed_minutes(settings: Settings) -> float:

@@ -28,6 +28,8 @@ MOVED, FAR_MOVED = 0.1, 0.25
 """Population stability index from which a feature moved somewhat, and far: the usual marks."""
 MANY_RARE = 5.0
 """So many times as often as it should, the rare score comes: the model no longer fits."""
+TRAIN_AGAIN = "train again"
+"""The state that asks for something to be done."""
 MANY_UNSEEN = 0.05
 """Share of judged devices' rarest steps that nobody made in the training."""
 _EMPTY = 1e-4
@@ -59,12 +61,12 @@ class Drift:
 
     @property
     def state(self) -> str:
-        """`too little`, `stable`, `moved` or `train again`."""
+        """`too little`, `stable`, `moved` or `TRAIN_AGAIN`."""
         if self.hours < LEAST_HOURS:
             return "too little"
         rare, moved = self.rare / self.hours * 100, max(self.psi.values(), default=0.0)
         if rare >= MANY_RARE or moved >= FAR_MOVED:
-            return "train again"
+            return TRAIN_AGAIN
         return "moved" if moved >= MOVED or (self.unseen or 0.0) >= MANY_UNSEEN else "stable"
 
     @property

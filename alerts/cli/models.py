@@ -42,7 +42,7 @@ def build(subparsers: Any) -> None:
     _output(trained, train_model)
 
     again = verbs.add_parser(
-        "retrain", help="train again what runs with a model older than jobs.retrain_days"
+        "retrain", help="note how models drift; train again those older than jobs.retrain_days"
     )
     _span(again, "history to learn from")
     again.set_defaults(run=retrain_models)
@@ -150,7 +150,11 @@ def train_model(args: argparse.Namespace, settings: Settings) -> int:
 
 def retrain_models(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate models retrain`: exit code 1 when a model could not be trained; it stays then."""
-    old = aged(settings, datetime.now(UTC))
+    from alerts.anomaly.drift_notes import note_drift
+
+    now = datetime.now(UTC)
+    note_drift(settings, now)
+    old = aged(settings, now)
     if not old:
         print("no model in force is old enough to be trained again", file=sys.stderr)
         return 0
@@ -222,7 +226,7 @@ def use_model(args: argparse.Namespace, settings: Settings) -> int:
 
 def drift_models(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate models drift [NAME]`: exit code 1 when a model is to be trained again."""
-    from alerts.anomaly.drift import drift_of
+    from alerts.anomaly.drift import TRAIN_AGAIN, drift_of
     from infra.delta.duckdb_views import connect
 
     model_rule_set = model_rules(settings)
@@ -247,7 +251,7 @@ def drift_models(args: argparse.Namespace, settings: Settings) -> int:
     print_rows(rows, args.output)
     if not rows:
         print("no rule runs with a model; headgate models list shows them", file=sys.stderr)
-    return 1 if any(row["state"] == "train again" for row in rows) else 0
+    return 1 if any(row["state"] == TRAIN_AGAIN for row in rows) else 0
 
 
 def backtest_model(args: argparse.Namespace, settings: Settings) -> int:

@@ -10,6 +10,7 @@ from reporting.document.content import Block, Chart, Column, Report, Section, Ta
 from reporting.document.request import ReportRequest
 from reporting.figures.alerts import ALERTS, by_level, daily_buckets
 from reporting.figures.daily import attribution_coverage
+from reporting.figures.model_drift import model_drift
 from reporting.figures.sources import arrived, blindness, silences
 from reporting.figures.triage import triage_by_rule, triage_totals
 from reporting.reports.daily import attribution, blind_table
@@ -19,6 +20,7 @@ DOC = "For the SOC: alerts by rule with what to tune, times to detect and close,
 TABLES = (
     "silver.event", "gold.finding", "gold.findings", "gold.attribution",
     "gold.attribution_current", "gold.alert", "gold.alert_current", "gold.alert_action",
+    "gold.device_hour",
 )  # fmt: skip
 
 _NOISY = (
@@ -50,6 +52,7 @@ def compose(request: ReportRequest) -> Report:
             _devices(request),
             attribution(attribution_coverage(request)),
             _unseen(request),
+            *_models(request),
             _sources(request),
         ],
         arrival=request.arrived(),
@@ -172,6 +175,23 @@ def _unseen(request: ReportRequest) -> Section:
         sentence = "No rule was without its input, as far as this was checked."
         blocks.append(Table("blind_rules", (), (), title="Rules that saw nothing", empty=sentence))
     return Section("What nobody could see", blocks)
+
+
+def _models(request: ReportRequest) -> list[Section]:
+    """How far what models judged is from what they learned; nothing where none judged."""
+    rows = model_drift(request)
+    if not rows:
+        return []
+    columns = [
+        Column("title", "Model of rule"),
+        Column("state", "State", "word"),
+        Column("hours", "Hours judged", "number"),
+        Column("rare", "Rare ones", "number"),
+        Column("sentence", "What was measured"),
+    ]
+    note = "Rare: as one hour in a hundred of the training. Train again: headgate models train."
+    return [Section("Anomaly models, and whether they still fit",
+                    [Table("models", columns, rows, note=note)])]  # fmt: skip
 
 
 def _sources(request: ReportRequest) -> Section:

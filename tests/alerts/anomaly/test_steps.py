@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.anomaly.drift import drift_of
+from alerts.anomaly.drift_notes import drift_findings, note_drift
 from alerts.anomaly.job import device_history, models, whole_hours
 from alerts.anomaly.steps import ALONE, SeenStep, StepCounts, hour_stray
 from alerts.anomaly.store import ModelStore, StepModel
@@ -230,6 +231,9 @@ def test_rare_steps_are_told_once_by_stream_and_history_and_verified(lake: Lake)
         assert drift.unseen == 1 / (DEVICES + 1)
     finally:
         duck.close()
+    note_drift(lake.settings, END + timedelta(days=1))
+    ((told, remedy),) = ((each.found, each.remedy) for each in drift_findings(lake.settings))
+    assert (told.split(", as of")[0], remedy) == (f"{NAME}: too little", None)
 
     assert aged(lake.settings, done.header.trained_at + timedelta(days=6)) == []
     old = aged(lake.settings, done.header.trained_at + timedelta(days=7))
