@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from api.flight.messages import packed_message, unpacked_message
 from api.flight.sign_in import MIDDLEWARE, FlightSignIn, NoFurtherHandshake
 from api.key_limits import readable_tables
 from api.observability.audit_log import audit_request
+from api.observability.metrics import Meters
 from api.observability.noted_statements import noted_statement
 from api.services.quotas import Quotas, StillRunning
 from api.sql.runner import ArrowAnswer, Limit, Refused, Statements
@@ -46,23 +48,27 @@ class Desk:
     access: Access
     quotas: Quotas
     statements: Statements
+    meters: Meters
 
 
 class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
     """Serves from the moment it is made, until `close`."""
 
     def __init__(
-        self, desk: Desk, location: str, certificate: tuple[bytes, bytes] | None = None
+        self, desk: Desk, location: str, folder: TemporaryDirectory[str] | None = None
     ) -> None:
+        """`folder`: that of the location's socket file, which goes with us."""
         self._desk = desk
+        self._folder = folder
         self._closing = threading.Event()
         self._room = threading.BoundedSemaphore(_CALLS)
         self._pool = ThreadPoolExecutor(_CALLS, thread_name_prefix="flight")
         super().__init__(
             location,
             auth_handler=NoFurtherHandshake(),
-            tls_certificates=None if certificate is None else [certificate],
-            middleware={MIDDLEWARE: FlightSignIn(desk.settings, desk.access, desk.quotas)},
+            middleware={
+                MIDDLEWARE: FlightSignIn(desk.settings, desk.access, desk.quotas, desk.meters)
+            },
         )
 
     def close(self) -> None:
@@ -70,6 +76,8 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has 
         self._closing.set()
         self.shutdown()
         self._pool.shutdown()
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
         """Where the answer to a command is had, and its columns. A statement that is refused is

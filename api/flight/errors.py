@@ -14,6 +14,19 @@ from api.sql.worker_line import Cancelled
 from infra.errors import HeadgateError, Retryable, Usage
 
 _log = logging.getLogger("headgate.api")
+_STATUS = {
+    flight.FlightUnauthenticatedError: "unauthenticated",
+    flight.FlightUnauthorizedError: "unauthorized",
+    flight.FlightUnavailableError: "unavailable",
+    flight.FlightCancelledError: "cancelled",
+    flight.FlightServerError: "refused",
+}
+
+
+def call_status(error: Exception | None) -> str:
+    """What a call ended with, for `/metrics`; `refused`: a fault of the statement, `failed`: of
+    ours."""
+    return "ok" if error is None else _STATUS.get(type(error), "failed")
 
 
 @contextmanager

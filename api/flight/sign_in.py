@@ -12,7 +12,8 @@ from typing import Any
 from pyarrow import flight
 
 from api.auth import Access, Caller, basic_of
-from api.flight.errors import as_flight_errors
+from api.flight.errors import as_flight_errors, call_status
+from api.observability.metrics import Meters
 from api.services.quotas import Quotas
 from infra.config.settings import Settings
 
@@ -65,21 +66,32 @@ class PasswordSessions:
 
 
 class KnownCaller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no types
-    """The caller of one call; `answer`: the token that a driver is to send from now on."""
+    """The caller of one call; `answer`: the token that a driver is to send from now on.
 
-    def __init__(self, caller: Caller, answer: str | None) -> None:
+    `ended` hears what the call ended with, None for nothing amiss.
+    """
+
+    def __init__(
+        self, caller: Caller, answer: str | None, ended: Callable[[Exception | None], None]
+    ) -> None:
         self.caller = caller
         self._answer = answer
+        self._ended = ended
 
     def sending_headers(self) -> dict[str, str]:
         """The token goes back with the first answer, as drivers look for it there."""
         return {} if self._answer is None else {"authorization": f"Bearer {self._answer}"}
 
+    def call_completed(self, exception: Exception | None) -> None:
+        """Once the last of the answer went out, or none did."""
+        self._ended(exception)
+
 
 class FlightSignIn(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     """Looks at the header `authorization` of each call, and counts the call."""
 
-    def __init__(self, settings: Settings, access: Access, quotas: Quotas) -> None:
+    def __init__(self, settings: Settings, access: Access, quotas: Quotas, meters: Meters) -> None:
+        self._meters = meters
         self._usual = settings.api.requests_per_minute
         self._access = access
         self._quotas = quotas
@@ -88,11 +100,21 @@ class FlightSignIn(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     def start_call(self, info: Any, headers: Mapping[str, list[Any]]) -> KnownCaller:
         """Who calls; raises what Flight tells a stranger, or who calls too often."""
         given = next((str(value) for value in headers.get("authorization", [])), "")
-        with as_flight_errors():
-            caller, answer = self._known(given)
-            usual = None if caller.role == "admin" else self._usual
-            self._quotas.take(caller.name, caller.requests_per_minute or usual)
-        return KnownCaller(caller, answer)
+        began, method = time.monotonic(), str(info.method.name).lower()
+
+        def ended(error: Exception | None) -> None:
+            self._meters.flight_call(method, call_status(error), time.monotonic() - began)
+
+        try:
+            with as_flight_errors():
+                caller, answer = self._known(given)
+                usual = None if caller.role == "admin" else self._usual
+                self._quotas.take(caller.name, caller.requests_per_minute or usual)
+        except flight.FlightError as error:
+            # Nobody hears how a call ends that was not let in.
+            ended(error)
+            raise
+        return KnownCaller(caller, answer, ended)
 
     def _known(self, authorization: str) -> tuple[Caller, str | None]:
         scheme, _, token = authorization.partition(" ")

@@ -41,6 +41,9 @@ SELECT level, count(*) AS n FROM gold.alert_current WHERE suppressed_by IS NULL 
 BOUNDS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 300.0)
 """Seconds of a batch's work, between which batches are counted."""
 
+_ANSWER_BOUNDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 30)
+"""Seconds, from a question to memory up to a statement at its time limit."""
+
 _WITHIN = ", ".join(
     f"count(*) FILTER (WHERE epoch(finished_at - started_at) <= {bound})" for bound in BOUNDS
 )
@@ -278,8 +281,20 @@ class Meters:
             "headgate_http_request_seconds",
             "Time from request to answer.",
             ("method", "route"),
-            # From a question to memory up to a statement at its time limit.
-            buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 30),
+            buckets=_ANSWER_BOUNDS,
+            registry=self.registry,
+        )
+        self._flight_calls = Counter(
+            "headgate_flight_calls_total",
+            "Calls over Flight SQL, by what they ended with; a statement is two to four.",
+            ("method", "status"),
+            registry=self.registry,
+        )
+        self._flight_seconds = Histogram(
+            "headgate_flight_call_seconds",
+            "Time from a call over Flight SQL to the end of its answer.",
+            ("method",),
+            buckets=_ANSWER_BOUNDS,
             registry=self.registry,
         )
         self._lake_up = self._gauge("lake_up", "Whether the lake could be read.")
@@ -314,6 +329,11 @@ class Meters:
         # The route's pattern and not its path: an id in a label would make a series for each alert.
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(method, route).observe(seconds)
+
+    def flight_call(self, method: str, status: str, seconds: float) -> None:
+        """Count one call over Flight SQL; `method` such as `do_get`."""
+        self._flight_calls.labels(method, status).inc()
+        self._flight_seconds.labels(method).observe(seconds)
 
     def text(self, reader: Reader) -> bytes:
         """The exposition. A lake that cannot be read is `headgate_lake_up 0`, not an error."""

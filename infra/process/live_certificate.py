@@ -7,7 +7,7 @@ import os
 import ssl
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -132,22 +132,33 @@ class LiveCertificate:
     serving when a new one is not."""
 
     def __init__(
-        self, files: CertificateFiles, clock: Callable[[], float] = time.monotonic
+        self,
+        files: CertificateFiles,
+        clock: Callable[[], float] = time.monotonic,
+        protocols: Sequence[str] = (),
     ) -> None:
+        """`protocols`: what clients may ask for by ALPN, such as `h2`."""
         self._files = files
         self._clock = clock
+        self._protocols = protocols
         self._seen = self._signature()
-        self._newest = server_context(files, datetime.now(UTC))
+        self._newest = self._fresh()
         self._looked = clock()
         self.version = 1
         """Counts up with each certificate that came into use."""
 
     def context(self) -> ssl.SSLContext:
         """For the server, which keeps it for good."""
-        context = server_context(self._files, datetime.now(UTC))
+        context = self._fresh()
         # With each handshake, and not loaded into the one context: OpenSSL keeps a certificate
         # for each kind of key, and would go on showing an old one of another kind.
         context.sni_callback = self._choose
+        return context
+
+    def _fresh(self) -> ssl.SSLContext:
+        context = server_context(self._files, datetime.now(UTC))
+        if self._protocols:
+            context.set_alpn_protocols(list(self._protocols))
         return context
 
     def _choose(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
@@ -167,7 +178,7 @@ class LiveCertificate:
         # files change once more, such as the key shortly after its certificate.
         self._seen = signature
         try:
-            self._newest = server_context(self._files, datetime.now(UTC))
+            self._newest = self._fresh()
         except Fatal as error:
             log.warning("%s; the certificate before stays in use", error)
         else:

@@ -26,9 +26,10 @@ def model_drift(request: ReportRequest) -> list[dict[str, Any]]:
     rules = model_rules(request.settings).sources.values()
     titles = {source.rule.id: source.rule.title for source in rules}
     store = ModelStore(store_folder(request.settings))
-    rows = []
+    rows: list[dict[str, Any]] = []
     for row in judged:
         title = titles.get(row["rule_id"], row["rule_id"])
+        figures: dict[str, Any]
         try:
             model = store.get(row["model"])
         except Fatal as error:
@@ -37,7 +38,7 @@ def model_drift(request: ReportRequest) -> list[dict[str, Any]]:
         else:
             begin, end = request.interval.start, request.interval.end
             drift = drift_of(request.connection, model, begin, end)
-            figures = {"state": drift.state, "hours": drift.hours, "rare": drift.rare,
-                    "sentence": drift.sentence}  # fmt: skip
+            figures = {"state": drift.state, "hours": drift.hours, "rare": drift.rare}
+            figures["sentence"] = drift.sentence
         rows.append({"title": title, "model": row["model"], **figures})
     return rows

@@ -13,8 +13,7 @@ import pyarrow as pa
 from fastapi import FastAPI
 from pyarrow import flight
 
-from api.flight.door import FlightDoor
-from api.flight.listening import serve_flight
+from api.flight.listening import FlightServer, serve_flight
 from api.flight.messages import packed_message
 from api.serving import certificate_files, flight_url
 from tests.api.plain_desk import PlainDesk
@@ -26,7 +25,7 @@ class FlightDesk(PlainDesk):
     def __init__(self, home: Path, **api: Any) -> None:
         super().__init__(home, flight_port=0, **api)
         self.access = self.app.state.services.access
-        self.door: FlightDoor = flight_over(self.app)
+        self.door: FlightServer = flight_over(self.app)
         self.port = self.door.port
 
     def close(self) -> None:
@@ -78,7 +77,7 @@ class FlightDesk(PlainDesk):
         ]
 
 
-def flight_over(app: FastAPI) -> FlightDoor:
+def flight_over(app: FastAPI) -> FlightServer:
     """Flight SQL as `headgate api` serves it beside this app."""
     services = app.state.services
     files = certificate_files(services.settings)

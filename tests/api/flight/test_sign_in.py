@@ -6,8 +6,10 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from infra.config.settings import load
 from infra.errors import Fatal, Usage
 from tests.api.flight.flight_desk import FlightDesk, flight_over
 from tests.api.test_serving import TOKEN, home
+from tests.infra.authority import Authority
 
 Refusal = adbc_driver_manager.Error
 
@@ -118,6 +121,55 @@ def test_tls_has_the_certificate_of_the_api(tmp_path: Path) -> None:
     finally:
         door.close()
         app.state.services.close()
+
+
+def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) -> None:
+    settings = home(tmp_path, flight_port="0")
+    app = create_app(settings)
+    door = flight_over(app)
+    try:
+        shown = ssl.get_server_certificate(("127.0.0.1", door.port))
+        file = settings.api.certificate_file
+        assert file is not None
+        renewed = Authority.made(tmp_path, "other").certificate(tmp_path, "renewed")
+        file.write_bytes(renewed.read_bytes())
+        options = {
+            "adbc.flight.sql.authorization_header": f"Bearer {TOKEN}",
+            "adbc.flight.sql.client_option.tls_root_certs": (tmp_path / "other.pem").read_text(),
+        }
+        time.sleep(1.1)  # the files are looked at once a second
+        with (
+            adbc.connect(f"grpc+tls://127.0.0.1:{door.port}", db_kwargs=options) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute("SELECT 7 AS x")
+            assert cursor.fetchone() == (7,)
+        assert ssl.get_server_certificate(("127.0.0.1", door.port)) != shown
+    finally:
+        door.close()
+        app.state.services.close()
+
+
+def test_calls_are_counted_by_what_they_ended_with(tmp_path: Path) -> None:
+    desk = FlightDesk(tmp_path)
+    try:
+        assert desk.rows("SELECT 7 AS x") == [{"x": 7}]
+        for statement, token in (("SELECT nothing", None), ("SELECT 7", "wrong")):
+            with pytest.raises(Refusal):
+                desk.rows(statement, token)
+        registry = desk.app.state.services.meters.registry
+        calls = {
+            (sample.labels["method"], sample.labels["status"]): sample.value
+            for metric in registry.collect()
+            for sample in metric.samples
+            if sample.name == "headgate_flight_calls_total"
+        }
+    finally:
+        desk.close()
+    assert calls[("get_flight_info", "ok")] >= 1
+    assert calls[("do_get", "ok")] >= 1
+    assert calls[("get_flight_info", "refused")] == 1
+    assert sum(count for (_, status), count in calls.items() if status == "unauthenticated") >= 1
 
 
 def test_what_cannot_be_served_is_said_before_the_api_is(tmp_path: Path) -> None:
