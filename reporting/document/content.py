@@ -127,6 +127,9 @@ class Report:
     lead: Sequence[str] = ()
     """Sentences above everything."""
     subject: str = ""
+    headline: str = ""
+    """What stands above it in place of title and subject: what happened, where an id says
+    nothing."""
     arrival: Arrival | None = None
     attachments: Mapping[str, bytes] = field(default_factory=dict)
     """Further files by name, such as a layer for the ATT&CK Navigator."""

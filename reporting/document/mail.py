@@ -56,5 +56,7 @@ def text_of(report: Report) -> str:
 
 
 def _headline(report: Report) -> str:
+    if report.headline:
+        return cut(report.headline, 200)
     about = f" {report.subject}" if report.subject else ""
     return f"{report.title}{about}, {report.interval}"

@@ -9,6 +9,7 @@ from typing import Any
 
 from alerts.cli.coverage import known_blindness
 from alerts.domain.attack import TACTICS
+from alerts.domain.attack_techniques import placed
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import Described, PackStore
 from infra.config.settings import Settings
@@ -59,7 +60,7 @@ def techniques(request: ReportRequest) -> list[Technique]:
     for rule in rules_in_force(request.settings):
         for uid in dict.fromkeys(rule.techniques):
             technique = named.setdefault(uid, Technique(uid))
-            technique.tactics |= {tactic for tactic in rule.tactics if tactic in TACTICS}
+            technique.tactics |= placed(uid, [t for t in rule.tactics if t in TACTICS])
             technique.rules.append(rule.title)
             if blind.get(rule.id, "").startswith("blind"):
                 technique.blind.append(rule.title)

@@ -8,6 +8,7 @@ import jinja2
 from markupsafe import Markup
 
 from alerts.domain.attack import TACTICS, layer
+from alerts.domain.attack_techniques import technique_name
 from reporting.document.content import Column, Raw, Report, Section, Table, Tile
 from reporting.document.request import ReportRequest
 from reporting.figures.attack_coverage import (
@@ -27,9 +28,11 @@ _MATRIX = jinja2.Environment(autoescape=True).from_string("""
 </tr></thead><tbody><tr>
 {% for _, cells in columns %}<td>{% for cell in cells %}
 <div style="border:{{ borders[cell.state] }}; border-radius:3px; padding:0 2px; margin:0 0 2px;
-  background:{{ fills[cell.state] }}; color:#0f172a; white-space:nowrap; overflow:hidden"
-  title="{{ cell.rules|join(', ') }}"><b>{{ cell.uid }}</b> {{ marks[cell.state] }}
-{{ cell.rules|length }}{% if cell.alerts %} ({{ cell.alerts }}){% endif %}</div>
+  background:{{ fills[cell.state] }}; color:#0f172a; overflow-wrap:anywhere"
+  title="{{ cell.rules|join(', ') }}"><b>{{ cell.uid }}</b>
+<span style="white-space:nowrap">{{ marks[cell.state] }}&nbsp;{{ cell.rules|length
+}}{% if cell.alerts %} ({{ cell.alerts }}){% endif %}</span>
+{% if name(cell.uid) %}<br>{{ name(cell.uid) }}{% endif %}</div>
 {% endfor %}</td>{% endfor %}
 </tr></tbody></table></div>
 <p class="soft">Each technique with the number of its rules, and of its alerts in brackets.
@@ -104,13 +107,14 @@ def _matrix(columns: dict[str, list[Technique]]) -> Markup:
         for tactic, cells in columns.items()
         if cells
     ]
-    return Markup(_MATRIX.render(columns=named, **_LOOKS))
+    return Markup(_MATRIX.render(columns=named, name=technique_name, **_LOOKS))
 
 
 def _table(known: list[Technique]) -> Table:
     rows = [
         {
             "technique": technique.uid,
+            "name": technique_name(technique.uid),
             "tactics": ", ".join(TACTICS[t][1] for t in TACTICS if t in technique.tactics),
             "state": technique.state,
             "rules": technique.rules[:4]
@@ -124,6 +128,7 @@ def _table(known: list[Technique]) -> Table:
     ]
     columns = [
         Column("technique", "Technique", "code"),
+        Column("name", "Name"),
         Column("tactics", "Tactics"),
         Column("state", "State", "word"),
         Column("rules", "Rules"),

@@ -101,7 +101,7 @@ def _alerts(f: Figures) -> Section:
                 for bucket in f.buckets
             ],
             caption="Alerts by the time of their first event, as their newest revision has them "
-            f"({f.revisions:,} revisions in all).",
+            f"({f.revisions:,} {'revision' if f.revisions == 1 else 'revisions'} in all).",
             empty="No alert in this interval.",
         ),
         Table(

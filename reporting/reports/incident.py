@@ -3,7 +3,9 @@ lines it rests on."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from infra.errors import Usage
 from reporting.document.content import Report, Tile
@@ -38,7 +40,7 @@ def compose(request: ReportRequest) -> Report:
         request.interval,
         request.made_at,
         subject=request.subject,
-        lead=[own["title"]],
+        headline=_headline(request, own, len(alerts)),
         tiles=[
             Tile("Alerts", len(alerts)),
             Tile("Rules", len({row["rule_id"] for row in alerts})),
@@ -52,3 +54,11 @@ def compose(request: ReportRequest) -> Report:
         ],
         arrival=request.arrived(),
     )
+
+
+def _headline(request: ReportRequest, own: Mapping[str, Any], many: int) -> str:
+    """What happened, to whom and when: an id tells nobody anything."""
+    began = request.interval.local(own["event_time"])
+    more = f", and {many - 1} more alert{'s' if many > 2 else ''}" if many > 1 else ""
+    title = cut(str(own["title"]), 160)
+    return f"{title}, {began.day} {began:%B %Y at %H:%M} {request.interval.zone}{more}"

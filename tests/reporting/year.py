@@ -22,7 +22,7 @@ RULES = (
     ("ps-enc", "PowerShell with an encoded command", "high", "Execution", "T1059.001"),
 )
 NAMES = ("till-07", "lab-printer", "ana-laptop", "dc1", "meeting-room-2", "cam-garage", "build3")
-SOURCES = (("zeek:conn", 40_000), ("zeek:dns", 22_000), ("windows_event", 9_000), ("sshd", 1_500))
+SOURCES = (("zeek:conn", 40_000), ("zeek:dns", 22_000), ("windows_xml", 9_000), ("sshd", 1_500))
 
 
 def a_year() -> MemoryLake:
@@ -156,6 +156,6 @@ def _told(lake: MemoryLake) -> None:
         ])  # fmt: skip
     late = END - timedelta(hours=3)
     lake.add("silver.event", [
-        {"event_uid": "late:0", "source": "windows_event", "mode": "live", "time": late,
+        {"event_uid": "late:0", "source": "windows_xml", "mode": "live", "time": late,
          "received_at": END + timedelta(hours=2)},
     ])  # fmt: skip

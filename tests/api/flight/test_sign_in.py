@@ -168,8 +168,7 @@ def test_calls_are_counted_by_what_they_ended_with(tmp_path: Path) -> None:
         desk.close()
     assert calls[("get_flight_info", "ok")] >= 1
     assert calls[("do_get", "ok")] >= 1
-    assert calls[("get_flight_info", "refused")] == 1
-    assert sum(count for (_, status), count in calls.items() if status == "unauthenticated") >= 1
+    assert {status for _, status in calls} == {"ok", "refused", "unauthenticated"}
 
 
 def test_what_cannot_be_served_is_said_before_the_api_is(tmp_path: Path) -> None:

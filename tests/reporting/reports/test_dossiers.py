@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,13 @@ import pytest
 from infra.errors import Usage
 from reporting.document.archive import in_form
 from reporting.document.content import Report
+from reporting.document.mail import text_of
 from reporting.reports import device, incident
 from tests.api.story import IP, A
 from tests.reporting.memory_lake import MemoryLake, story_in_memory
 
 HOME = Path("/nowhere")
+TITLE = "SSH password guessing: laptop-a, 20 November 2026 at 12:05 UTC"
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +54,17 @@ def test_an_incident_is_named_by_its_alert(day: MemoryLake) -> None:
     assert {row["mac"] for row in report.data()["leases"][1]} == {A}
     with pytest.raises(Usage, match="there is no such alert"):
         incident.compose(day.request(HOME, "2026-11-20", "alert-9"))
+
+
+def test_a_dossier_is_called_by_what_happened_to_whom_and_when(day: MemoryLake) -> None:
+    report = incident.compose(day.request(HOME, "2026-11-20", "alert-1"))
+    page = in_form(report, "html").decode()
+    heading = re.search("<h1>(.*)</h1>", page)
+    assert heading is not None
+    assert heading[1] == report.headline
+    assert report.headline == TITLE
+    assert text_of(report).startswith(TITLE)
+    assert "Dossier of an incident <code>alert-1</code>" in page
 
 
 def test_a_record_of_fields_says_who_asked_whom_for_what() -> None:

@@ -127,4 +127,7 @@ def test_coverage_has_a_matrix_and_a_layer_of_the_rules_in_force(
     assert {"techniqueID", "score", "color"} <= layer["techniques"][0].keys() | {"score", "color"}
     page = in_form(report, "html").decode()
     assert "Credential Access" in page
+    assert "OS Credential Dumping" in page
+    rows = {row["technique"]: row for row in report.data()["techniques"][1]}
+    assert rows["T1110.001"]["tactics"] == "Credential Access", "where ATT&CK has it"
     assert "○" in page
