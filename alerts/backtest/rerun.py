@@ -6,11 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
-from alerts.correlation.history import over_history
 from alerts.domain.entity import Holder, holder_of, micros
 from alerts.domain.finding import DISPROVED
-from alerts.matching.event_rows import event_batch
-from alerts.matching.matcher import Matcher
 from alerts.rulepack.rule_pack import Correlation, Rule, RulePack
 from enrich.attribution.lease_lookup import LEASE_AT_DUCKDB
 
@@ -41,6 +38,10 @@ def rerun_verdict(then: set[str], now: set[str]) -> str:
 
 def found_by(rule: Rule, events: Sequence[RerunRow]) -> set[str]:
     """Ids of the findings that a rule makes of events as silver.event has them now."""
+    # Late, here and below: to explain an alert its rule need not run, and they take long to load.
+    from alerts.matching.event_rows import event_batch
+    from alerts.matching.matcher import Matcher
+
     names = set(event_batch([]).schema.names)
     # The table may have columns of a newer release, which the batch does not take.
     rows = [{name: v for name, v in event.items() if name in names} for event in events]
@@ -54,6 +55,8 @@ def counted_by(ask: Ask, rule: Correlation, pack: str, since: Any, until: Any) -
     They are taken with their newest attribution, from twice its time span before
     `since`, so that what the group rested from is there too.
     """
+    from alerts.correlation.history import over_history
+
     before = timedelta(seconds=2 * rule.timespan_seconds)
     rows = counted_rows(ask, rule, pack, since - before, until)
     return {str(row["finding_id"]) for row in over_history(rule, rows, micros(until))}

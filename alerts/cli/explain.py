@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -40,14 +41,14 @@ def build(subparsers: Any) -> None:
 
 def _explain_alert(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate explain ID`: exit code 1 when `--again` finds something different."""
-    from alerts.delivery.reader import detail
+    from alerts.delivery.alert_id import ALERTS_NEED, whole_id
     from alerts.explain.explain import explain
 
     if args.finding:
         return _explain_finding(args, settings)
 
-    alert_id = detail(settings, args.id).alert_id
     with asking(settings) as ask:
+        alert_id = whole_id(partial(ask, needs=ALERTS_NEED), args.id)
         explanation = explain(ask, settings, alert_id, again=args.again)
     if explanation is None:
         raise Usage(f"no alert '{args.id}'; 'headgate alerts list' shows them")
@@ -77,13 +78,13 @@ def _explain_finding(args: argparse.Namespace, settings: Settings) -> int:
 @contextmanager
 def asking(settings: Settings) -> Iterator[Ask]:
     """Questions to the lake through a DuckDB of its own; raises `Retryable` as it is read."""
-    from infra.delta.duckdb_views import connect
+    from infra.delta.duckdb_views import AskedViews
 
-    connection = connect(settings.lake_root, memory=settings.api.statement_memory)
+    views = AskedViews(settings.lake_root, memory=settings.api.statement_memory)
 
     def ask(sql: str, params: Mapping[str, Any], *, needs: Sequence[str] = ()) -> list[RerunRow]:
         try:
-            answer = connection.execute(sql, dict(params))
+            answer = views.execute(sql, params)
             names = [column[0] for column in answer.description or ()]
             return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
         except duckdb.CatalogException:
@@ -94,7 +95,7 @@ def asking(settings: Settings) -> Iterator[Ask]:
     try:
         yield ask
     finally:
-        connection.close()
+        views.connection.close()
 
 
 def differs(again: Mapping[str, Any]) -> bool:

@@ -23,6 +23,7 @@ from confluent_kafka import (
 )
 
 from alerts.delivery.action_request import request_action
+from alerts.delivery.alert_id import ALERTS_NEED, whole_id
 from alerts.delivery.topic_listener import TopicMessage
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import connect
@@ -32,7 +33,6 @@ from infra.kafka.client import client_options, require_broker
 _Row = dict[str, Any]
 Begin = Literal["beginning", "now"]
 
-SHORTEST_PREFIX = 4
 _REMEMBERED = timedelta(hours=1)
 """Job `alert` knows an alert for longer than that after its newest revision."""
 POLL_SECONDS = 0.2
@@ -95,21 +95,12 @@ def newest_revisions(settings: Settings, wanted: Wanted) -> tuple[list[_Row], bo
 
 def detail(settings: Settings, alert_id: str) -> Detail:
     """One alert by its id or by the first characters of it; raises `Usage` unless it is one."""
-    if len(alert_id) < SHORTEST_PREFIX:
-        raise Usage(f"alert '{alert_id}': give at least {SHORTEST_PREFIX} characters of its id")
-    answer = _ask(
+    whole = whole_id(lambda sql, values: _ask(settings, sql, **values), alert_id)
+    (newest_row,) = _ask(
         settings,
-        "SELECT alert_id, rule_id, body FROM gold.alert_current "
-        # A whole id wins over longer ones that begin with it; three are enough to show a clash.
-        "WHERE starts_with(alert_id, $id) ORDER BY alert_id = $id DESC, alert_id LIMIT 3",
-        id=alert_id,
+        "SELECT alert_id, rule_id, body FROM gold.alert_current WHERE alert_id = $id",
+        id=whole,
     )
-    if not answer:
-        raise Usage(f"no alert '{alert_id}'; 'headgate alerts list' shows them")
-    newest_row, *others = answer
-    if others and newest_row["alert_id"] != alert_id:
-        ids = ", ".join(str(row["alert_id"]) for row in answer)
-        raise Usage(f"alert '{alert_id}' may be several ({ids}); give more of its id")
     return Detail(
         alert_id=newest_row["alert_id"],
         rule_id=newest_row["rule_id"],
@@ -196,7 +187,7 @@ def _passing(problem: KafkaError | None, topic: str) -> bool:
 
 
 def _ask(settings: Settings, sql: str, **values: Any) -> list[_Row]:
-    connection = connect(settings.lake_root, needs=("gold.alert", "gold.alert_current"))
+    connection = connect(settings.lake_root, needs=ALERTS_NEED)
     try:
         # Only what the statement names: DuckDB refuses a value that it does not use.
         answer = connection.execute(sql, values)

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -26,7 +27,9 @@ from infra.delta.schema import Table
 from infra.errors import Retryable
 from infra.storage.atomic_files import write_whole
 from infra.storage.paths import Location
-from infra.streaming.lake import Lake
+
+if TYPE_CHECKING:
+    from infra.streaming.lake import Lake
 
 _KEPT = 20
 """Newest index files that stay; an older one is made again from its versions if it is asked for."""

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, cast
 
 from infra.errors import Fatal, NoLakeHere, Retryable
 from infra.storage.paths import Location, bucketed, is_table, location, store, there
@@ -111,14 +113,55 @@ def connect(
     Raises `NoLakeHere` when there is no lake, `Retryable` when one of `needs` cannot
     be read yet.
     """
-    if not there(lake_root):
-        raise NoLakeHere(f"{lake_root}: there is no lake here; start the jobs or set 'lake'")
+    _require_lake(lake_root)
     connection = open_engine(memory=memory, threads=threads)
     left = refresh(connection, definitions(lake_root))
     lacking = {name: left[name] for name in needs if name in left}
     if lacking:
         raise Retryable(missing_sentence(lacking))
     return connection
+
+
+class AskedViews:
+    """A connection whose tables and views are made when the first statement names them.
+
+    To look at every table of a lake takes longer than to answer a question about two. Raises
+    `NoLakeHere` when there is no lake.
+    """
+
+    def __init__(self, lake_root: Location, *, memory: str = "1GB", threads: int = 2) -> None:
+        _require_lake(lake_root)
+        self.connection = open_engine(memory=memory, threads=threads)
+        self._known = definitions(lake_root)
+        self._made: set[str] = set()
+
+    def execute(self, sql: str, params: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
+        """Run a statement; raises what DuckDB raises, `CatalogException` for a missing table."""
+        named = [d.name for d in self._known if re.search(rf"\b{re.escape(d.name)}\b", sql)]
+        wanted = [d for d in needed(named, self._known) if d.name not in self._made]
+        left = refresh(self.connection, wanted)
+        self._made |= {definition.name for definition in wanted} - left.keys()
+        with _without_pandas():
+            return self.connection.execute(sql, dict(params))
+
+
+@contextmanager
+def _without_pandas() -> Iterator[None]:
+    # DuckDB imports pandas with the first value that it binds, to know one of its nulls: that takes
+    # half as long as to start. What knows pandas already may hand over such a null.
+    if "pandas" in sys.modules:
+        yield
+        return
+    sys.modules["pandas"] = cast(ModuleType, None)
+    try:
+        yield
+    finally:
+        sys.modules.pop("pandas", None)
+
+
+def _require_lake(lake_root: Location) -> None:
+    if not there(lake_root):
+        raise NoLakeHere(f"{lake_root}: there is no lake here; start the jobs or set 'lake'")
 
 
 def open_engine(*, memory: str, threads: int) -> duckdb.DuckDBPyConnection:
