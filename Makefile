@@ -15,7 +15,7 @@ help:
 	@echo "make demo    everything on this machine, with a story in the logs (ARGS=--once to end by itself)"
 	@echo "make test    set up and run all checks, and a test of each promise"
 	@echo "make test-full   all tests but those of \`make soak\`, and each property with more examples"
-	@echo "make bench   all benchmarks, or one: ONLY=sink_cost (QUICK=1: smaller, not kept)"
+	@echo "make bench   all benchmarks, or one: ONLY=sink_cost (QUICK=1: smaller, not kept; RULES=FOLDER: Sigma rules for ONLY=rules)"
 	@echo "make soak    the long fault runs and the benchmarks that take hours (ARGS=PATH: only these tests)"
 	@echo "make audit   bill of materials and known vulnerabilities (offline: OSV='PyPI.zip Maven.zip')"
 
@@ -52,7 +52,7 @@ lint: setup-dev
 	$(BIN)/lint-imports
 
 bench: setup-dev classes
-	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
+	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick) $(if $(RULES),--rules $(RULES))
 
 # With ARGS only the tests that they name; without, also what is measured over hours.
 soak: setup-dev classes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from importlib import import_module
+from pathlib import Path
 
 ALL = (
     "sink_cost",
@@ -51,10 +52,19 @@ def main() -> int:
     parser.add_argument(
         "--quick", action="store_true", help="smaller and rougher, for a look: not kept"
     )
+    parser.add_argument(
+        "--rules", type=Path, metavar="FOLDER",
+        help="with --only rules: Sigma rules to run on recorded events, such as your own clone of "
+        "public ones; not kept",
+    )  # fmt: skip
     arguments = parser.parse_args()
+    if arguments.rules is not None and arguments.only != "rules":
+        parser.error("--rules goes with --only rules")
+    more = {} if arguments.rules is None else {"rules": arguments.rules}
     for name in (arguments.only,) if arguments.only else ALL:
         print(f"== {name}", file=sys.stderr, flush=True)
-        import_module(f"bench.{name}").run(quick=arguments.quick).finish(keep=not arguments.quick)
+        report = import_module(f"bench.{name}").run(quick=arguments.quick, **more)
+        report.finish(keep=not (arguments.quick or more))
     return 0
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -22,11 +23,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from alerts.backtest.history_match import EventHistory
+from alerts.compiler.compiler import compile_rules
 from alerts.matching.matcher import Matcher
 from alerts.rulepack.predicate import All, Either, Node, Not, Test, paths_of
 from alerts.rulepack.rule_pack import PackStore, Rule, RulePack
+from bench.beside_rsigma import VERSION, beside, build, sayable
 from bench.measure import Report, cpu_seconds
-from bench.recorded_mix import SEED, recorded_batches, recorded_pack
+from bench.recorded_mix import SEED, SOURCE, recorded_batches, recorded_pack
 from bench.rule_mix import CHANNELS, PROCESS, Channel, event_batches, rule_pack
 from infra.config.settings import load
 from infra.delta.parquet_writer import FileWriter, Target
@@ -40,6 +43,7 @@ ONE_LOGSOURCE = 1400
 RECORDED = 1413
 COMPARED = 1000
 ENGINE_BAR, SMALL_BATCH_BAR, STOCK_BAR, SCALE_BAR = 30_000, 21_000, 20, 0.6
+RSIGMA_BAR = 1.0
 SPAN = (datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC))
 LISTS = ("answers.rdata",)
 """Paths through a list; the events here have one element each."""
@@ -53,11 +57,17 @@ class Size(NamedTuple):
     repeat: int
 
 
-def run(quick: bool = False) -> Report:
-    """Engine alone over four pack sizes, then the whole job over the same."""
-    report = Report("rules", "make bench ONLY=rules")
+def run(quick: bool = False, rules: Path | None = None) -> Report:
+    """Engine alone over four pack sizes, then the whole job over the same.
+
+    `rules`: a folder of Sigma rules whose process creations are run on the recorded events, in
+    place of those made in their manner.
+    """
+    report = Report("rules", "make bench ONLY=rules" + (f" RULES={rules.name}" if rules else ""))
     size = Size(10_000, 5, 1) if quick else Size(40_000, 5, 3)
-    _recorded(report, size)
+    pack = recorded_pack(RECORDED) if rules is None else _process_rules(rules)
+    _recorded(report, size, pack)
+    _beside_rsigma(report, size, pack)
     _engine(report, size)
     home = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
     spark = session(load(home=home, spark={"small": False}), "rules")
@@ -88,9 +98,19 @@ def _engine(report: Report, size: Size) -> None:
         )
 
 
-def _recorded(report: Report, size: Size) -> None:
+def _process_rules(folder: Path) -> RulePack:
+    """The rules of a folder that look at the starts of processes in the recorded events' source."""
+    every = compile_rules([folder]).pack.rules
+    return RulePack(
+        rules=tuple(
+            rule for rule in every
+            if 1007 in rule.classes and (not rule.sources or SOURCE in rule.sources)
+        )
+    )  # fmt: skip
+
+
+def _recorded(report: Report, size: Size, pack: RulePack) -> None:
     """Recorded events and their variations, in batches as backtests and as live jobs have them."""
-    pack = recorded_pack(RECORDED)
     for rows, bar in ((10_000, ENGINE_BAR), (500, SMALL_BATCH_BAR)):
         # Each repetition has events of its own: what was remembered of the same ones would flatter.
         batches = recorded_batches(size.events * (size.repeat + 2), rows)
@@ -103,13 +123,38 @@ def _recorded(report: Report, size: Size) -> None:
             for start in range(part, len(batches), part)
         ]
         report.add(
-            f"engine, recorded process starts, {RECORDED} rules, {rows} rows a batch", rates,
+            f"engine, recorded process starts, {len(pack.rules)} rules, {rows} rows a batch", rates,
             "events/CPU-s", bar=f">= {bar:,}", met=sorted(rates)[len(rates) // 2] >= bar,
         )  # fmt: skip
         report.notes.append(
             f"recorded, {rows} rows a batch, seed {SEED}: {hits / size.events:.2f} findings and "
             f"{tried / size.events:.2f} candidates an event"
         )
+
+
+def _beside_rsigma(report: Report, size: Size, pack: RulePack) -> None:
+    """The same rules on the same events, evaluated by rsigma, where it can be built."""
+    if why := build():
+        report.notes.append(f"rsigma is not measured: {why}")
+        return
+    same = sayable(pack)
+    batches = recorded_batches(size.events, 10_000)
+    folder = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
+    try:
+        theirs = beside(same, batches, folder, size.repeat)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    what = f"recorded process starts, {len(same.rules)} rules"
+    report.add(f"rsigma {VERSION}, {what}", theirs.rates, "events/CPU-s")
+    ratio = median(theirs.ours) / median(theirs.rates)
+    report.add(
+        f"engine / rsigma, {what}", [ratio], "ratio",
+        bar=f">= {RSIGMA_BAR}", met=ratio >= RSIGMA_BAR,
+    )  # fmt: skip
+    report.notes.append(
+        f"rsigma: evaluation alone, in its way '{theirs.way}'; {theirs.pairs} pairs, the same as "
+        f"ours; {len(pack.rules) - len(same.rules)} rules cannot be written for it"
+    )
 
 
 def _packs() -> Iterator[tuple[str, Sequence[Channel], int]]:
