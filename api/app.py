@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -41,6 +42,11 @@ from api.sql.runner import Statements
 from infra.config.settings import Settings
 
 MAX_BODY = 1 << 20
+
+MAX_PACK_BODY = 16 << 20
+"""Of a request that brings a pack of rules: four thousand public ones are six megabytes."""
+
+_PACK_PATH = re.compile(r"/api/v1/rule-packs/[^/]+/import(/preview)?")
 """Bytes of a request; a statement is at most 100,000 characters."""
 
 
@@ -141,7 +147,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 class _BoundedBody:
-    """Refuses a body above `MAX_BODY` before it is held in memory."""
+    """Refuses a body above `MAX_BODY` (of a pack `MAX_PACK_BODY`) before it is held in memory."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -151,36 +157,38 @@ class _BoundedBody:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"]).get(b"content-length", b"0")
-        body = _Counted(receive, send)
+        most = MAX_PACK_BODY if _PACK_PATH.fullmatch(scope["path"]) else MAX_BODY
+        body = _Counted(receive, send, most)
         # What the header says is refused unread; a chunked body has none, and is counted as it
         # comes.
-        if not (headers.isdigit() and int(headers) > MAX_BODY):
+        if not (headers.isdigit() and int(headers) > most):
             await self._app(scope, body.receive, body.send)
-            if body.size <= MAX_BODY:
+            if body.size <= most:
                 return
-        detail = f"the request has more than {MAX_BODY} bytes"
+        detail = f"the request has more than {most} bytes"
         await problems.problem(Request(scope), 413, detail)(scope, receive, send)
 
 
 class _Counted:
     """A body that ends where it becomes too large; what the app then answers is not sent."""
 
-    def __init__(self, receive: Receive, send: Send) -> None:
+    def __init__(self, receive: Receive, send: Send, most: int) -> None:
         self.size = 0
+        self._most = most
         self._receive = receive
         self._send = send
 
     async def receive(self) -> Message:
         # The app is told that the caller left, so that it stops reading.
-        if self.size > MAX_BODY:
+        if self.size > self._most:
             return {"type": "http.disconnect"}
         message = await self._receive()
         self.size += len(message.get("body", b""))
-        if self.size > MAX_BODY:
+        if self.size > self._most:
             # An empty end: what was read so far is no valid request, and its answer is not sent.
             return {"type": "http.request", "body": b"", "more_body": False}
         return message
 
     async def send(self, message: Message) -> None:
-        if self.size <= MAX_BODY:
+        if self.size <= self._most:
             await self._send(message)

@@ -14,6 +14,8 @@ _WHY = Field("", max_length=2_000, description="for those who wonder later")
 MOST_NAMED = 1_000
 """Rules that one request names, and values of a criterion."""
 
+MOST_PACK_FILES = 20_000
+
 
 class PackItem(WireModel):
     """A folder of rules."""
@@ -69,10 +71,10 @@ class PackRule(WireModel):
 
 
 class PackPlan(WireModel):
-    """What going back would change; nothing is done yet."""
+    """What another version would change; nothing is done yet."""
 
     pack: str = Field(description="folder of the pack")
-    version: str = Field(description="version to go back to")
+    version: str = Field(description="that version")
     rules: list[PackRule] = Field(description="rules that it changes, or that are kept")
     changes: int = Field(description="those that it changes: what the act has to name")
     same: int = Field(description="rules that stay as they are")
@@ -93,12 +95,82 @@ class RollbackAct(WireModel):
 
 
 class PackPut(WireModel):
-    """A version that was gone back to."""
+    """A version that is in place now."""
 
     version: str = Field(description="its name")
     changes: int = Field(description="rules that were added, changed or removed")
     pack: str = Field(description="hash of the rule pack that is in force now")
     visible: str = Field(description="when it takes effect")
+
+
+class PackFile(WireModel):
+    """A file of a pack: rules as YAML, or a licence."""
+
+    path: str = Field(min_length=1, max_length=500, description="below the pack's folder",
+                      examples=["windows/process_creation/encoded_command.yml"])  # fmt: skip
+    text: str = Field(max_length=1 << 20, description="what is in it")
+
+
+class PackImportWanted(WireModel):
+    """Files that somebody thinks of importing as a version of a pack."""
+
+    files: list[PackFile] = Field(
+        min_length=1, max_length=MOST_PACK_FILES,
+        description="all of them: what is left out is removed",
+    )  # fmt: skip
+    tags: list[str] = Field([], max_length=MOST_NAMED, examples=[["attack.t1059"]],
+                            description="only rules with one of these, or below it")  # fmt: skip
+    levels: list[str] = Field([], max_length=MOST_NAMED, description="only rules of these levels")
+    statuses: list[str] = Field([], max_length=MOST_NAMED, description="only rules of these "
+                                "statuses; none: all but deprecated and unsupported")  # fmt: skip
+    products: list[str] = Field([], max_length=MOST_NAMED, description="only of these products")
+    version: str = Field("", max_length=200, description="its name; empty: by its content")
+
+
+class PackImportAct(PackImportWanted):
+    """Imports what was looked at."""
+
+    changes: int = Field(ge=0, description="how many: the number that the preview named")
+    shadow_days: int | None = Field(
+        None, ge=1, le=MOST_DAYS,
+        description="try what is new or changed for so long first; null: it alerts at once",
+    )  # fmt: skip
+    source: str = Field("", max_length=500, description="where the files come from",
+                        examples=["https://git.example.org/rules at 4f2c81d"])  # fmt: skip
+    reason: str = _WHY
+
+
+class PackRefusals(WireModel):
+    """Rules that do not load, of one kind."""
+
+    kind: str = Field(description="why", examples=["field without a mapping"])
+    rules: int = Field(description="how many")
+    examples: list[str] = Field(description="some of them, each with its reason and remedy")
+
+
+class PackDead(WireModel):
+    """A rule that loads and can never fire."""
+
+    id: str = Field(description="never changes")
+    title: str = Field(description="what it is about")
+    reason: str = Field(description="field or parser at fault")
+
+
+class PackImportPlan(PackPlan):
+    """What an import would change; nothing is done yet."""
+
+    loaded: int = Field(description="rules that load")
+    refused: list[PackRefusals] = Field(description="rules that do not, the most frequent first")
+    no_source: int = Field(description="rules that load, and whose sources are not configured")
+    cannot_fire: list[PackDead] = Field(description="rules that no event can reach")
+    left_out: dict[str, int] = Field(description="rules that are not wanted, by the reason")
+
+
+class PackImported(PackPut):
+    """A version that was imported."""
+
+    shadowed: int = Field(description="rules that are tried in shadow first")
+    at_once: int = Field(description="changed rules that could not be, and alert at once")
 
 
 class RuleFilter(WireModel):

@@ -70,6 +70,8 @@ LEAST = {
         "POST /api/v1/rules/{rule}/shadow",
         "POST /api/v1/rules/{rule}/promote",
         "POST /api/v1/rules/{rule}/drop",
+        "POST /api/v1/rule-packs/{pack}/import",
+        "POST /api/v1/rule-packs/{pack}/import/preview",
         "POST /api/v1/rule-packs/{pack}/rollback",
         "POST /api/v1/rule-packs/{pack}/rollback/preview",
         "POST /api/v1/rule-switches",

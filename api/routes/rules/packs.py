@@ -1,4 +1,4 @@
-"""Packs of rules: versions, and the way back."""
+"""Packs of rules: versions, imports, and the way back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Path
 
 from api.problems import responses
 from api.routes.access import Here, Who, wants
-from api.services.rules import rollout
+from api.services.rules import pack_import, rollout
 from api.wire import rollout as wire
 
 router = APIRouter(prefix="/api/v1/rule-packs", tags=["rules"])
@@ -19,8 +19,37 @@ _CHANGES = [Depends(wants("engineer"))]
 @router.get("", summary="List packs of rules", responses=responses(503))
 def list_rule_packs(services: Here) -> wire.PackList:
     """The bundled rules and each folder of `alerts.rules`: version, origin, how many rules run or
-    are tried, and files that were edited there. `headgate rules import` brings a new version."""
+    are tried, and files that were edited there."""
     return rollout.packs(services.settings, services.rules)
+
+
+@router.post(
+    "/{pack}/import/preview",
+    summary="What importing a pack would change",
+    responses=responses(413, 422, 503),
+    dependencies=_CHANGES,
+)
+def preview_import(
+    services: Here, pack: PackName, wanted: wire.PackImportWanted
+) -> wire.PackImportPlan:
+    """Which rules load, are refused or can never fire, and which are added, changed and removed.
+    Changes nothing. Files that were edited here are kept."""
+    return pack_import.import_plan(services.settings, pack, wanted)
+
+
+@router.post(
+    "/{pack}/import",
+    summary="Import a version of a pack",
+    responses=responses(413, 422, 503),
+    dependencies=_CHANGES,
+)
+def import_pack(
+    services: Here, who: Who, pack: PackName, asked: wire.PackImportAct
+) -> wire.PackImported:
+    """Into the folder of that name in `alerts.rules`, at once or with what is new and changed in
+    shadow first. The number of changes has to be named again, so that no script changes more than
+    it looked at."""
+    return pack_import.import_pack(services.settings, services.rules, who.name, pack, asked)
 
 
 @router.get("/{pack}/versions", summary="Versions of a pack", responses=responses(422, 503))

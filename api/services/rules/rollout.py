@@ -60,16 +60,16 @@ def rollback_plan(settings: Settings, pack: str, to: str | None) -> wire.PackPla
     return wire.PackPlan(
         pack=str(plan.folder),
         version=target.version,
-        rules=[
-            wire.PackRule(
-                id=rule.id, title=rule.title, level=rule.level, path=rule.path, act=rule.act,
-                note=rule.note,
-            )
-            for rule in plan.rules
-        ],
-        changes=_changes(plan),
+        rules=told_rules(plan),
+        changes=plan_changes(plan),
         same=plan.same,
-    )  # fmt: skip
+    )
+
+
+def told_rules(plan: Plan) -> list[wire.PackRule]:
+    """What becomes of each rule."""
+    names = ("id", "title", "level", "path", "act", "note")
+    return [wire.PackRule(**{name: getattr(rule, name) for name in names}) for rule in plan.rules]
 
 
 def roll_back(
@@ -78,7 +78,7 @@ def roll_back(
     """Go back; raises `Usage` where that changes another number of rules than was looked at."""
     with desk.changing():
         target, plan = _plan(settings, pack, asked.to)
-        _require_count(asked.changes, _changes(plan))
+        require_count(asked.changes, plan_changes(plan))
         taken = again(target, who, asked.reason.strip())
         put = put_version(settings, plan, taken)
     in_force = put.pack.hash if put.pack else ""
@@ -99,7 +99,8 @@ def _plan(settings: Settings, pack: str, to: str) -> tuple[PackVersion, Plan]:
     return target, plan_rollback(settings, folder, target)
 
 
-def _changes(plan: Plan) -> int:
+def plan_changes(plan: Plan) -> int:
+    """How many rules it adds, changes or removes."""
     return len(plan.rules) - plan.count(KEPT)
 
 
@@ -125,7 +126,7 @@ def switch_many(
     with desk.changing():
         files = read_rule_files(settings)
         choice = choose(files, act.act, act.rules, _criteria(act.filter))
-        _require_count(act.count, len(choice.changing))
+        require_count(act.count, len(choice.changing))
         pack = do_to_all(files, choice, wish)
     detail: dict[str, Any] = {
         "rules": len(choice.changing),
@@ -141,7 +142,8 @@ def switch_many(
     )
 
 
-def _require_count(named: int, counted: int) -> None:
+def require_count(named: int, counted: int) -> None:
+    """Raises `Usage` where another number is named than would change now."""
     if named != counted:
         raise Usage(
             f"{named} rules are named, {counted} would change now; look again (preview) and name "

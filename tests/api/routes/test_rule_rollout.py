@@ -90,6 +90,85 @@ def test_a_pack_is_listed_and_taken_back_once_it_was_looked_at(
     assert "no pack 'none' was imported; there are public" in problem(wrong, 422)["detail"]
 
 
+def test_a_version_is_imported_once_it_was_looked_at(
+    client: TestClient, settings: Settings
+) -> None:
+    files = [
+        {"path": "root.yml", "text": rule("root", "toor", level="critical")},
+        {"path": "windows/guest.yml", "text": rule("guest")},
+        {"path": "backup.yml", "text": rule("backup").replace("user.name", "usr.nam")},
+        {"path": "LICENSE", "text": "free"},
+    ]
+    wanted: dict[str, Any] = {"files": files, "version": "r3"}
+    plan = post(client, "/rule-packs/public/import/preview", wanted)
+    assert (plan["version"], plan["changes"], plan["loaded"]) == ("r3", 2, 2)
+    assert {(each["act"], each["path"]) for each in plan["rules"]} == {
+        ("added", "windows/guest.yml"), ("changed", "root.yml")
+    }  # fmt: skip
+    (refused,) = plan["refused"]
+    assert (refused["kind"], refused["rules"]) == ("field without a mapping", 1)
+    assert "usr.nam" in refused["examples"][0]
+    assert "headgate-pack-" not in json.dumps(plan), "a folder that is gone by now"
+    folder = settings.alerts.rules[0]
+    assert not (folder / "windows").exists(), "looking makes nothing"
+
+    wrong = client.post("/api/v1/rule-packs/public/import", json=wanted | {"changes": 1})
+    assert "1 rules are named, 2 would change now" in problem(wrong, 422)["detail"]
+    act = wanted | {"changes": 2, "shadow_days": 7, "reason": "autumn", "source": "clone at 4f2c"}
+    once = {"Idempotency-Key": "import-r3"}
+    done = post(client, "/rule-packs/public/import", act, **once)
+    assert (done["version"], done["shadowed"], done["at_once"]) == ("r3", 2, 0)
+    assert post(client, "/rule-packs/public/import", act, **once) == done
+    assert (folder / "windows" / "guest.yml").read_text() == rule("guest")
+    assert (folder / "LICENSE").read_text() == "free"
+    newest = get(client, "/rule-packs/public/versions")["items"][0]
+    assert (newest["version"], newest["source"], newest["by"]) == ("r3", "clone at 4f2c", "api")
+    (line,) = [row for row in audited(settings) if row["act"] == "pack.import"]
+    assert (line["target"], json.loads(line["detail"])["shadowed"]) == ("public", 2)
+    assert post(client, "/rule-packs/public/rollback/preview", {})["version"] == "r2"
+
+
+def test_criteria_choose_what_of_a_pack_is_imported(client: TestClient) -> None:
+    texts = {"guest": rule("guest", level="low"), "backup": rule("backup")}
+    files = [{"path": f"{name}.yml", "text": text} for name, text in texts.items()]
+    plan = post(client, "/rule-packs/public/import/preview", {"files": files, "levels": ["low"]})
+    assert (plan["loaded"], plan["left_out"]) == (1, {"level high": 1})
+    none = {"files": files, "levels": ["critical"]}
+    refused = client.post("/api/v1/rule-packs/public/import/preview", json=none)
+    assert "not one rule of 2 files is wanted and loads" in problem(refused, 422)["detail"]
+
+
+@pytest.mark.parametrize(
+    ("pack", "path", "why"),
+    [
+        ("public", "../x.yml", "give a path below the pack's folder"),
+        ("public", "/etc/x.yml", "give a path below the pack's folder"),
+        ("public", "a/./x.yml", "give a path below the pack's folder"),
+        ("public", "a\\x.yml", "give a path below the pack's folder"),
+        ("public", "x.py", "a pack has .yml files and licences alone"),
+        ("none", "x.yml", "no pack 'none'; there are public"),
+        ("bundled", "x.yml", "no pack 'bundled'; there are public"),
+    ],
+)
+def test_files_that_no_pack_has_are_refused(
+    client: TestClient, pack: str, path: str, why: str
+) -> None:
+    body = {"files": [{"path": path, "text": rule("guest")}]}
+    refused = client.post(f"/api/v1/rule-packs/{pack}/import/preview", json=body)
+    assert why in problem(refused, 422)["detail"]
+
+
+def test_a_pack_may_be_larger_than_other_requests(client: TestClient) -> None:
+    files = [{"path": f"LICENSE-{n}", "text": "x" * 500_000} for n in range(3)]
+    small = client.post("/api/v1/rule-switches/preview", json={"files": files})
+    assert "more than 1048576 bytes" in problem(small, 413)["detail"]
+    files.append({"path": "guest.yml", "text": rule("guest")})
+    assert post(client, "/rule-packs/public/import/preview", {"files": files})["loaded"] == 1
+    files += [{"path": f"LICENSE-m{n}", "text": "x" * 1_000_000} for n in range(16)]
+    large = client.post("/api/v1/rule-packs/public/import/preview", json={"files": files})
+    assert "more than 16777216 bytes" in problem(large, 413)["detail"]
+
+
 def test_many_rules_are_counted_and_then_changed_as_one(
     client: TestClient, settings: Settings
 ) -> None:
