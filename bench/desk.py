@@ -82,6 +82,8 @@ def _tell_lists(report: Report, alerts: int, load_average: float) -> None:
         f"{DEVICES:,} devices; bodies of about 2 kB; {ASKED} askings each after one to warm up",
         "over the app in this process, with its routing, checks and templates, without a socket; "
         "CPU: all threads of it",
+        "pages alerts, by device and overview are the same question each time: but for the first "
+        "after a commit it is answered as kept for that version of the table; the others ask anew",
         f"while the lists were asked {load_average:.1f} processes wanted the machine's "
         f"{psutil.cpu_count()} cores: wall times have what they waited in them, CPU times do not",
     ]

@@ -110,7 +110,7 @@ def templates() -> jinja2.Environment:
         "lines": shown_lines,
         "plain": plain_text,
         "exact": _exact,
-        "seg": lambda text: quote(str(text), safe=""),
+        "seg": _segment,
         "when": _when,
         "iso_when": _iso_when,
         "instants": lambda text: _INSTANT.sub(r"\1 \2 UTC", str(text or "")),
@@ -124,8 +124,24 @@ def templates() -> jinja2.Environment:
         "level_number": severity_of_level,
         "plural": lambda n, word, many=None: f"{n:,} {word if n == 1 else many or word + 's'}",
     }
-    made.globals |= {"asset": asset_url}
+    made.globals |= {"asset": asset_url, "level_bars": level_bars}
     return made
+
+
+def level_bars(level: str) -> Markup:
+    """A level as five bars of which so many are full."""
+    return _bars(severity_of_level(level))
+
+
+@cache
+def _bars(full: int) -> Markup:
+    # Drawn once: each row of a list has them.
+    bars = "".join(
+        f'<rect x="{number * 4}" y="{9.8 - number * 2.2:.1f}" width="3"'
+        f' height="{number * 2.2 + 3.7:.1f}" rx="0.8" class="{"on" if number < full else "off"}" />'
+        for number in range(5)
+    )
+    return Markup(f'<svg class="bars" viewBox="0 0 20 14" aria-hidden="true">{bars}</svg>')
 
 
 def _written(value: Any) -> Any:
@@ -134,6 +150,13 @@ def _written(value: Any) -> Any:
         return ""
     # Markup was made by a filter of ours, which has cleaned it already.
     return plain_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _segment(value: Any) -> str:
+    """A text as a part of an address."""
+    text = str(value)
+    # Nearly every id, and a list has hundreds of them.
+    return text if text.isascii() and text.isalnum() else quote(text, safe="")
 
 
 def _exact(value: Any) -> Markup:
@@ -145,8 +168,10 @@ def _when(value: datetime | None, relative: bool = True) -> Markup:
     """A time: exact in UTC as sent, then as the reader chose it (zone, relative) by script."""
     if not value:
         return Markup('<span class="none">-</span>')
-    return Markup('<time datetime="{}"{}>{}</time>').format(
-        _iso(value), Markup(" data-relative") if relative else "", _clock(value)
+    # Both are digits and signs of ours: nothing in them has to be escaped.
+    return Markup(
+        f'<time datetime="{_iso(value)}"{" data-relative" if relative else ""}>'
+        f"{_clock(value)}</time>"
     )
 
 
@@ -161,7 +186,7 @@ def _iso_when(value: str | datetime | None, relative: bool = True) -> Markup:
 
 
 def _clock(value: datetime) -> str:
-    return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(' ', 'seconds')} UTC"
 
 
 def _iso(value: datetime) -> str:

@@ -8,8 +8,8 @@ else happened to the table (an erasure, a table made anew) makes all of them ane
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -22,6 +22,8 @@ from infra.storage.paths import Location, texts
 
 INDEX = "desk.alert"
 """What a question names in `needs` that asks these rows."""
+KINDS = "desk.alert_kind"
+"""Beside them: what the facets of a list count, by `kind`; some that no alert has any more."""
 
 _MOST = 500
 """Commits; after more it is quicker to make all rows anew."""
@@ -36,26 +38,43 @@ _BODY = json.dumps(
 )  # fmt: skip
 _FLAT = f"""
 WITH bounds AS (
-  SELECT alert_id, max(revision) AS revision, min_by(event_time, revision) AS first_event_time
+  SELECT alert_id, max(revision) AS revision, min_by(event_time, revision) AS first_event_time,
+         max(epoch((body->>'$.detected_at')::TIMESTAMPTZ) - epoch(received_at))
+           FILTER (revision = 1 AND (body->>'$.mode') = 'live') AS delay
   FROM {{source}} GROUP BY alert_id
 ),
 newest AS (
-  SELECT s.*, first_event_time, json_transform(s.body, '{_BODY}') AS b
+  SELECT s.*, first_event_time, delay, json_transform(s.body, '{_BODY}') AS b
   FROM {{source}} s JOIN bounds USING (alert_id, revision)
 )
 SELECT alert_id, revision, activity, reason, mode, rule_id, rule_name, level, severity_id,
        risk_score, entity_type, entity_value, previous_entity, src_ip, event_time,
-       first_event_time, window_start, window_end, status, count, title, suppressed_by,
+       first_event_time, delay, window_start, window_end, status, count, title, suppressed_by,
        incident_id, coalesce(b.state, 'open') AS state,
        coalesce(b.lifecycle, b.state, 'new') AS lifecycle, b.assignee AS assignee,
        b.verdict AS verdict, b.attribution.hostname AS hostname,
        coalesce(b.attribution.certainty, '') AS certainty,
+       hash(level, lifecycle, status, verdict, assignee, rule_id) AS kind,
+       lower(concat_ws(chr(31), title, CASE WHEN NOT contains(title, rule_name) THEN rule_name END,
+         entity_value, CASE WHEN NOT contains(title, hostname) THEN hostname END)) AS sought,
        list_transform(b.rule.tags, t -> lower(t)) AS tags,
        list_transform(b.entities, e -> lower(e.type || '|' || e.value)) AS names,
        lower(concat_ws(chr(10), title, entity_value, coalesce(src_ip, ''), rule_name,
          coalesce(b.summary, ''), coalesce(b.comment, ''), coalesce(CAST(b.fields AS VARCHAR), '')
        )) AS words
 FROM newest QUALIFY row_number() OVER (PARTITION BY alert_id) = 1
+"""
+_EMPTY_KINDS = f"""
+CREATE OR REPLACE TABLE {KINDS} (kind UBIGINT, level VARCHAR, lifecycle VARCHAR, status VARCHAR,
+  verdict VARCHAR, assignee VARCHAR, rule_id VARCHAR, rule_name VARCHAR)
+"""
+_NEW_KINDS = f"""
+INSERT INTO {KINDS} BY NAME
+SELECT kind, any_value(level) AS level, any_value(lifecycle) AS lifecycle,
+       any_value(status) AS status, coalesce(any_value(verdict), '') AS verdict,
+       coalesce(any_value(assignee), '') AS assignee, any_value(rule_id) AS rule_id,
+       any_value(rule_name) AS rule_name
+FROM {{source}} ANTI JOIN {KINDS} USING (kind) GROUP BY kind
 """
 
 
@@ -86,12 +105,7 @@ class AlertIndex:
             newest = max(singles(log), default=None)
             commits = [] if newest is None else from_on(log, newest)
             self._mark = None
-            cursor.execute("CREATE SCHEMA IF NOT EXISTS desk")
-            # A page's rows then lie side by side, and the newest are met first.
-            cursor.execute(
-                f"CREATE OR REPLACE TABLE {INDEX} AS {_flat(ALERT.name)}"
-                " ORDER BY first_event_time DESC"
-            )
+            _make(cursor)
             self._mark = commits[-1] if commits else None
         finally:
             cursor.close()
@@ -132,16 +146,38 @@ def _flat(source: str) -> str:
     return _FLAT.replace("{source}", source)
 
 
+def _make(cursor: duckdb.DuckDBPyConnection) -> None:
+    cursor.execute("CREATE SCHEMA IF NOT EXISTS desk")
+    with _together(cursor):
+        # A page's rows then lie side by side, and the newest are met first.
+        cursor.execute(
+            f"CREATE OR REPLACE TABLE {INDEX} AS {_flat(ALERT.name)} ORDER BY first_event_time DESC"
+        )
+        cursor.execute(_EMPTY_KINDS)
+        cursor.execute(_NEW_KINDS.format(source=INDEX))
+
+
+@contextmanager
+def _together(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """What is done within is seen as a whole, or not at all."""
+    cursor.execute("BEGIN")
+    try:
+        yield
+        cursor.execute("COMMIT")
+    except duckdb.Error:
+        cursor.execute("ROLLBACK")
+        raise
+
+
 def _merge(cursor: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
     named = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
     source = f"read_parquet([{named}], union_by_name = true)"
     cursor.execute(f"CREATE OR REPLACE TEMP TABLE fresh AS {_flat(source)}")
-    cursor.execute("BEGIN")
-    try:
+    with _together(cursor):
         # A list is ordered by the first revision, which is mostly in another file.
         cursor.execute(
-            f"UPDATE fresh SET first_event_time = d.first_event_time FROM {INDEX} d"
-            " WHERE d.alert_id = fresh.alert_id AND d.revision < fresh.revision"
+            "UPDATE fresh SET first_event_time = d.first_event_time, delay = d.delay"
+            f" FROM {INDEX} d WHERE d.alert_id = fresh.alert_id AND d.revision < fresh.revision"
         )
         cursor.execute(
             f"DELETE FROM fresh WHERE alert_id IN (SELECT d.alert_id FROM {INDEX} d"
@@ -149,7 +185,4 @@ def _merge(cursor: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
         )
         cursor.execute(f"DELETE FROM {INDEX} WHERE alert_id IN (SELECT alert_id FROM fresh)")
         cursor.execute(f"INSERT INTO {INDEX} BY NAME SELECT * FROM fresh")
-        cursor.execute("COMMIT")
-    except duckdb.Error:
-        cursor.execute("ROLLBACK")
-        raise
+        cursor.execute(_NEW_KINDS.format(source="fresh"))

@@ -9,6 +9,7 @@ import json
 import math
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -34,6 +35,11 @@ NEAR_SECONDS = 1.0
 NOT_OURS = "cursor: not one of ours; take 'next' of the page before as it is"
 
 ReaderRow = dict[str, Any]
+_Versions = tuple[tuple[int, float], ...] | None
+
+_MOST_KEPT = 128
+_MOST_ROWS_KEPT = 1_000
+"""Rows of an answer; what has more is no page, and is not kept."""
 
 
 class Reader:
@@ -50,6 +56,7 @@ class Reader:
         self._views: Views | None = None
         self._index = AlertIndex(settings.lake_root)
         self._lock = threading.Lock()
+        self._kept = _KeptAnswers()
 
     def rows(
         self,
@@ -58,13 +65,32 @@ class Reader:
         *,
         needs: Sequence[str],
         seconds: float = _SECONDS,
+        kept: bool = False,
     ) -> list[ReaderRow]:
         """The rows of a query as dictionaries, times aware in UTC.
 
-        `needs`: tables and views it reads, or `INDEX`. Raises `Retryable` when one is not
-        there yet or the time is up.
+        `needs`: tables and views it reads, or `INDEX`. `kept`: as it was answered before, where
+        none of these has another version since; for what many pages ask. Raises `Retryable`
+        when a table is not there yet or the time is up.
         """
-        cursor = self._cursor(needs)
+        cursor, versions = self._cursor(needs)
+        question = (sql, repr(params))
+        answer = self._kept.of(question, versions) if kept else None
+        if answer is not None:
+            cursor.close()
+            return answer
+        rows = self._answer(cursor, sql, params, seconds)
+        if kept:
+            self._kept.keep(question, versions, rows)
+        return rows
+
+    @staticmethod
+    def _answer(
+        cursor: duckdb.DuckDBPyConnection,
+        sql: str,
+        params: Mapping[str, Any] | None,
+        seconds: float,
+    ) -> list[ReaderRow]:
         # DuckDB has no time limit for a statement; another thread has to interrupt it.
         timer = threading.Timer(seconds, cursor.interrupt)
         timer.start()
@@ -128,8 +154,9 @@ class Reader:
                 self._views.engine.close()
                 self._views = None
                 self._index = AlertIndex(self._root)
+                self._kept = _KeptAnswers()
 
-    def _cursor(self, needs: Sequence[str]) -> duckdb.DuckDBPyConnection:
+    def _cursor(self, needs: Sequence[str]) -> tuple[duckdb.DuckDBPyConnection, _Versions]:
         with self._lock:
             views = self._open()
             tables = [ALERT.name if name == INDEX else name for name in needs]
@@ -140,7 +167,8 @@ class Reader:
                 self._index.renew(views.engine)
             # A cursor for each question: cursors run side by side, a connection answers one at a
             # time.
-            return views.engine.cursor()
+            # Their versions from before the question: what is committed meanwhile is asked again.
+            return views.engine.cursor(), views.versions(tables)
 
     def _open(self) -> Views:
         if self._views is None:
@@ -151,6 +179,34 @@ class Reader:
     def _require_lake(self) -> None:
         if not there(self._root):
             raise NoLakeYet(f"{self._root}: there is no lake here; start the jobs or set 'lake'")
+
+
+class _KeptAnswers:
+    """Answers by question, each good for the versions of the tables that it was read from."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[tuple[str, str], tuple[_Versions, list[ReaderRow]]] = (
+            OrderedDict()
+        )
+        self._lock = threading.Lock()
+
+    def of(self, question: tuple[str, str], versions: _Versions) -> list[ReaderRow] | None:
+        with self._lock:
+            known = self._answers.get(question)
+            if known is None or versions is None or known[0] != versions:
+                return None
+            self._answers.move_to_end(question)
+        # Whoever asks may write into its rows.
+        return [dict(row) for row in known[1]]
+
+    def keep(self, question: tuple[str, str], versions: _Versions, rows: list[ReaderRow]) -> None:
+        if versions is None or len(rows) > _MOST_ROWS_KEPT:
+            return
+        with self._lock:
+            self._answers[question] = versions, [dict(row) for row in rows]
+            self._answers.move_to_end(question)
+            if len(self._answers) > _MOST_KEPT:
+                self._answers.popitem(last=False)
 
 
 def _aware(value: Any) -> Any:

@@ -72,6 +72,14 @@ class Views:
         )
         return {name: self._left[name] for name in names if name in self._left}
 
+    def versions(self, names: Iterable[str]) -> tuple[_Mark, ...] | None:
+        """Which version each table below these was found in; None where one is not known."""
+        below = frozenset[str]().union(*(self._rests_on.get(name, ()) for name in names))
+        tables = sorted(below & self._folders.keys())
+        if not self._marks.keys() >= set(tables):
+            return None
+        return tuple(self._marks[name] for name in tables)
+
     def identity(self, name: str) -> str:
         """The id of a table that was made, as its log has it; empty where that does not tell."""
         from infra.delta.log_reader import (

@@ -28,12 +28,14 @@ def overview(request: Request, services: Here, session: Signed, since: str = "-2
     """The page."""
     if since not in _WINDOWS:
         raise Usage(f"since: '{since}' is none of {', '.join(_WINDOWS)}")
-    now = datetime.now(UTC)
+    # To the minute: who looks within it is answered the same, at once.
+    now = datetime.now(UTC).replace(second=0, microsecond=0)
     start, step = earliest("since", since, now) or now, _WINDOWS[since]
     buckets, levels = alert_overview.by_time(services.reader, start, now, step)
-    arrivals, rates = platform_health.rates(services.reader, start, step)
+    arrived = platform_health.arrivals(services.reader, start, step)
+    arrivals, rates = platform_health.rates(arrived)
     jobs = platform_health.job_views(services.settings)
-    sources = platform_health.source_views(services.reader, services.settings, start)
+    sources = platform_health.source_views(services.reader, services.settings, start, arrived)
     blind = platform_health.blind_rules(services.settings)
     return respond(
         request,
@@ -48,7 +50,7 @@ def overview(request: Request, services: Here, session: Signed, since: str = "-2
         open=alert_overview.open_by_level(services.reader),
         gravest=alert_overview.gravest(services.reader, 8),
         entities=alert_overview.most_alerted(services.reader, 6),
-        delays=platform_health.alert_delays(services.reader, start),
+        delays=alert_overview.alert_delays(services.reader, start),
         jobs=jobs,
         broken=[job for job in jobs if job.missed],
         sources=sources,

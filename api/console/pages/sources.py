@@ -43,16 +43,18 @@ def sources(request: Request, services: Here, session: Signed, since: str = "-24
     """The page."""
     if since not in WINDOWS:
         raise Usage(f"since: '{since}' is none of {', '.join(WINDOWS)}")
-    now = datetime.now(UTC)
+    # To the minute: who looks within it is answered the same, at once.
+    now = datetime.now(UTC).replace(second=0, microsecond=0)
     start, step = earliest("since", since, now) or now, WINDOWS[since]
-    _, rates = platform_health.rates(services.reader, start, step)
+    arrived = platform_health.arrivals(services.reader, start, step)
+    _, rates = platform_health.rates(arrived)
     return respond(
         request,
         "sources.html",
         page=PAGE,
         since=since,
         windows=list(WINDOWS),
-        sources=platform_health.source_views(services.reader, services.settings, start),
+        sources=platform_health.source_views(services.reader, services.settings, start, arrived),
         sparks={source: _spark(values) for source, values in rates.items()},
         jobs=platform_health.job_views(services.settings),
         complete=platform_health.complete_up_to(services.settings),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
 from alerts.domain.levels import WORST_FIRST
-from api.services.alert_index import INDEX
+from api.services.alert_index import INDEX, KINDS
 from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
 
 NEEDS = (INDEX,)
@@ -21,7 +22,8 @@ GroupBy = Literal["", "entity", "rule", "incident"]
 
 # Without the columns that only the API's filters ask: they are most of the bytes.
 _CURRENT = (
-    "WITH listed AS NOT MATERIALIZED (SELECT rowid AS place_kept, * EXCLUDE (words, names, tags)"
+    "WITH listed AS NOT MATERIALIZED (SELECT rowid AS place_kept,"
+    " * EXCLUDE (words, names, tags, delay)"
     f" RENAME (status AS attribution) FROM {INDEX})"
 )
 # What a row of a group shows: its alerts lie far apart, so each further column costs.
@@ -59,13 +61,7 @@ class ListFilter:
     def base(self) -> tuple[str, ReaderRow]:
         """Conditions but for the facets, and their parameters."""
         wanted: dict[str, tuple[str, Any]] = {
-            "text": (
-                "(contains(lower(title), lower($text)) OR contains(lower(rule_name), lower($text))"
-                " OR contains(lower(entity_value), lower($text)) OR starts_with(src_ip, $text)"
-                " OR starts_with(alert_id, lower($text))"
-                " OR contains(lower(hostname), lower($text)))",
-                self.text or None,
-            ),
+            "text": (_text_condition(self.text), self.text or None),
             "entity": (
                 "(entity_value = $entity OR src_ip = $entity OR alert_id IN (SELECT alert_id"
                 f" FROM {INDEX} WHERE list_has_any(names, ['user|' || lower($entity),"
@@ -89,9 +85,25 @@ class ListFilter:
         condition, params = self.base()
         for column, values in self.facets.items():
             if values:
-                condition += f" AND list_contains($f_{column}, coalesce({column}, ''))"
-                params[f"f_{column}"] = list(values)
+                named = {f"f_{column}_{number}": value for number, value in enumerate(values)}
+                fits = f"{column} IN ({', '.join('$' + name for name in named)})"
+                # '' is none; a comparison is quicker than a `coalesce` of each row.
+                condition += (
+                    f" AND ({fits} OR {column} IS NULL)" if "" in values else f" AND {fits}"
+                )
+                params |= named
         return condition, params
+
+
+def _text_condition(text: str) -> str:
+    """Whether a row has the text in its names, or its id or address begins with it."""
+    conditions = ["contains(sought, lower($text))"]
+    # Looked at only where it can be one: each column of texts costs as much as the first.
+    if re.fullmatch(r"[0-9a-fA-F]+", text):
+        conditions.append("starts_with(alert_id, lower($text))")
+    if re.fullmatch(r"[0-9a-fA-F.:]+", text):
+        conditions.append("starts_with(src_ip, $text)")
+    return f"({' OR '.join(conditions)})"
 
 
 @dataclass(frozen=True)
@@ -137,13 +149,14 @@ def alert_rows(reader: Reader, wanted: ListFilter, limit: int, cursor: str | Non
         )
     rows = reader.rows(
         # Chosen by the columns of the filter; the others are read of the chosen rows alone.
-        f"{_CURRENT} SELECT * EXCLUDE (place_kept) FROM listed WHERE place_kept IN ("
+        f"{_CURRENT} SELECT * EXCLUDE (place_kept, kind, sought) FROM listed WHERE place_kept IN ("
         f"SELECT place_kept FROM listed WHERE {condition}"
         # One row more than is shown tells whether there is a next page.
         f" ORDER BY first_event_time DESC, alert_id LIMIT {limit + 1})"
         " ORDER BY first_event_time DESC, alert_id",
         params,
         needs=NEEDS,
+        kept=True,
     )
     page = rows[:limit]
     last = page[-1] if len(rows) > limit else None
@@ -169,23 +182,26 @@ def every(reader: Reader, wanted: ListFilter) -> Iterator[ReaderRow]:
 def facet_counts(reader: Reader, wanted: ListFilter) -> FacetCounts:
     """How many alerts there are by each facet."""
     condition, params = wanted.base()
-    parts = ["SELECT '' AS facet, '' AS value, '' AS name, count(*) AS n FROM fitting WHERE "]
-    parts[0] += " AND ".join(["TRUE", *_conditions(wanted)])
+    everything = " AND ".join(["TRUE", *_conditions(wanted)])
+    parts = [
+        f"SELECT '' AS facet, '' AS value, '' AS name, sum(n) AS n FROM fitting WHERE {everything}"
+    ]
     for facet in FACETS:
         # As if this facet alone were open, so that another value of it can be chosen.
         others = " AND ".join(["TRUE", *_conditions(wanted, facet)])
         name = "any_value(rule_name)" if facet == "rule_id" else "''"
         parts.append(
-            f"SELECT '{facet}', {facet}, {name}, count(*) FROM fitting WHERE {others} GROUP BY ALL"
+            f"SELECT '{facet}', {facet}, {name}, sum(n) FROM fitting WHERE {others} GROUP BY ALL"
         )
-    columns = ", ".join(f"coalesce({column}, '') AS {column}" for column in FACETS)
-    # A costly filter is asked once for all facets; else each reads its own columns alone.
-    made = "MATERIALIZED" if wanted.text or wanted.entity else "NOT MATERIALIZED"
     rows = reader.rows(
-        f"{_CURRENT}, fitting AS {made} ("
-        f"SELECT {columns}, rule_name FROM listed WHERE {condition}) {' UNION ALL '.join(parts)}",
-        params | wanted.sql()[1],
+        # The alerts are gone through once for all facets, by the one number that stands for all.
+        f"{_CURRENT}, fitting AS MATERIALIZED (SELECT * EXCLUDE (status), status AS attribution"
+        f" FROM (SELECT kind, count(*) AS n FROM listed WHERE {condition} GROUP BY kind)"
+        f" JOIN {KINDS} USING (kind)) {' UNION ALL '.join(parts)}",
+        params
+        | {f"f_{column}": list(values) for column, values in wanted.facets.items() if values},
         needs=NEEDS,
+        kept=True,
     )
     counted: dict[str, list[ReaderRow]] = {facet: [] for facet in FACETS}
     total = 0
@@ -193,7 +209,7 @@ def facet_counts(reader: Reader, wanted: ListFilter) -> FacetCounts:
         if row["facet"]:
             counted[row["facet"]].append(row)
         else:
-            total = int(row["n"])
+            total = int(row["n"] or 0)
     return FacetCounts(
         total, {facet: _ordered(rows, facet, wanted) for facet, rows in counted.items()}
     )
@@ -224,16 +240,18 @@ def grouped(
         LIMIT {GROUPS} OFFSET {page * GROUPS}""",
         params,
         needs=NEEDS,
+        kept=True,
     )
     rows = reader.rows(
         f"""{_CURRENT}
         SELECT {_OF_GROUP}, {key} AS group_key FROM listed
-        WHERE {condition} AND list_contains($group_keys, {key})
+        WHERE {condition} AND {key} IN (SELECT unnest($group_keys))
         QUALIFY row_number() OVER (PARTITION BY group_key
                                    ORDER BY first_event_time DESC, alert_id) <= {SHOWN_OF_GROUP}
         ORDER BY first_event_time DESC, alert_id""",
         params | {"group_keys": [str(each["group_key"]) for each in totals]},
         needs=NEEDS,
+        kept=True,
     )
     shown: dict[str, list[ReaderRow]] = {}
     for row in rows:
@@ -264,6 +282,8 @@ def _ordered(
         number.setdefault(value, 0)
     order = _ORDERS.get(facet)
     values = sorted(
-        number, key=lambda v: (order.index(v) if v in order else -1) if order else -number[v]
+        number,
+        # By the value as well: what counts the same keeps its place from one look to the next.
+        key=lambda v: ((order.index(v) if v in order else -1) if order else -number[v], v),
     )
     return [(value, names.get(value, value), number[value]) for value in values]

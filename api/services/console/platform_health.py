@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -15,25 +16,13 @@ from infra.runtime.job_registry import wanted_jobs
 from infra.runtime.job_status import JobStatus
 
 _ARRIVALS = """
-SELECT source, max(last_at) AS newest, sum(events + dead + repeated)::BIGINT AS records,
-       sum(dead)::BIGINT AS dead
-FROM gold.arrival_minute WHERE window_start >= $since GROUP BY source
+SELECT time_bucket($step, window_start) AS bucket, source, max(last_at) AS newest,
+       sum(events + dead + repeated)::BIGINT AS records, sum(dead)::BIGINT AS dead
+FROM gold.arrival_minute WHERE window_start >= $since GROUP BY ALL ORDER BY bucket
 """
 _RECENT = """
 SELECT source, max(received_at) AS newest, count(*) AS records
 FROM bronze.record WHERE received_at >= $recent GROUP BY source
-"""
-_RATES = """
-SELECT time_bucket($step, window_start) AS bucket, source,
-       sum(events + dead + repeated)::BIGINT AS records
-FROM gold.arrival_minute WHERE window_start >= $since GROUP BY ALL ORDER BY bucket
-"""
-_DELAYS = """
-SELECT quantile_cont(delay, 0.5) AS p50, quantile_cont(delay, 0.95) AS p95, count(*) AS n FROM (
-  SELECT epoch((body->>'$.detected_at')::TIMESTAMPTZ) - epoch(received_at) AS delay
-  FROM gold.alert
-  WHERE revision = 1 AND event_time >= $since AND (body->>'$.mode') = 'live'
-)
 """
 _QUALITY = """
 SELECT suite, expectation, unexpected, examples, run_at FROM ops.quality
@@ -100,16 +89,21 @@ def complete_up_to(settings: Settings) -> datetime | None:
     return datetime.fromtimestamp(status.complete_to, UTC)
 
 
-def source_views(reader: Reader, settings: Settings, since: datetime) -> list[SourceView]:
-    """Sources heard since then, those that are silent first."""
+def arrivals(reader: Reader, since: datetime, step: timedelta) -> list[ReaderRow]:
+    """What came by time and source: the newest, records, dead letters; oldest first."""
+    asked = {"since": since, "step": step}
+    return reader.rows(_ARRIVALS, asked, needs=("gold.arrival_minute",), kept=True)
+
+
+def source_views(
+    reader: Reader, settings: Settings, since: datetime, arrived: Sequence[ReaderRow]
+) -> list[SourceView]:
+    """Sources heard since then, those that are silent first; `arrived`: of `arrivals`."""
     now = datetime.now(UTC)
     # The counts are up to a minute behind, so the newest hour is asked of bronze itself.
     recent = max(since, now - RECENT)
-    known: dict[str, ReaderRow] = {
-        row["source"]: row
-        for row in reader.rows(_ARRIVALS, {"since": since}, needs=("gold.arrival_minute",))
-    }
-    for row in reader.rows(_RECENT, {"recent": recent}, needs=("bronze.record",)):
+    known = _by_source(arrived)
+    for row in reader.rows(_RECENT, {"recent": recent}, needs=("bronze.record",), kept=True):
         seen = known.setdefault(row["source"], row | {"dead": 0})
         seen["newest"] = max(seen["newest"], row["newest"])
         # The same records by two ways, one of them up to a minute behind: not to be added up.
@@ -136,6 +130,16 @@ def source_views(reader: Reader, settings: Settings, since: datetime) -> list[So
     return sorted(views, key=lambda view: (not view.silent, view.source))
 
 
+def _by_source(arrived: Iterable[ReaderRow]) -> dict[str, ReaderRow]:
+    known: dict[str, ReaderRow] = {}
+    for row in arrived:
+        seen = known.setdefault(row["source"], {"newest": None, "records": 0, "dead": 0})
+        seen["newest"] = max(filter(None, (seen["newest"], row["newest"])), default=None)
+        seen["records"] += row["records"] or 0
+        seen["dead"] += row["dead"] or 0
+    return known
+
+
 def silent_sources(settings: Settings) -> dict[str, str]:
     """What the last look at the rules' inputs said of silent sources."""
     causes = blind_rules(settings).values()
@@ -154,11 +158,9 @@ def blind_rules(settings: Settings) -> dict[str, ReaderRow]:
         return {}
 
 
-def rates(
-    reader: Reader, since: datetime, step: timedelta
-) -> tuple[list[datetime], dict[str, list[int]]]:
+def rates(arrived: Iterable[ReaderRow]) -> tuple[list[datetime], dict[str, list[int]]]:
     """Records that arrived by time and source, the busiest sources first."""
-    rows = reader.rows(_RATES, {"since": since, "step": step}, needs=("gold.arrival_minute",))
+    rows = list(arrived)
     buckets = sorted({row["bucket"] for row in rows})
     place = {bucket: number for number, bucket in enumerate(buckets)}
     series: dict[str, list[int]] = {}
@@ -167,12 +169,6 @@ def rates(
     return buckets, dict(sorted(series.items(), key=lambda item: -sum(item[1])))
 
 
-def alert_delays(reader: Reader, since: datetime) -> ReaderRow:
-    """Seconds from a line's arrival to its alert: half and 95 % of them within; how many."""
-    rows = reader.rows(_DELAYS, {"since": since}, needs=("gold.alert",))
-    return rows[0]
-
-
 def failed_expectations(reader: Reader) -> list[ReaderRow]:
     """What the newest check of the data did not find as expected."""
-    return reader.rows(_QUALITY, {}, needs=("ops.quality",))
+    return reader.rows(_QUALITY, {}, needs=("ops.quality",), kept=True)

@@ -21,7 +21,12 @@ class Asked:
         self.lake = lake
 
     def rows(
-        self, sql: str, params: Mapping[str, Any] | None = None, *, needs: Sequence[str]
+        self,
+        sql: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        needs: Sequence[str],
+        kept: bool = False,
     ) -> list[Row]:
         """The rows of a question."""
         result = self.lake.connection.execute(sql, dict(params or {}))

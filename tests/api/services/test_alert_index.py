@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from alerts.tables import ALERT
-from api.services.alert_index import INDEX, AlertIndex
+from api.services.alert_index import INDEX, KINDS, AlertIndex
 from infra.delta.parquet_writer import arrow_schema
 from tests.api.story import Row, alert
 
@@ -52,7 +52,10 @@ class Log:
             f"CREATE OR REPLACE VIEW gold.alert AS SELECT * FROM read_parquet([{named}])"
         )
         index.renew(engine)
-        return engine.execute(f"SELECT * FROM {INDEX} ORDER BY alert_id").fetchall()
+        return engine.execute(
+            f"SELECT a.*, k.* EXCLUDE (kind) FROM {INDEX} a JOIN {KINDS} k USING (kind)"
+            " ORDER BY alert_id"
+        ).fetchall()
 
 
 def test_the_rows_follow_batches_compactions_and_deletions(
