@@ -403,7 +403,8 @@ _TABLE: tuple[tuple[str, str, str, int, bool | None], ...] = (
     ),
     (
         "733101",
-        r"(?P<title>(?P<what>Host|Object|Subnet) (?P<object>\S+) is (?:attacking|targeted))\. "
+        r"(?P<title>(?P<what>Host|Object|Subnet) (?:(?P<src>[0-9a-fA-F:.]+) is attacking"
+        r"|(?P<dst>[0-9a-fA-F:.]+) is targeted|(?P<object>\S+) is (?:attacking|targeted)))\. "
         r"(?P<rest>.*)",
         "finding",
         _CREATE,

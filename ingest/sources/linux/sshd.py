@@ -257,8 +257,9 @@ ASIDE = _patterns(
     (
         0,
         0,
-        rf"Postponed (?P<method>\S+) for (?P<invalid>(?:invalid|illegal) user )?(?P<user>.*) from "
-        rf"{_PEER}{_PROTOCOL}{_PRE}",
+        # One of several that a login needs is through (`AuthenticationMethods`), or goes on.
+        r"(?:Postponed|Partial) (?P<method>\S+) for (?P<invalid>(?:invalid|illegal) user )?"
+        rf"(?P<user>.*) from {_PEER}{_PROTOCOL}{_KEY}{_PRE}",
     ),
     (
         0,

@@ -84,6 +84,7 @@ _OF_USER = tuple(
     )
 )
 """A login that failed, in the words of each module; what it does not say is missing."""
+QUOTED = re.compile(r"'.*'", re.DOTALL)
 FORBIDDEN = re.compile(
     r"client denied by server configuration: (.*)|access to (\S+) (?:denied|failed).*|"
     r".*(?:client used wrong authentication scheme|not allowed access).*",
@@ -195,7 +196,11 @@ def _of_client(x: Exchange, words: str, failed: bool) -> dict[str, Any]:
     if wrong:
         named = wrong.groupdict()
         x.target = named.get("target") or None
-        return basic_logon(named.get("user") or "", "httpd")
+        name = named.get("user") or ""
+        # mod_auth_form alone writes the name in quotes; of any other module they are the name's.
+        if x.meta.get("log_provider") == "auth_form" and QUOTED.fullmatch(name):
+            name = name[1:-1]
+        return basic_logon(name, "httpd")
     asked = _ASKED.fullmatch(words)
     text_found = asked and (request_line(asked[1]) or request_line(f"{asked[1]} HTTP/0"))
     if text_found:

@@ -216,6 +216,8 @@ DAEMONS = (
             '[client 10.0.0.5:1] AH01617: user {}: authentication failure for "/x": Password '
             "Mismatch",
             "[client 10.0.0.5:1] AH01618: user {} not found: /x",
+            "[client 10.0.0.5:1] AH01807: user '{}': authentication failure for \"/x\": password "
+            "Mismatch",
             "[client 10.0.0.5:1] AH00128: File does not exist: /var/www/{}",
             "[client 10.0.0.5:1] AH01630: client denied by server configuration: /x, referer: {}",
         ),
@@ -234,6 +236,8 @@ DAEMONS = (
             'open() "/html/{}" failed (2: No such file or directory)' + ENDING,
             'access forbidden by rule, client: 10.0.0.5, server: s, request: "GET {} HTTP/1.1"',
             "access forbidden by rule" + ENDING + ', referrer: "{}"',
+            'client login failed: "no" while in http auth state, client: 10.0.0.5, server: s, '
+            'login: "{}"',
         ),
         "2026/03/02 09:00:00 [error] 12#12: *5 ",
         imitated=(

@@ -328,6 +328,9 @@ def test_commands_findings_pages_and_files() -> None:
         "%ASA-4-733100: [ Scanning] drop rate-2 exceeded. Current burst rate is 0 per second"
     )
     assert (row["class_uid"], row["finding_info"]["uid"]) == (2004, "733100")
+    for word, end in (("attacking", "src_ip"), ("targeted", "dst_ip")):
+        row = message(f"%ASA-4-733101: Host 10.1.1.1 is {word}. Current burst rate is 9 per second")
+        assert (row["class_uid"], row[end]) == (2004, "10.1.1.1")
     row = message(
         "%ASA-4-338008: Dynamic Filter dropped blacklisted TCP traffic from in:10.1.1.1/33340 "
         "(203.0.113.1/33340) to out:192.0.2.223/80 (192.0.2.223/80), destination 192.0.2.223 "

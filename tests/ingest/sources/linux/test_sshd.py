@@ -232,6 +232,7 @@ def test_messages_of_other_versions(text: str, ip: str | None, user: str | None)
             "10.0.0.5",
         ),
         (f"Postponed publickey for ann from {P} ssh2 [preauth]", (0, 0, None), "10.0.0.5"),
+        (f"Partial publickey for ann from {P} ssh2: RSA SHA256:x", (0, 0, None), "10.0.0.5"),
         ("Exiting on signal 15", (0, 0, None), None),
     ],
 )

@@ -169,6 +169,19 @@ ERRORS: list[tuple[str, dict[str, Any]]] = [
         },
     ),
     (
+        WHEN + "[auth_form:error] [pid 1] [client 1.2.3.4:5678] AH01807: user 'ann': "
+        'authentication failure for "/x": password Mismatch',
+        {"class_uid": 3002, "user.name": "ann", "http_request.url.path": "/x"},
+    ),
+    (
+        WHEN + "[auth_form:error] [pid 1] [client 1.2.3.4:5678] AH01806: user 'ann' not found: /x",
+        {"class_uid": 3002, "user.name": "ann", "http_request.url.path": "/x"},
+    ),
+    (
+        WHEN + "[auth_basic:error] [pid 1] [client 1.2.3.4:5678] AH01618: user 'ann' not found: /",
+        {"class_uid": 3002, "user.name": "'ann'"},
+    ),
+    (
         WHEN + "[authz_core:error] [pid 12] [client 1.2.3.4:5678] AH01630: client denied by "
         "server configuration: /var/www/.ht",
         {
