@@ -14,7 +14,7 @@ from ingest.parsing.event_rows import _rows_of, rows_in_parts
 from ingest.parsing.json_source import gunzip
 from ingest.parsing.message_bounds import MAX_UNREADABLE, bounded_time
 from ingest.parsing.source import Record, Unreadable
-from ingest.sources.cloud import aws_cloudtrail
+from ingest.sources.aws import cloudtrail
 from tests.full import rest_full
 from tests.ingest.logs import NOW, SETTINGS
 
@@ -69,7 +69,7 @@ def test_a_packed_bomb_is_unpacked_only_until_it_shows(monkeypatch: pytest.Monke
 
         return look
 
-    monkeypatch.setattr(aws_cloudtrail, "few_values", counted)
+    monkeypatch.setattr(cloudtrail, "few_values", counted)
     packed = gzip.compress(b'{"Records":[' + b"{}," * 15_000_000 + b"{}]}", 1)
     (row,) = _rows_of(record("aws_cloudtrail", packed), SETTINGS)
     assert "more than 4000000 JSON values" in row["dead_letter_reason"]
