@@ -6,6 +6,7 @@ Altair comes with the extra `notebooks` (`pip install headgate[notebooks]`).
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from typing import Any
 
 import pandas as pd
@@ -18,10 +19,23 @@ _LEVELS = ["informational", "low", "medium", "high", "critical"]
 _WIDTH = 640
 
 
-def timeline_chart(items: QueryResult) -> Any:
-    """A timeline of `Headgate.timeline`: each kind in a row of its own, by time."""
+def _altair() -> Any:
+    """Altair, whose charts bring their own scripts where `vl_convert` is there (the extra has it).
+
+    Else it fetches them from a public server, which many a security team cannot reach.
+    """
     # Inside: Altair comes with an extra, and nothing else here needs it.
     import altair
+
+    # Whoever chose a renderer has it kept.
+    if altair.renderers.active == "default" and find_spec("vl_convert") is not None:
+        altair.renderers.enable("html", template="inline")
+    return altair
+
+
+def timeline_chart(items: QueryResult) -> Any:
+    """A timeline of `Headgate.timeline`: each kind in a row of its own, by time."""
+    altair = _altair()
 
     frame = items.pandas()[["time", "kind", "title", "ip"]]
     return (
@@ -39,7 +53,7 @@ def timeline_chart(items: QueryResult) -> Any:
 
 def lease_lanes(leases: QueryResult) -> Any:
     """Who held which address, a lane for each, from rows of `silver.dhcp_session`."""
-    import altair
+    altair = _altair()
 
     frame = leases.pandas()[["ip", "mac", "hostname", "lease_start", "lease_end"]]
     span = {"x2": "lease_end:T", "y": altair.Y("ip:N", title="address")}
@@ -61,7 +75,7 @@ def lease_lanes(leases: QueryResult) -> Any:
 
 def attack_matrix(techniques: QueryResult) -> Any:
     """ATT&CK techniques by level: darker is more; from rows with technique, level and alerts."""
-    import altair
+    altair = _altair()
 
     base = altair.Chart(techniques.pandas(), width=_WIDTH).encode(
         x=altair.X("level:O", sort=_LEVELS), y=altair.Y("technique:N", title=None)
@@ -73,7 +87,7 @@ def attack_matrix(techniques: QueryResult) -> Any:
 
 def change_chart(report: BacktestReport) -> Any:
     """What a backtest gained, lost and kept of the alerts it was compared with, as bars."""
-    import altair
+    altair = _altair()
 
     frame = pd.DataFrame(report.change.items(), columns=["change", "alerts"])
     base = altair.Chart(frame, width=_WIDTH).encode(
@@ -86,7 +100,7 @@ def change_chart(report: BacktestReport) -> Any:
 
 def score_chart(hours: QueryResult, threshold: float) -> Any:
     """Scores of judged hours (`ModelBook.judge`) by time, with the line above which one is told."""
-    import altair
+    altair = _altair()
 
     frame = hours.pandas()[["hour", "device", "score", "told", "what"]]
     points = (
@@ -112,7 +126,7 @@ def rarity_chart(values: QueryResult, value: str, count: str, *, most: int = 30)
     Beyond the `most` rarest none is drawn, and the title says of how many. Raises `Usage` for a
     column that is not there.
     """
-    import altair
+    altair = _altair()
 
     frame = _columns(values, value, count)
     frame = frame[frame[count] >= 1].sort_values([count, value])
@@ -141,7 +155,7 @@ def periodicity_chart(
     `most` values are drawn, those whose gaps lie closest to their median. Raises `Usage` for a
     column that is not there.
     """
-    import altair
+    altair = _altair()
 
     frame = _columns(gaps, by, time, gap).dropna()
     median = frame.groupby(by)[gap].transform("median")

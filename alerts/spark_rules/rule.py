@@ -266,9 +266,9 @@ def _about(text: Column) -> Column:
     """A line with what its event is about, where the line does not name it already."""
     line = F.coalesce(_line(text), F.lit(""))
     missing = F.filter("_about", lambda subject: ~F.contains(line, subject))
-    told = _or(F.substring(_line(F.array_join(missing, " ")), 1, FIELD_CHARS))
-    short = F.substring(line, F.lit(1), F.lit(SNIPPET_CHARS - 2) - F.length(told))
-    return F.coalesce(F.concat(short, F.lit(": "), told), line)
+    about = _or(F.substring(_line(F.array_join(missing, " ")), 1, FIELD_CHARS))
+    short = F.substring(line, F.lit(1), F.lit(SNIPPET_CHARS - 2) - F.length(about))
+    return F.coalesce(F.concat(short, F.lit(": "), about), line)
 
 
 def _named(text: Column) -> Column:

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,16 +68,19 @@ def paths(used_by: str) -> list[Path]:
     return result
 
 
-def missing() -> list[Jar]:
-    """Archives that are not there, or whose bytes are not the pinned ones."""
+def missing(jars: Collection[Jar] | None = None) -> list[Jar]:
+    """Archives, all of the lock if none are given, that are not there or whose bytes are not the
+    pinned ones."""
     return [
-        jar for jar in locked() if _digest(jars_folder() / jar.used_by / jar.file) != jar.sha256
+        jar
+        for jar in (locked() if jars is None else jars)
+        if _digest(jars_folder() / jar.used_by / jar.file) != jar.sha256
     ]
 
 
-def resolve() -> int:
-    """Fetch what is missing and check it; returns how many were fetched."""
-    wanted = missing()
+def resolve(jars: Collection[Jar] | None = None) -> int:
+    """Fetch what is missing, as `missing` says, and check it; returns how many were fetched."""
+    wanted = missing(jars)
     # One at a time: Spark and the broker need the same archive in two versions, of which a
     # single resolution would keep the newer one only.
     for used_by in sorted({jar.used_by for jar in wanted}):

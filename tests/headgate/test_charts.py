@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -69,3 +70,10 @@ def test_only_the_most_even_are_drawn() -> None:
 def test_a_column_that_is_not_there_is_named() -> None:
     with pytest.raises(Usage, match="no column gap; there are user"):
         charts.periodicity_chart(agents(), "user.agent", time="devices")
+
+
+@pytest.mark.skipif(find_spec("vl_convert") is None, reason="comes with the extra `notebooks`")
+def test_a_chart_is_shown_without_a_server_of_others() -> None:
+    page = charts.rarity_chart(agents(), "user.agent", "devices")._repr_mimebundle_()["text/html"]
+    assert "vegaEmbed" in page
+    assert "cdn.jsdelivr.net" not in page
