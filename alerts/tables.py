@@ -7,7 +7,7 @@ from datetime import timedelta
 from pyspark.sql import types as T
 
 from enrich.tables import HOLDER
-from infra.delta.schema import STRINGS, TS, B, Column, L, N, S, Table, View, struct
+from infra.delta.schema import STRINGS, TENANT, TS, B, Column, L, N, S, Table, View, struct
 
 FINDING = Table(
     name="gold.finding",
@@ -57,6 +57,7 @@ FINDING = Table(
             "where a preliminary alert was made of it: until when that is answered, UTC",
             False,
         ),
+        TENANT,
     ),
     event_time="event_time",
     key=("finding_id",),

@@ -10,7 +10,7 @@ from typing import Any
 
 from api.auth_roles import LADDER
 from api.credentials import Credentials
-from api.key_limits import known_tables
+from api.key_limits import known_tables, known_tenants
 from infra.config.settings import Settings
 from infra.config.time_args import time_of, time_or_none
 from infra.process.table_output import add_output_option, print_rows
@@ -35,6 +35,9 @@ def build(subparsers: Any) -> None:
     added.add_argument(
         "--source", action="append", help="limit it to rows of this source (repeatable)"
     )
+    added.add_argument(
+        "--tenant", action="append", help="limit it to rows of this tenant (repeatable)"
+    )
     added.set_defaults(run=_add_key)
     rotated = verbs.add_parser("rotate", help="give a key another token")
     rotated.add_argument("name", help="of the key")
@@ -57,6 +60,9 @@ def _build_users(subparsers: Any) -> None:
     put = verbs.add_parser("put", help="make a user, or give one another role and password")
     put.add_argument("name", help="as ops.audit names them")
     put.add_argument("--role", required=True, choices=LADDER, help="what they may")
+    put.add_argument(
+        "--tenant", action="append", help="limit them to rows of this tenant (repeatable)"
+    )
     put.set_defaults(run=_put_user)
     removed = verbs.add_parser("remove", help="end a user")
     removed.add_argument("name", help="of the user")
@@ -75,6 +81,7 @@ def _list_keys(arguments: argparse.Namespace, settings: Settings) -> int:
             "requests_per_minute": key.requests_per_minute,
             "tables": ", ".join(key.tables or ()) or None,
             "sources": ", ".join(key.sources or ()) or None,
+            "tenants": ", ".join(key.tenants or ()) or None,
         }
         for key in sorted(Credentials(settings).read().keys, key=lambda key: key.name)
     ]
@@ -91,8 +98,9 @@ def _add_key(arguments: argparse.Namespace, settings: Settings) -> int:
         arguments.per_minute,
         known_tables(arguments.table),
         tuple(arguments.source) if arguments.source else None,
+        known_tenants(arguments.tenant, settings),
     )
-    _note(settings, "key.make", key.name, {"role": key.role})
+    _note(settings, "key.make", key.name, {"role": key.role, **key.limits})
     print(token)
     # To stderr, so that `TOKEN=$(headgate keys add ...)` holds the token alone.
     print("told this once; the API takes it at once", file=sys.stderr)
@@ -118,7 +126,15 @@ def _remove_key(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _list_users(arguments: argparse.Namespace, settings: Settings) -> int:
     users = sorted(Credentials(settings).read().users, key=lambda user: user.name)
-    rows = [{"name": user.name, "role": user.role, "made_at": user.made_at} for user in users]
+    rows = [
+        {
+            "name": user.name,
+            "role": user.role,
+            "made_at": user.made_at,
+            "tenants": ", ".join(user.tenants or ()) or None,
+        }
+        for user in users
+    ]
     print_rows(rows, arguments.output)
     return 0
 
@@ -129,8 +145,10 @@ def _put_user(arguments: argparse.Namespace, settings: Settings) -> int:
         password = getpass.getpass(f"Password of {arguments.name}: ")
     else:
         password = sys.stdin.readline().rstrip("\n")
-    user = Credentials(settings).put_user(arguments.name, arguments.role, password)
-    _note(settings, "user.put", user.name, {"role": user.role})
+    tenants = known_tenants(arguments.tenant, settings)
+    user = Credentials(settings).put_user(arguments.name, arguments.role, password, tenants)
+    limits = {} if user.tenants is None else {"tenants": user.tenants}
+    _note(settings, "user.put", user.name, {"role": user.role, **limits})
     return 0
 
 

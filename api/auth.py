@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from api.auth_roles import LADDER, Role, role_of
-from api.credentials import Credentials, StoredKey
+from api.credentials import Credentials, StoredKey, StoredUser
 from api.oidc import Provider
 from api.people import KnownPerson, People, known_person
 from infra.config.secrets import either, of_file
@@ -51,10 +51,17 @@ def token_file(settings: Settings) -> Path:
 
 @dataclass(frozen=True)
 class Limits:
-    """All that a limited key may read; None: every table, or every source."""
+    """All that a limited key or user may read; None: every table, source or tenant."""
 
-    tables: tuple[str, ...] | None
-    sources: tuple[str, ...] | None
+    tables: tuple[str, ...] | None = None
+    sources: tuple[str, ...] | None = None
+    tenants: tuple[str, ...] | None = None
+
+    @property
+    def of_what(self) -> str:
+        """What it is that is limited, in words."""
+        given = {"tables": self.tables, "sources": self.sources, "tenants": self.tenants}
+        return " and ".join(name for name, value in given.items() if value is not None)
 
 
 @dataclass(frozen=True)
@@ -120,7 +127,7 @@ class Access:
     def caller_of_password(self, name: str, password: str) -> Caller | None:
         """Who signs in with a name and a password; None for a wrong one, and while it is locked."""
         user = self.credentials.user_of(name, password)
-        return None if user is None else Caller(user.name, user.role, credential=user.digest[:16])
+        return None if user is None else _of_user(user)
 
     def still(self, name: str, credential: str) -> Caller | None:
         """Who signed in with that credential, as they are now; None once it was ended or changed.
@@ -143,7 +150,7 @@ class Access:
             BY_LINK,
             *(caller for caller, _ in self._tokens),
             *(_of_key(key) for key in content.keys if not key.is_over(now)),
-            *(Caller(user.name, user.role, credential=user.digest[:16]) for user in content.users),
+            *map(_of_user, content.users),
         ]
         return next((caller for caller in known if caller.name == name), None)
 
@@ -153,9 +160,14 @@ BY_LINK = Caller("console", "admin", credential="link")
 
 
 def _of_key(key: StoredKey) -> Caller:
-    limited = key.tables is not None or key.sources is not None
-    limits = Limits(key.tables, key.sources) if limited else None
-    return Caller(key.name, key.role, key.requests_per_minute, limits, key.digest[:16])
+    limits = Limits(key.tables, key.sources, key.tenants)
+    given = None if limits == Limits() else limits
+    return Caller(key.name, key.role, key.requests_per_minute, given, key.digest[:16])
+
+
+def _of_user(user: StoredUser) -> Caller:
+    limits = None if user.tenants is None else Limits(tenants=user.tenants)
+    return Caller(user.name, user.role, limits=limits, credential=user.digest[:16])
 
 
 def _of_person(person: KnownPerson) -> Caller:

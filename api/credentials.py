@@ -53,6 +53,14 @@ class StoredKey:
     former_digest: str = ""
     """The token before, while a rotation lets it live on."""
     former_until: str | None = None
+    tenants: tuple[str, ...] | None = None
+    """Tenants whose rows its statements see; None: all."""
+
+    @property
+    def limits(self) -> dict[str, tuple[str, ...]]:
+        """What it is limited to, as ops.audit keeps it."""
+        given = {"tables": self.tables, "sources": self.sources, "tenants": self.tenants}
+        return {name: value for name, value in given.items() if value is not None}
 
     def has(self, digest: str, now: datetime) -> bool:
         """Whether this is its token's hash, or that of the one before in its last hours."""
@@ -76,12 +84,42 @@ class StoredUser:
     salt: str
     digest: str
     made_at: str
+    tenants: tuple[str, ...] | None = None
+    """Tenants whose rows their statements see; None: all."""
 
 
 @dataclass(frozen=True)
 class _Content:
     keys: tuple[StoredKey, ...] = ()
     users: tuple[StoredUser, ...] = ()
+
+
+@dataclass(frozen=True)
+class _File(_Content):
+    """As it is written: who is limited to a tenant stands apart. A release that knows no tenants
+    then does not know them, where it would take them for somebody without a limit."""
+
+    tenant_keys: tuple[StoredKey, ...] = ()
+    tenant_users: tuple[StoredUser, ...] = ()
+
+    @classmethod
+    def of(cls, content: _Content) -> _File:
+        """What is to be written."""
+        keys, users = content.keys, content.users
+        return cls(
+            tuple(key for key in keys if key.tenants is None),
+            tuple(user for user in users if user.tenants is None),
+            tuple(key for key in keys if key.tenants is not None),
+            tuple(user for user in users if user.tenants is not None),
+        )
+
+    def content(self) -> _Content:
+        """What was written. Raises `ValueError` for who stands apart without a tenant."""
+        apart = [each.tenants for each in self.tenant_keys]
+        apart += [each.tenants for each in self.tenant_users]
+        if not all(apart):
+            raise ValueError("one of tenant_keys or tenant_users names no tenant")
+        return _Content((*self.keys, *self.tenant_keys), (*self.users, *self.tenant_users))
 
 
 @dataclass
@@ -149,10 +187,12 @@ class Credentials:
         requests_per_minute: int | None = None,
         tables: tuple[str, ...] | None = None,
         sources: tuple[str, ...] | None = None,
+        tenants: tuple[str, ...] | None = None,
     ) -> tuple[StoredKey, str]:
         """Make a key; returns it and its token, which is told this once.
 
-        `tables`, `sources`: all that its statements may read; with either it may do nothing else.
+        `tables`, `sources`, `tenants`: all that its statements may read; with one of these it may
+        do nothing else.
         """
         token = f"hg_{secrets.token_urlsafe(32)}"
         key = StoredKey(
@@ -164,6 +204,7 @@ class Credentials:
             requests_per_minute,
             tables,
             sources,
+            tenants=tenants,
         )
         with self._changing() as content:
             self._require_free(name, content)
@@ -192,14 +233,24 @@ class Credentials:
             self._write(replace(content, keys=tuple(k for k in content.keys if k is not old)))
         return old
 
-    def put_user(self, name: str, role: str, password: str) -> StoredUser:
-        """Make a user, or give one another role and password."""
+    def put_user(
+        self, name: str, role: str, password: str, tenants: tuple[str, ...] | None = None
+    ) -> StoredUser:
+        """Make a user, or give one another role, password and tenants.
+
+        `tenants`: all whose rows their statements see; they may do nothing else then. None: as it
+        was, or all.
+        """
         if len(password) < SHORTEST_PASSWORD:
             raise Usage(f"a password has at least {SHORTEST_PASSWORD} characters")
         # A salt for each user: equal passwords have different hashes.
         salt = secrets.token_hex(16)
-        user = StoredUser(name, role_of(role), salt, _password_digest(password, salt), _now())
+        digest = _password_digest(password, salt)
         with self._changing() as content:
+            if tenants is None:
+                # A new password must not lift a limit: for that a user is ended and made anew.
+                tenants = next((u.tenants for u in content.users if u.name == name), None)
+            user = StoredUser(name, role_of(role), salt, digest, _now(), tenants)
             others = tuple(user for user in content.users if user.name != name)
             self._require_free(name, replace(content, users=others))
             self._write(replace(content, users=(*others, user)))
@@ -227,8 +278,8 @@ class Credentials:
         if stat.st_mode & 0o077:
             raise Fatal(f"{self.file}: others may read it; run chmod 600 {self.file}")
         try:
-            content = msgspec.json.decode(self.file.read_bytes(), type=_Content)
-        except (OSError, msgspec.MsgspecError) as error:
+            content = msgspec.json.decode(self.file.read_bytes(), type=_File).content()
+        except (OSError, ValueError) as error:
             remedy = "put it back from a backup, or remove it and make keys and users anew"
             raise Fatal(f"{self.file}: damaged ({error}); {remedy}") from None
         self._kept = seen, content
@@ -245,7 +296,7 @@ class Credentials:
             yield self.read()
 
     def _write(self, content: _Content) -> None:
-        write_private(self.file, msgspec.json.encode(content).decode())
+        write_private(self.file, msgspec.json.encode(_File.of(content)).decode())
 
     def _key(self, name: str, content: _Content) -> StoredKey:
         for key in content.keys:

@@ -51,8 +51,9 @@ class IdempotentPosts:
             return
         body = await _body(receive)
         # With the caller: two clients may choose the same key, and must not see each other's
-        # answers.
-        name = _digest(caller.name, scope["path"], key)
+        # answers. A key may be made anew under its name and see less than before.
+        limits = () if caller.limits is None else (str(caller.limits),)
+        name = _digest(caller.name, *limits, scope["path"], key)
         # The request's own digest tells a retry from a key that is used for something else.
         asked = _digest(scope["query_string"].decode("latin-1"), body.hex())
         known = self._answers.get(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.auth import Access
-from api.key_limits import readable_tables
+from api.key_limits import readable_tables, row_limits
 from api.observability.audit_log import under_way
 from api.services.searches.saved_queries import QueryStore, span_params
 from api.sql.runner import Statements
@@ -31,7 +31,7 @@ def answer_saved_query(settings: Settings, name: str, interval: Interval) -> Sav
                     query.sql,
                     params,
                     tables=readable_tables(caller),
-                    sources=caller.limits.sources if caller.limits else None,
+                    rows=row_limits(caller),
                 )
             except HeadgateError as error:
                 act.detail["said"] = str(error)

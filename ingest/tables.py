@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import types as T
 
-from infra.delta.schema import STRINGS, TS, B, Column, L, N, S, Table, View, struct
+from infra.delta.schema import STRINGS, TENANT, TS, B, Column, L, N, S, Table, View, struct
 from ingest.tables_quality import DRIFT, LANDED, QUALITY, RECOUNT
 
 RECORD = Table(
@@ -25,11 +25,21 @@ RECORD = Table(
             "Kafka headers: sender, zone, header line",
             False,
         ),
+        TENANT,
     ),
     event_time="received_at",
     key=("record_id",),
     cluster_by=("received_at", "source"),
-    stats=("record_id", "source", "mode", "received_at", "topic", "partition", "offset"),
+    stats=(
+        "record_id",
+        "source",
+        "mode",
+        "received_at",
+        "topic",
+        "partition",
+        "offset",
+        TENANT.name,
+    ),
     expires="bronze_days",
 )
 
@@ -309,6 +319,7 @@ EVENT = Table(
         Column("time", TS, "when it happened, UTC"),
         Column("received_at", TS, "when we got it, UTC"),
         Column("time_quality", S, "exact, assumed_zone, assumed_year, received (no time)", False),
+        TENANT,
         Column("scope", S, "site or server whose DHCP pool its addresses belong to", False),
         Column("src_ip", S, "source address, for searching", False),
         Column("dst_ip", S, "destination address, for searching", False),
@@ -346,6 +357,7 @@ EVENT = Table(
         "host_name",
         "mac",
         "class_uid",
+        TENANT.name,
     ),
     expires="silver_days",
 )

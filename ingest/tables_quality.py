@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import types as T
 
-from infra.delta.schema import TS, B, Column, L, S, Table
+from infra.delta.schema import TENANT, TS, B, Column, L, S, Table
 
 LANDED = Table(
     name="ops.file",
@@ -28,6 +28,7 @@ LANDED = Table(
         Column("mode", S, "live, replay or import"),
         Column("tz", S, "zone of its times that name none, where the folder says one", False),
         Column("host", S, "who wrote it, where the folder says so", False),
+        TENANT,
     ),
     event_time="found_at",
     key=("path", "hash"),

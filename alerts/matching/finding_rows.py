@@ -41,6 +41,7 @@ _OF_EVENT = {
     "source": "source",
     "mode": "mode",
     "scope": "scope",
+    "tenant_uid": "tenant_uid",
 }
 """Columns of a finding that are the event's, whatever the finding is about."""
 

@@ -36,7 +36,7 @@ LONGEST_WAIT = 1_000_000
 _ROUTING = ("class_uid", "source", "mode", "dead_letter_reason", "duplicate_of")
 
 _FINDING = (
-    *("event_uid", "time", "received_at", "scope", "message", "device"),
+    *("event_uid", "time", "received_at", "scope", "tenant_uid", "message", "device"),
     *("src_ip", "dst_ip", "user_name", "host_name"),
     *SUBJECTS,
 )

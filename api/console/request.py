@@ -30,7 +30,9 @@ def signed_in(request: Request) -> ConsoleSession:
         )
     if session.caller.limits is not None:
         raise HTTPException(
-            403, f"key '{session.caller.name}' is limited to some tables; it asks over REST only"
+            403,
+            f"'{session.caller.name}' is limited to some {session.caller.limits.of_what} and asks "
+            "over REST only",
         )
     request.state.session = session
     return session

@@ -24,7 +24,7 @@ from api.flight import catalog_answers
 from api.flight.errors import as_flight_errors
 from api.flight.messages import packed_message, unpacked_message
 from api.flight.sign_in import MIDDLEWARE, FlightSignIn, NoFurtherHandshake
-from api.key_limits import readable_tables
+from api.key_limits import readable_tables, row_limits
 from api.observability.audit_log import audit_request
 from api.observability.metrics import Meters
 from api.observability.noted_statements import noted_statement
@@ -267,7 +267,7 @@ def _scope(caller: Caller, cancelled: threading.Event) -> dict[str, Any]:
     return {
         "cancelled": cancelled,
         "tables": readable_tables(caller),
-        "sources": caller.limits.sources if caller.limits else None,
+        "rows": row_limits(caller),
         "who": caller.name,
     }
 

@@ -84,7 +84,7 @@ FOR_LIMITED = frozenset(
         "/api/v1/search/jobs/{job_id}/results",
     }
 )
-"""Routes for keys that are limited to tables or sources: all others would show more than that."""
+"""Routes for who is limited to tables, sources or tenants: all others would show more."""
 
 
 def services_of(request: Request) -> Services:
@@ -119,7 +119,8 @@ def caller_of(
     if caller.limits is not None and route not in FOR_LIMITED:
         raise HTTPException(
             403,
-            f"key '{caller.name}' is limited to some tables or sources; it may ask with statements",
+            f"key '{caller.name}' is limited to some {caller.limits.of_what}; it may ask with "
+            "statements",
         )
     return caller
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query
 
 from api.credentials import StoredKey
-from api.key_limits import known_tables
+from api.key_limits import known_tables, known_tenants
 from api.observability.audit_log import audit_request
 from api.problems import responses
 from api.routes.access import Here, Who, wants
@@ -36,6 +36,7 @@ def make_key(services: Here, who: Who, new: wire.NewKey) -> wire.KeyMade:
         new.requests_per_minute,
         known_tables(new.tables),
         None if new.sources is None else tuple(new.sources),
+        known_tenants(new.tenants, services.settings),
     )
     _audit(services, who.name, "key.make", key)
     return wire.KeyMade(key=_item(key), token=token)
@@ -66,7 +67,8 @@ def end_key(services: Here, who: Who, name: KeyName) -> wire.KeyItem:
 
 
 def _audit(services: Here, who: str, act: str, key: StoredKey) -> None:
-    audit_request(services.settings, act, "ok", who=who, target=key.name, detail={"role": key.role})
+    detail = {"role": key.role, **key.limits}
+    audit_request(services.settings, act, "ok", who=who, target=key.name, detail=detail)
 
 
 def _item(key: StoredKey) -> wire.KeyItem:
@@ -79,4 +81,5 @@ def _item(key: StoredKey) -> wire.KeyItem:
         requests_per_minute=key.requests_per_minute,
         tables=None if key.tables is None else list(key.tables),
         sources=None if key.sources is None else list(key.sources),
+        tenants=None if key.tenants is None else list(key.tenants),
     )

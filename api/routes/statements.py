@@ -11,7 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from api import models
 from api.auth import Caller
-from api.key_limits import readable_tables
+from api.key_limits import readable_tables, row_limits
 from api.observability.noted_statements import noted_statement
 from api.problems import responses
 from api.routes.access import Here, Services, Who, wants
@@ -82,7 +82,7 @@ def _answered(
             asked.as_of,
             cancelled,
             readable_tables(who),
-            who.limits.sources if who.limits else None,
+            row_limits(who),
             who.name,
         )
         act.outcome, act.detail["rows"] = "ok", len(answer.rows)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from api.sql.allowlist import Scalar
+from api.sql.translation import RowLimits
 from api.sql.worker_line import WorkerLine
 from api.sql.worker_process import READING_SECONDS, STARTING_SECONDS, Worker
 from infra.config.settings import ApiSettings, Settings
@@ -122,7 +123,7 @@ class Statements:
         as_of: datetime | None = None,
         cancelled: threading.Event | None = None,
         tables: Sequence[str] | None = None,
-        sources: Sequence[str] | None = None,
+        rows: RowLimits | None = None,
         who: str | None = None,
     ) -> Answer:
         """Answer one statement, `as_of` an instant with a zone over the tables as they were then.
@@ -130,10 +131,10 @@ class Statements:
         Raises `Refused`, `Failed`, `Limit`, `Fault` or `Retryable`, each with a
         sentence for the user. `max_rows` may lower the limit of the settings, not raise it.
         `cancelled`: once it is set the statement ends, with `Cancelled`. `tables`: all that it
-        may name; `sources`: of each table the rows of these alone (every table must have them).
+        may name; `rows`: of each table what it shows (every table must have those columns).
         `who`: for whom; where several wait, a worker goes to the one with the fewest at work.
         """
-        asked = self._asked(sql, params or {}, as_of, tables, sources)
+        asked = self._asked(sql, params or {}, as_of, tables, rows)
         # A caller may ask for less; the settings are what protects the machine.
         asked["max_rows"] = min(max_rows or asked["max_rows"], asked["max_rows"])
         with self._line.worker(who, cancelled) as worker:
@@ -147,14 +148,14 @@ class Statements:
         shape: bool = False,
         cancelled: threading.Event | None = None,
         tables: Sequence[str] | None = None,
-        sources: Sequence[str] | None = None,
+        rows: RowLimits | None = None,
         who: str | None = None,
     ) -> ArrowAnswer:
         """Answer one statement without parameters in Arrow, by the limits and errors of `run`.
 
         `shape`: its columns alone; no row is read.
         """
-        asked = self._asked(sql, None, None, tables, sources) | {"arrow": True}
+        asked = self._asked(sql, None, None, tables, rows) | {"arrow": True}
         if shape:
             asked["max_rows"] = 0
         with self._line.worker(who, cancelled) as worker:
@@ -174,7 +175,7 @@ class Statements:
         params: Mapping[str, Scalar] | None,
         as_of: datetime | None,
         tables: Sequence[str] | None,
-        sources: Sequence[str] | None,
+        rows: RowLimits | None,
     ) -> dict[str, Any]:
         """A statement as a worker is asked it; `params` None: it may have none."""
         return {
@@ -184,7 +185,9 @@ class Statements:
             "max_bytes": self._limits.statement_bytes,
             "as_of": as_of.isoformat() if as_of else None,
             "only_tables": None if tables is None else list(tables),
-            "only_sources": None if sources is None else list(sources),
+            "only_rows": None
+            if rows is None
+            else {name: list(held) for name, held in rows.items()},
         }
 
     def write(
@@ -197,13 +200,13 @@ class Statements:
         cancelled: threading.Event | None = None,
         tell: Callable[[float], None] = lambda _: None,
         tables: Sequence[str] | None = None,
-        sources: Sequence[str] | None = None,
+        rows: RowLimits | None = None,
     ) -> Written:
         """Answer one statement into a Parquet file, whole, by the limits of search jobs.
 
         `tell` is called with the progress, 0 to 100. Raises as `run` does.
         """
-        asked = self._asked(sql, params, as_of, tables, sources)
+        asked = self._asked(sql, params, as_of, tables, rows)
         asked |= {"max_rows": self._limits.job_rows, "into": str(into.absolute())}
         with self._line.worker(None, cancelled) as worker:
             reply = worker.ask(asked, self._limits.job_seconds, cancelled, tell)

@@ -11,6 +11,9 @@ from api.sql.allowlist import Scalar, parse
 from api.sql.duckdb_sql import to_duckdb
 from infra.errors import Usage
 
+RowLimits = Mapping[str, Sequence[str]]
+"""Of each table the rows alone whose columns have one of these values."""
+
 
 @dataclass(frozen=True)
 class Translated:
@@ -25,11 +28,11 @@ def translated(
     names: Collection[str],
     params: Mapping[str, Scalar] | None,
     max_rows: int,
-    sources: Sequence[str] | None = None,
+    rows: RowLimits | None = None,
 ) -> Translated:
     """Check and translate a statement; raises `Usage` with a sentence for who typed it.
 
-    With `sources` each table shows the rows of these alone.
+    `rows`: all that each table shows.
 
     It may take long, or for ever, for texts that no bound foresaw: to be called where it can be
     ended.
@@ -38,8 +41,8 @@ def translated(
         tree = parse(sql, names, params)
         # Before it is rewritten; names that WITH gives have no layer.
         tables = sorted({f"{t.db}.{t.name}".lower() for t in tree.find_all(exp.Table) if t.db})
-        if sources is not None:
-            _limit_to_sources(tree, sources)
+        if rows is not None:
+            _limit_rows(tree, rows)
         return Translated(to_duckdb(tree, max_rows), tables)
     except RecursionError:
         raise Usage("the statement is nested too deeply") from None
@@ -48,14 +51,22 @@ def translated(
         raise Usage("a function lacks an argument, or has one that it does not take") from None
 
 
-def _limit_to_sources(tree: exp.Query, sources: Sequence[str]) -> None:
-    """Put in the place of each table a question for the rows of these sources."""
+def _limit_rows(tree: exp.Query, rows: RowLimits) -> None:
+    """Put in the place of each table a question for the rows that may be seen."""
     for table in [node for node in tree.find_all(exp.Table) if node.db]:
         # A name of its own inside, or `source` could mean a column of another table beside it.
         inner = exp.Table(this=table.this.copy(), db=table.args["db"].copy())
         inner.set("alias", exp.TableAlias(this=exp.to_identifier("limited", quoted=True)))
-        column = exp.column("source", table="limited", quoted=True)
-        wanted = exp.In(this=column, expressions=[exp.Literal.string(name) for name in sources])
+        # Null is in no list: what is nobody's is not seen.
+        wanted = exp.and_(
+            *[
+                exp.In(
+                    this=exp.column(column, table="limited", quoted=True),
+                    expressions=[exp.Literal.string(value) for value in values],
+                )
+                for column, values in rows.items()
+            ]
+        )
         named = table.args.get("alias")
         name = named.this.copy() if named else table.this.copy()
         columns = [column.copy() for column in named.columns] if named else []

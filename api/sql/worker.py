@@ -277,15 +277,24 @@ def serve(requests: TextIO, answers: TextIO) -> None:
             else partial(_now, connection, views, asked, tell)
         )
         reply = _answered(work)
+        if "failed" in reply and asked.get("only_rows"):
+            # DuckDB quotes the value that failed, and may have tried it on a row that is not shown.
+            reply = {"failed": _FAILED_LIMITED}
         with turn:
             _say(answers, reply)
+
+
+_FAILED_LIMITED = (
+    "the statement failed on the data, such as a division by zero or a text that is no number; "
+    "what it failed on is not told to keys that see some rows only: use try_cast, nullif"
+)
 
 
 def _read(asked: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
     only = asked.get("only_tables")
     readable = names if only is None else set(names) & set(only)
     translation = translated(
-        asked["sql"], readable, asked["params"], asked["max_rows"], asked.get("only_sources")
+        asked["sql"], readable, asked["params"], asked["max_rows"], asked.get("only_rows")
     )
     return {"sql": translation.sql, "tables": translation.tables}
 

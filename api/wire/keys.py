@@ -36,6 +36,12 @@ class NewKey(WireModel):
         description="all sources whose rows its statements see; it may do nothing else then",
         examples=[["zeek:dns"]],
     )
+    tenants: list[str] | None = Field(
+        None,
+        min_length=1,
+        max_length=200,
+        description="all tenants whose rows its statements see; it may do nothing else then",
+    )
 
 
 class KeyItem(WireModel):
@@ -49,6 +55,7 @@ class KeyItem(WireModel):
     requests_per_minute: int | None = Field(description="most requests a minute")
     tables: list[str] | None = Field(description="all tables that it may read; null: every one")
     sources: list[str] | None = Field(description="all sources that it sees; null: every one")
+    tenants: list[str] | None = Field(description="all tenants that it sees; null: every one")
 
 
 class KeyList(WireModel):

@@ -9,6 +9,7 @@ from typing import Any
 
 from infra.config.secrets import hidden
 from infra.config.settings import Settings
+from infra.config.tenants import feed_of
 from infra.errors import Fatal, Usage
 from infra.kafka.acls import SERVICES, Grant, acl_command, apply, grants
 from infra.kafka.client import COMPACTION_LAG, COMPACTION_LAG_MS, ensure_topics, require_broker
@@ -38,11 +39,13 @@ def build(commands: Any) -> None:
     acls.add_argument(
         "--source", action="append", default=[], help="narrow the forwarder to this source's topic"
     )
+    _add_tenant_option(acls)
     acls.add_argument("--apply", action="store_true", help="set them, as the user of the settings")
     add_output_option(acls, "commands")
     acls.set_defaults(run=_acls)
     topics = what.add_parser("topics", help="make our own topics and those of sources")
     topics.add_argument("source", nargs="*", help="such as sshd or zeek:conn")
+    _add_tenant_option(topics)
     topics.add_argument(
         "--apply",
         action="store_true",
@@ -54,9 +57,27 @@ def build(commands: Any) -> None:
     shown.set_defaults(run=_settings)
 
 
+def _add_tenant_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tenant", help="of the sources: the topics of this tenant's logs")
+
+
+def _feeds(arguments: argparse.Namespace, settings: Settings) -> list[str]:
+    """What the topics of the sources are named by."""
+    tenant: str | None = arguments.tenant
+    if tenant is None:
+        return list(arguments.source)
+    if tenant not in settings.tenants:
+        raise Usage(f"--tenant {tenant}: no such tenant; list it in tenants of the settings")
+    # Without sources it would be the topics of all tenants.
+    if not arguments.source:
+        raise Usage(f"--tenant {tenant}: name its sources as well")
+    return [feed_of(source, tenant) for source in arguments.source]
+
+
 def _acls(arguments: argparse.Namespace, settings: Settings) -> int:
     users = _users(arguments.user)
-    acls = {who: grants(service, settings, arguments.source) for service, who in users.items()}
+    feeds = _feeds(arguments, settings)
+    acls = {who: grants(service, settings, feeds) for service, who in users.items()}
     if arguments.apply:
         count = apply(settings, acls)
         print(f"{count} rights are set at {settings.kafka.bootstrap}", file=sys.stderr)
@@ -98,7 +119,7 @@ def _users(given: Sequence[str]) -> dict[str, str]:
 
 def _topics(arguments: argparse.Namespace, settings: Settings) -> int:
     require_broker(settings.kafka)
-    ensure_topics(settings, arguments.source)
+    ensure_topics(settings, _feeds(arguments, settings))
     print(f"topics: there at {settings.kafka.bootstrap}", file=sys.stderr)
     try:
         late = slow(settings.kafka)

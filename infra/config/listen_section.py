@@ -10,6 +10,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from infra.config.sections import Section
+from infra.config.tenants import feed_of
 
 SyslogFraming = Literal["auto", "octets", "lines"]
 
@@ -27,6 +28,9 @@ class SyslogListenerSettings(Section):
         "auto",
         description="how messages are told apart: octets (each with its length), lines, or auto, "
         "which goes by the first message of a connection; udp: a datagram is a message",
+    )
+    tenant: str | None = Field(
+        None, description="whose logs this port takes, one of `tenants`; routes change the source"
     )
 
 
@@ -59,6 +63,7 @@ class ListenKeySettings(Section):
     token_file: Path = Field(
         description="file with the bearer token in one line, its owner's alone (0600)"
     )
+    tenant: str | None = Field(None, description="whose logs it sends, one of `tenants`")
 
 
 class OtlpListenerSettings(Section):
@@ -150,16 +155,28 @@ class ListenSettings(Section):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The sources whose topics it writes, each once."""
-        return tuple(dict.fromkeys(self._sources()))
+        """The sources that it takes, each once."""
+        return tuple(dict.fromkeys(source for source, _ in self._taken()))
 
-    def _sources(self) -> Iterator[str]:
-        if self.syslog:
-            yield from (listener.source for listener in self.syslog)
-            yield from (route.source for route in self.routes)
+    @property
+    def feeds(self) -> tuple[str, ...]:
+        """What the topics that it writes are named by, each once."""
+        return tuple(dict.fromkeys(feed_of(*taken) for taken in self._taken()))
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """Whose logs its ports and keys take, each once."""
+        return tuple(dict.fromkeys(tenant for _, tenant in self._taken() if tenant is not None))
+
+    def _taken(self) -> Iterator[tuple[str, str | None]]:
+        """Each source with whom it is taken for."""
+        for listener in self.syslog:
+            yield listener.source, listener.tenant
+            yield from ((route.source, listener.tenant) for route in self.routes)
         if self.otlp.http_port is not None or self.otlp.grpc_port is not None:
-            yield self.otlp.source
-            yield from self.otlp.services.values()
+            for tenant in [key.tenant for key in self.otlp.keys] or [None]:
+                yield self.otlp.source, tenant
+                yield from ((source, tenant) for source in self.otlp.services.values())
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

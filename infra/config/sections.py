@@ -94,6 +94,7 @@ class FolderSettings(Section):
     min_file_age_seconds: float = Field(
         5.0, ge=0, description="a file is taken once it was not written to for so long"
     )
+    tenant: str | None = Field(None, description="whose logs they are, one of `tenants`")
 
     @field_validator("tz")
     @classmethod

@@ -8,10 +8,11 @@ variables such as `HEADGATE_KAFKA__BOOTSTRAP`, which win. Unknown keys are refus
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from infra.config.api_section import ApiKeySettings, ApiSettings, OidcSettings
@@ -37,6 +38,7 @@ from infra.config.sections import (
     SparkSettings,
 )
 from infra.config.telemetry_section import TelemetrySettings
+from infra.config.tenants import NAME
 from infra.config.webhook_section import WebhookSettings
 from infra.errors import Usage
 from infra.storage.paths import SCHEME, Location, bucketed, location
@@ -138,6 +140,11 @@ class Settings(BaseSettings):
         description="sites with DHCP; the first one without hosts is the default",
     )
 
+    tenants: tuple[str, ...] = Field(
+        (),
+        description="whose logs are kept apart for keys that are limited to a tenant: topics "
+        "`logs.tenant-NAME.SOURCE`, and what ports, OTLP keys and folders name",
+    )
     webhooks: tuple[WebhookSettings, ...] = Field(
         (), description="addresses that get alerts by HTTP (docs/how-to/set-up-webhooks.md)"
     )
@@ -149,6 +156,23 @@ class Settings(BaseSettings):
         if len(set(names)) < len(names):
             raise ValueError("two webhooks of one name; what waits for them is told apart by it")
         return value
+
+    @field_validator("tenants")
+    @classmethod
+    def _tenants(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not re.fullmatch(NAME, name):
+                raise ValueError(f"'{name}': small letters, digits and -, at most 63")
+        return value
+
+    @model_validator(mode="after")
+    def _known_tenants(self) -> Self:
+        of_folders = [(f"folders.{name}", folder.tenant) for name, folder in self.folders.items()]
+        for where, tenant in (*of_folders, *(("listen", name) for name in self.listen.tenants)):
+            # A slip would keep logs from whom they belong to, without a word.
+            if tenant is not None and tenant not in self.tenants:
+                raise ValueError(f"{where}: no tenant '{tenant}'; list it in tenants")
+        return self
 
     @property
     def lake_root(self) -> Location:

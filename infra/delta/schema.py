@@ -37,6 +37,12 @@ class Column:
     required: bool = True
 
 
+TENANT = Column(
+    "tenant_uid", S, "whose log it is, by the way it came in (`tenants`); null: nobody's", False
+)
+"""What keys are limited by. Never read from a log: whoever writes one could name another."""
+
+
 @dataclass(frozen=True)
 class Table:
     """A Delta table, addressed by its path `<lake>/<layer>/<name>`."""

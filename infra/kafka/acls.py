@@ -124,9 +124,9 @@ def _rollup(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
 
 def _listener(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
     """What it writes is what the settings name; `sources` do not matter."""
-    for source in settings.listen.sources:
+    for feed in settings.listen.feeds:
         # It looks at topics that are there, which Write implies, and makes none.
-        yield Grant("topic", topic_of(source, settings.kafka), "Write")
+        yield Grant("topic", topic_of(feed, settings.kafka), "Write")
 
 
 def _driver(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:

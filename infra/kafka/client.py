@@ -20,6 +20,7 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from infra.config.settings import KafkaSettings, Settings
+from infra.config.tenants import parts_of
 from infra.errors import Fatal, Retryable
 from infra.kafka.auth import denied, java_security, lacking, librdkafka, unreachable
 from infra.kafka.embedded_auth import Guard
@@ -42,13 +43,19 @@ day, as tombstones are kept for a day (delete.retention.ms); less makes only mor
 
 
 def topic_of(source: str, kafka: KafkaSettings) -> str:
-    """Topic of a source; Kafka allows no colon: `zeek:conn` is fed by `logs.zeek.conn`."""
+    """Topic of a source or feed; Kafka allows no colon: `zeek:conn` is fed by `logs.zeek.conn`."""
     return kafka.topic_prefix + source.replace(":", ".", 1)
 
 
 def source_of(topic: str, kafka: KafkaSettings) -> str:
-    """Source of a topic, the other way round."""
-    return topic.removeprefix(kafka.topic_prefix).replace(".", ":", 1)
+    """Source of a topic, the other way round, whosever logs it takes."""
+    source, _ = parts_of(topic.removeprefix(kafka.topic_prefix))
+    return source.replace(".", ":", 1)
+
+
+def tenant_of(topic: str, kafka: KafkaSettings) -> str | None:
+    """Whose logs a topic takes: `acme`'s that of `logs.tenant-acme.zeek.conn`; None: nobody's."""
+    return parts_of(topic.removeprefix(kafka.topic_prefix))[1]
 
 
 def client_options(kafka: KafkaSettings) -> dict[str, str]:

@@ -34,5 +34,5 @@ def run(_arguments: argparse.Namespace, settings: Settings) -> int:
     require_listen_sources(settings)
     use(settings.log_format)
     require_broker(settings.kafka)
-    ensure_topics(settings, settings.listen.sources, jobs=())
+    ensure_topics(settings, settings.listen.feeds, jobs=())
     return asyncio.run(serve_doors(settings, lambda loop: KafkaSink(settings.kafka, loop)))

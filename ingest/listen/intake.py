@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from infra.config.listen_section import SyslogListenerSettings
 from infra.errors import Usage
 from infra.process.log import News, say
 from ingest.decoding.decoding import REFUSED
@@ -60,14 +61,14 @@ class SyslogIntake:
     turned_away: Counter[str] = field(default_factory=Counter)
     news: News = field(default_factory=lambda: News(say))
 
-    def message(self, frame: Frame, origin: Origin, source: str) -> TopicMessage:
-        """A frame as it goes to its topic: bytes unchanged."""
+    def message(self, frame: Frame, origin: Origin, port: SyslogListenerSettings) -> TopicMessage:
+        """A frame that came in by a port as it goes to its topic: bytes unchanged."""
         headers = origin.headers
         if frame.refused:
             self.refused += 1
             headers = (*headers, (REFUSED, frame.refused.encode()))
-            return TopicMessage(self.router.topic(b"", origin.address, source), frame.data, headers)
-        topic = self.router.topic(frame.data, origin.address, source)
+        readable = b"" if frame.refused else frame.data
+        topic = self.router.topic(readable, origin.address, port.source, port.tenant)
         return TopicMessage(topic, frame.data, headers)
 
     def turn_away(self, why: str, who: str) -> None:

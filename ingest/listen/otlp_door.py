@@ -11,6 +11,7 @@ from functools import partial
 
 from infra.config.secrets import of_file
 from infra.config.settings import Settings
+from infra.config.tenants import feed_of
 from infra.errors import Fatal
 from infra.kafka.client import topic_of
 from ingest.listen.intake import Origin, SyslogIntake
@@ -38,6 +39,7 @@ class OtlpKeys:
 
     def __init__(self, settings: Settings) -> None:
         self._digests: list[tuple[str, bytes]] = []
+        self.tenants = {key.name: key.tenant for key in settings.listen.otlp.keys}
         for key in settings.listen.otlp.keys:
             token = of_file(key.token_file, f"listen.otlp.keys '{key.name}': token_file")
             digest = _digest(token)
@@ -130,8 +132,9 @@ class OtlpDoor:
 
     async def _post(self, packed: Packed, origin: Origin, key: str) -> _Answer:
         headers = (*origin.headers, ("key", key.encode())) if key else origin.headers
+        tenant = self.keys.tenants.get(key)
         messages = [
-            (TopicMessage(topic_of(source, self._kafka), value, headers), records)
+            (TopicMessage(topic_of(feed_of(source, tenant), self._kafka), value, headers), records)
             for source, value, records in packed.messages
         ]
         outbox = self._intake.outbox

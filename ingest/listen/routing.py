@@ -8,6 +8,7 @@ from ipaddress import ip_address, ip_network
 
 from infra.config.listen_section import ListenRouteSettings
 from infra.config.settings import KafkaSettings
+from infra.config.tenants import feed_of
 from infra.kafka.client import topic_of
 from ingest.parsing.source import Unreadable
 from ingest.parsing.syslog import names_of
@@ -25,8 +26,11 @@ class Router:
         # The header is only read where a route asks for what it says.
         self._reads = any(route.program or route.host for route in routes)
 
-    def topic(self, message: bytes, peer: str, source: str) -> str:
-        """The topic of a message from address `peer`; without a route that of `source`."""
+    def topic(self, message: bytes, peer: str, source: str, tenant: str | None = None) -> str:
+        """The topic of a message from address `peer`; without a route that of `source`.
+
+        `tenant`: of the port. Nothing that the message says has a say in it.
+        """
         if self._routes:
             program, host = _header(message) if self._reads else (None, None)
             for route in self._routes:
@@ -37,7 +41,7 @@ class Router:
                 ):
                     source = route.source
                     break
-        return topic_of(source, self._kafka)
+        return topic_of(feed_of(source, tenant), self._kafka)
 
 
 def _header(message: bytes) -> tuple[str | None, str | None]:

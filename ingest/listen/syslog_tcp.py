@@ -180,7 +180,7 @@ class SyslogTcp:
             await self._post(frame, origin)
 
     async def _post(self, frame: Frame, origin: Origin) -> None:
-        message = self._intake.message(frame, origin, self._options.source)
+        message = self._intake.message(frame, origin, self._options)
         await self._intake.outbox.room(origin.address, message.size)
         self._intake.outbox.post(message, origin.address)
 

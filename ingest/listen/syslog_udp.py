@@ -111,6 +111,6 @@ class SyslogUdp:
         longest = self._listen.message_bytes
         why = f"a datagram of {len(data)} bytes; {longest} are taken" if len(data) > longest else ""
         origin = Origin.of("udp", peer[:2])
-        message = self._intake.message(Frame(data, why), origin, self._options.source)
+        message = self._intake.message(Frame(data, why), origin, self._options)
         self._intake.outbox.post(message, _PEER)
         return True

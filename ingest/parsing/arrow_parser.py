@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from infra.delta.schema import TENANT
 from infra.process.gc_pause import no_collection
 from ingest.decoding.decoding import straight
 from ingest.parsing.arrow_columns import EVENT_ARROW, column
@@ -56,9 +57,18 @@ class Parser:
 
     def __call__(self, batch: pa.RecordBatch) -> _Batches:
         """The rows of all records, one or more for each; not in the records' order."""
+        # Tenant by tenant: what is parsed together is one tenant's, so its events are too.
+        if not _names_tenants(batch):
+            yield from self._of_tenant(batch)
+            return
+        for tenant, records in _by_value(batch, TENANT.name):
+            for events in self._of_tenant(records):
+                yield _marked(events, tenant)
+
+    def _of_tenant(self, batch: pa.RecordBatch) -> _Batches:
         left: list[pa.RecordBatch] = []
-        for name, records in _by_source(batch):
-            source = sources().get(name)
+        for name, records in _by_value(batch, "source"):
+            source = sources().get(name or "")
             whole = source is not None and straight(records, self._settings)
             with no_collection():
                 read = source.columns(records, self._settings) if source and whole else None
@@ -78,9 +88,15 @@ class Parser:
         with no_collection():
             # Many live dictionaries make every pass of the collector long, and none of them is
             # garbage.
-            parts = [part for group in groups for part in joined(group, self._settings)]
-            pieces = [rows_of_all(part, self._settings) for part in parts]
-            return list(_batches(parts, pieces)) if parts else []
+            by_tenant: dict[str | None, list[list[Record]]] = {}
+            for group in groups:
+                for part in joined(group, self._settings):
+                    by_tenant.setdefault(part[0].tenant_uid, []).append(part)
+            return [
+                _marked(events, tenant)
+                for tenant, parts in by_tenant.items()
+                for events in _batches(parts, [rows_of_all(p, self._settings) for p in parts])
+            ]
 
     def _one_by_one(self, records: pa.RecordBatch) -> _Batches:
         # Lines that are parts of one event must be seen together.
@@ -110,15 +126,30 @@ class Parser:
             yield from made
 
 
-def _by_source(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+def _names_tenants(batch: pa.RecordBatch) -> bool:
+    # A table of an earlier release has no such column, and most have nothing in it.
+    place = batch.schema.get_field_index(TENANT.name)
+    return place >= 0 and bool(batch.column(place).null_count < batch.num_rows)
+
+
+def _by_value(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str | None, pa.RecordBatch]]:
     # A micro-batch mixes all sources in one call, because each call of a worker costs by itself.
-    encoded = batch.column("source").dictionary_encode()
-    names = encoded.dictionary.to_pylist()
-    if len(names) == 1:
-        yield names[0], batch
+    encoded = batch.column(column).dictionary_encode(null_encoding="encode")
+    values = encoded.dictionary.to_pylist()
+    if len(values) == 1:
+        yield values[0], batch
         return
-    for index, name in enumerate(names):
-        yield name, batch.filter(pc.equal(encoded.indices, index))
+    for index, value in enumerate(values):
+        yield value, batch.filter(pc.equal(encoded.indices, index))
+
+
+def _marked(events: pa.RecordBatch, tenant: str | None) -> pa.RecordBatch:
+    """The events as those of a tenant."""
+    if tenant is None:
+        return events
+    place = events.schema.get_field_index(TENANT.name)
+    field = events.schema.field(place)
+    return events.set_column(place, field, pa.repeat(pa.scalar(tenant, field.type), len(events)))
 
 
 def records_of(batch: pa.RecordBatch) -> list[Record]:
@@ -138,6 +169,7 @@ def records_of(batch: pa.RecordBatch) -> list[Record]:
             [{}] * batch.num_rows
             if headers.null_count == batch.num_rows
             else [_headers(each) for each in headers.to_pylist()],
+            _plain(batch.column(TENANT.name)) if _names_tenants(batch) else [None] * batch.num_rows,
         )
     )
 

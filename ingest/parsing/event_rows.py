@@ -56,7 +56,7 @@ def event_rows(records: Iterable[Record], settings: ParseSettings) -> list[dict[
 def joined(records: Iterable[Record], settings: ParseSettings) -> list[list[Record]]:
     """The records, those together that are parts of one event."""
     pieces: list[list[Record]] = []
-    parts: dict[tuple[str, str, bytes], list[Record]] = {}
+    parts: dict[tuple[str, str, bytes, str | None], list[Record]] = {}
     for record in records:
         source = sources().get(record.source)
         part = None
@@ -68,8 +68,9 @@ def joined(records: Iterable[Record], settings: ParseSettings) -> list[list[Reco
         if part is None:
             pieces.append([record])
             continue
-        # Two machines may give the same serial number at the same time, hence the sender.
-        key = (record.source, part, record.headers.get("host", b""))
+        # Two machines may give the same serial number at the same time, hence the sender; and one
+        # tenant's line must never become a part of another's event.
+        key = (record.source, part, record.headers.get("host", b""), record.tenant_uid)
         if key in parts:
             parts[key].append(record)
         else:

@@ -22,7 +22,10 @@ _OURS = frozenset(
     {"event_uid", "record_ids", "correlation_uid", "duplicate_of", "dead_letter_reason", "mode"}
 )
 _MOVED = frozenset(
-    {"source", "received_at", "time_quality", "scope", "auth_method", "relay_ip", "more"}
+    {
+        *("source", "received_at", "time_quality", "scope", "auth_method", "relay_ip", "more"),
+        "tenant_uid",
+    }
 )
 _HIDDEN = SEARCH_ONLY | _OURS | _MOVED
 _EVIDENCE = frozenset(
@@ -121,6 +124,9 @@ def _merge(found: dict[str, Any], more: dict[str, Any]) -> None:
 
 def _about(row: Mapping[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
     labels = [f"{name}:{row[name]}" for name in ("time_quality", "scope") if row.get(name)]
+    if tenant := row.get("tenant_uid"):
+        # Before what the product says of itself: this is who may see it.
+        metadata = metadata | {"tenant_uid": tenant}
     return metadata | {
         "source": row["source"],
         "logged_time": _plain(row["received_at"]),

@@ -58,6 +58,7 @@ class Record:
     received_at: datetime
     raw: bytes
     headers: Mapping[str, bytes] = field(default_factory=dict)
+    tenant_uid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,12 +142,15 @@ def build(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument("--source", required=True, help="what they are: zeek:conn, sshd, ...")
     parser.add_argument("--tz", help="zone of times that name none; else that of the settings")
     parser.add_argument("--host", help="who wrote them, where the lines do not say")
+    parser.add_argument("--tenant", help="whose logs they are, one of `tenants` of the settings")
     parser.set_defaults(run=import_command)
 
 
 def import_command(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate import`: 0 when all is in, 1 when a file was refused."""
     lookup(args.source)
+    if args.tenant is not None and args.tenant not in settings.tenants:
+        raise Usage(f"--tenant {args.tenant}: no such tenant; list it in tenants of the settings")
     try:
         folder = FolderSettings(
             paths=tuple(args.paths),
@@ -157,6 +160,7 @@ def import_command(args: argparse.Namespace, settings: Settings) -> int:
             mode="import",
             # An archive is finished; what still grows is noticed by its hash.
             min_file_age_seconds=0,
+            tenant=args.tenant,
         )
     except ValidationError as error:
         raise Usage(f"--tz {args.tz}: {error.errors()[0]['msg']}") from None

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import types as T
 
 from infra.delta.parquet_writer import DataFile, Target, arrow_schema
-from infra.delta.schema import Column, Table
+from infra.delta.schema import TENANT, Column, Table
 from infra.errors import Usage
 from infra.storage.paths import delete
 from infra.streaming.job import Batch
@@ -266,6 +266,13 @@ def _keys(events: pa.RecordBatch, source: str, columns: Sequence[str]) -> pa.Rec
     joined = pc.binary_join_element_wise(*parts, ":")
     named = joined.is_valid()
     texts = joined.filter(named).to_pylist()
+    owners = events.column(TENANT.name).filter(named)
+    if owners.null_count < len(owners):
+        # Else one tenant could hide another's event by sending one that looks the same.
+        texts = [
+            text if owner is None else f"{owner}|{text}"
+            for text, owner in zip(texts, owners.to_pylist(), strict=True)
+        ]
     modes = events.column("mode").filter(named).to_pylist()
     live = [_key(f"{source}|{text}") for text in texts]
     # A live event must not pass for the second delivery of one that only was imported.

@@ -286,6 +286,7 @@ class Scanner:
             "mode": folder.mode,
             "tz": folder.tz,
             "host": folder.host,
+            "tenant_uid": folder.tenant,
         }
 
     def _hashes(self, group: Sequence[_Found]) -> dict[str, str]:

@@ -311,6 +311,7 @@ def _row(
         "headers": [
             {"key": key, "value": value.encode()} for key, value in headers.items() if value
         ],
+        "tenant_uid": entry["tenant_uid"],
     }
 
 

@@ -19,7 +19,7 @@ from infra.checkpoint.offset_log import numbers
 from infra.config.settings import Settings
 from infra.delta.parquet_writer import DataFile
 from infra.errors import Fatal, Retryable
-from infra.kafka.client import client_options, source_of, spark_options
+from infra.kafka.client import client_options, source_of, spark_options, tenant_of
 from infra.process.clock import TOLERANCE, clock, spoken
 from infra.process.log import say
 from infra.storage.paths import to_read
@@ -217,6 +217,8 @@ def to_records(messages: DataFrame, ids: Mapping[str, str], settings: Settings) 
     """Kafka messages as rows of bronze.record, bytes unchanged."""
     topic_id = _lookup(ids, F.col("topic"))
     sources = {topic: source_of(topic, settings.kafka) for topic in ids}
+    # By the topic alone, which is settled once a batch: a header is the sender's own.
+    tenants = {topic: tenant for topic in ids if (tenant := tenant_of(topic, settings.kafka))}
     # The last header of that name, and `try_`, as ANSI mode fails the query for a missing element.
     mode = F.expr("try_element_at(filter(headers, h -> h.key = 'mode'), -1).value").cast("string")
     return messages.select(
@@ -231,6 +233,7 @@ def to_records(messages: DataFrame, ids: Mapping[str, str], settings: Settings) 
         "offset",
         F.col("value").alias("raw"),
         F.col("headers").cast(RECORD.schema["headers"].dataType).alias("headers"),
+        _lookup(tenants, F.col("topic")).alias("tenant_uid"),
     )
 
 

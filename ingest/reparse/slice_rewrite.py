@@ -20,6 +20,7 @@ from infra.delta.data_files import ActiveFile
 from infra.delta.duckdb_views import open_engine, reach
 from infra.delta.parquet_writer import DataFile, FileWriter, Target, arrow_schema
 from infra.delta.schema import Table
+from infra.delta.schema_evolution import duck_type
 from infra.delta.transaction import Moved, active_files
 from infra.storage.paths import delete
 from infra.streaming.lake import Lake
@@ -151,7 +152,15 @@ class Slice:
         parts = []
         if plain:
             read = f"read_parquet({_list(plain)}, union_by_name = true, hive_partitioning = false)"
-            parts.append(f"SELECT {columns}, filename FROM {read}")
+            # Files of an earlier release lack the columns that came since.
+            described = self._engine.execute(f"DESCRIBE SELECT * FROM {read}").fetchall()
+            there = {name for name, *_ in described}
+            held = [
+                name if column.name in there else f"NULL::{duck_type(column.type)} AS {name}"
+                for column in table.columns
+                for name in [_quoted(column.name)]
+            ]
+            parts.append(f"SELECT {', '.join(held)}, filename FROM {read}")
         if cut:
             read = f"delta_scan({_text(str(folder))})"
             parts.append(f"SELECT {columns}, filename FROM {read} WHERE filename IN {_list(cut)}")

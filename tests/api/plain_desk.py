@@ -20,8 +20,11 @@ from tests.headgate.as_code.delta_by_hand import append_rows
 class PlainDesk:
     """Alerts of devices of their own, and a key for each role that is asked for."""
 
-    def __init__(self, home: Path, devices: int = 3, **api: Any) -> None:
-        self.settings = load(home=home, api={"token": "t" * 32} | api)
+    def __init__(
+        self, home: Path, devices: int = 3, general: dict[str, Any] | None = None, **api: Any
+    ) -> None:
+        """`general`, `api`: further settings, of no section and of the API's."""
+        self.settings = load(home=home, api={"token": "t" * 32} | api, **(general or {}))
         self._bucket = Bucket()
         append_rows(self.settings.lake_root, ALERT_ACTION, [])
         self.batch(*[self.seen(number, number) for number in range(devices)])

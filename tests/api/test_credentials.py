@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from api.app import create_app
 from api.auth import Caller, Limits
 from api.credentials import LOCKED_SECONDS, TRIES, Credentials
-from api.key_limits import readable_tables
+from api.key_limits import readable_tables, row_limits
 from api.services.quotas import Quotas, QuotaUsedUp
 from api.sql.translation import translated
 from infra.config.settings import Settings, load
@@ -205,5 +205,5 @@ def test_sources_limit_each_table_of_a_statement_and_refuse_views() -> None:
     assert "silver.event" in tables
     assert "silver.events" not in tables
     sql = "SELECT * FROM silver.event a JOIN silver.event ON true WHERE a.source = 'sshd'"
-    limited = translated(sql, tables, {}, 10, ["zeek:dns"]).sql
+    limited = translated(sql, tables, {}, 10, row_limits(key)).sql
     assert limited.count('"limited"."source" IN (\'zeek:dns\')') == 2

@@ -15,6 +15,7 @@ from api.console.render import respond
 from api.console.request import CheckedForm, signed_in
 from api.console.session import ConsoleSession
 from api.console.time_words import earliest
+from api.key_limits import known_tenants
 from api.observability.audit_log import audit_request
 from api.routes.access import Here, Services
 from api.services.console.audit_view import audit_page, waiting_acts
@@ -61,8 +62,10 @@ def make_key(
     """Make a key; its token is on the page that answers, and nowhere else."""
     name, role, days = (_field(form, each) for each in ("name", "role", "days"))
     expires = datetime.now(UTC) + timedelta(days=int(days)) if days.isdigit() else None
-    key, token = services.access.credentials.add_key(name, role, expires)
-    _note(services, session, "key.make", key.name, {"role": key.role})
+    key, token = services.access.credentials.add_key(
+        name, role, expires, tenants=_tenants(form, services)
+    )
+    _note(services, session, "key.make", key.name, {"role": key.role, **key.limits})
     # No redirect here: the token is shown this once, and stands in no address.
     return _page(request, services, tab="access", fresh={"name": key.name, "token": token})
 
@@ -89,8 +92,9 @@ def end_key(services: Here, session: Administrator, name: str, form: CheckedForm
 def put_user(services: Here, session: Administrator, form: CheckedForm) -> Response:
     """Make a user, or give one another role and password."""
     name, role, password = (_field(form, each) for each in ("name", "role", "password"))
-    user = services.access.credentials.put_user(name, role, password)
-    _note(services, session, "user.put", user.name, {"role": user.role})
+    user = services.access.credentials.put_user(name, role, password, _tenants(form, services))
+    limits = {} if user.tenants is None else {"tenants": user.tenants}
+    _note(services, session, "user.put", user.name, {"role": user.role, **limits})
     return RedirectResponse("/admin", status_code=303)
 
 
@@ -147,6 +151,7 @@ def _page(
         keys=sorted(content.keys, key=lambda key: key.name),
         users=sorted(content.users, key=lambda user: user.name),
         roles=get_args(Role),
+        tenants=services.settings.tenants,
         fresh=fresh,
         over={key.name for key in content.keys if key.is_over(now)},
         suppressions=services.suppressions.list(over=True).items if tab == "suppressions" else [],
@@ -162,6 +167,12 @@ def _note(
 ) -> None:
     who = session.caller.name
     audit_request(services.settings, act, "ok", who=who, target=target, detail=detail)
+
+
+def _tenants(form: dict[str, list[str]], services: Services) -> tuple[str, ...] | None:
+    """The tenant that a form limits somebody to; None: to none."""
+    tenant = _field(form, "tenant")
+    return known_tenants([tenant], services.settings) if tenant else None
 
 
 def _field(form: dict[str, list[str]], name: str) -> str:

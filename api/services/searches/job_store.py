@@ -24,6 +24,8 @@ from infra.errors import Fatal, Retryable
 from infra.storage.atomic_files import write_private
 
 _STATE = "job.json"
+_LIMITS = "limits"
+"""File beside it: what its owner was limited to when it was asked."""
 LEAST_FREE = 1 << 30
 """Bytes: with less room on the disk no job begins, so that the jobs of the lake keep theirs."""
 _OVER = ("done", "failed", "cancelled")
@@ -77,6 +79,8 @@ class JobStore(Generic[AnyJob]):
             if len(self._under_way) >= self._most_waiting:
                 raise Busy(f"{self._most_waiting} {self._noun}s wait already; try again later")
             (self._folder / job.id).mkdir(mode=0o700)
+            # Before the job is known by its state.
+            (self._folder / job.id / _LIMITS).write_text(str(caller.limits), "utf-8")
             self._keep(job)
             running = self._pool.submit(work, job, cancelled)
             self._under_way[job.id] = (running, cancelled)
@@ -86,11 +90,21 @@ class JobStore(Generic[AnyJob]):
         return self.get(caller, job.id)
 
     def _mine(self, caller: Caller) -> list[AnyJob]:
-        """The caller's jobs, newest first; an administrator sees everybody's."""
+        """The caller's jobs, newest first; an administrator without limits sees everybody's."""
         self.sweep()
         known = [job for file in self._folder.glob(f"*/{_STATE}") if (job := self._read(file))]
-        mine = [job for job in known if job.who == caller.name or caller.may("admin")]
+        mine = [job for job in known if self._is_of(caller, job)]
         return sorted(mine, key=lambda job: job.made_at, reverse=True)
+
+    def _is_of(self, caller: Caller, job: AnyJob) -> bool:
+        if caller.limits is None:
+            return job.who == caller.name or caller.may("admin")
+        # Whatever the role: another's result may hold what this caller may not see, and so may
+        # that of a key of the same name that was ended.
+        file = self._folder / job.id / _LIMITS
+        with suppress(OSError):
+            return job.who == caller.name and file.read_text("utf-8") == str(caller.limits)
+        return False
 
     def get(self, caller: Caller, name: str) -> AnyJob:
         """A job; raises `NoSuchAct` for another's, as for none."""

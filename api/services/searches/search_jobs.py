@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from api.auth import Caller
-from api.key_limits import readable_tables
+from api.key_limits import readable_tables, row_limits
 from api.observability.audit_log import audit_request
 from api.services.act_store import new_id
 from api.services.searches.job_store import JobStore
@@ -84,7 +84,7 @@ class SearchJobs(JobStore[SearchJob]):
                 cancelled=cancelled,
                 tell=self._telling(job),
                 tables=readable_tables(caller),
-                sources=caller.limits.sources if caller.limits else None,
+                rows=row_limits(caller),
             )
         except Cancelled:
             self._keep(job.model_copy(update={"state": "cancelled", "problem": "cancelled"}))

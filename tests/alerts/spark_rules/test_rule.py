@@ -548,7 +548,7 @@ query: SELECT event_uid, api.operation FROM event WHERE user_name = 'mallory'
 def deliver(lake: Lake, store: PackStore, *uids: str) -> Job:
     """One batch of job ingest, of CloudTrail records with these ids."""
     rows = [
-        (uid, "aws_cloudtrail", "live", at(0), None, None, None, (CALL % uid).encode(), None)
+        (uid, "aws_cloudtrail", "live", at(0), None, None, None, (CALL % uid).encode(), None, None)
         for uid in uids
     ]
     frame = lake.spark.createDataFrame(rows, RECORD.schema)

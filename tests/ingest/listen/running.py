@@ -20,7 +20,8 @@ UDP: dict[str, Any] = {"protocol": "udp", "port": 0}
 @asynccontextmanager
 async def listening(home: Path, sink: MemorySink, **listen: Any) -> AsyncIterator[LogListener]:
     """One that is stopped at the end."""
-    listener = LogListener(load(home=home, listen={"end_seconds": 0.3, **listen}), sink)
+    settings = load(home=home, listen={"end_seconds": 0.3, **listen}, tenants=["acme"])
+    listener = LogListener(settings, sink)
     await listener.start()
     try:
         yield listener

@@ -46,7 +46,7 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_midway(
         kafka={"bootstrap": own_broker.address},
         listen={"syslog": [TCP], "otlp": {"http_port": 0, "answer_seconds": 1}},
     )
-    ensure_topics(settings, settings.listen.sources, jobs=())
+    ensure_topics(settings, settings.listen.feeds, jobs=())
 
     # A broker ends with the thread that started it, so all that asks it again runs in that thread.
     async def run() -> tuple[list[bytes], list[bytes]]:

@@ -106,7 +106,7 @@ def test_http_answers_when_kafka_has_it_and_keys_are_asked(tmp_path: Path) -> No
     token = tmp_path / "token"
     token.write_text("secret")
     token.chmod(0o600)
-    keys = [{"name": "shop", "token_file": token}]
+    keys = [{"name": "shop", "token_file": token, "tenant": "acme"}]
 
     async def run() -> None:
         otlp = {"http_port": 0, "answer_seconds": 0.3, "keys": keys, "request_bytes": 100_000}
@@ -137,7 +137,7 @@ def test_http_answers_when_kafka_has_it_and_keys_are_asked(tmp_path: Path) -> No
     assert len(sink.kept) == 2
     headers = dict(sink.kept[0].headers)
     assert (headers["key"], headers["host"]) == (b"shop", b"127.0.0.1")
-    assert sink.kept[0].topic == "logs.json"
+    assert sink.kept[0].topic == "logs.tenant-acme.json"
 
 
 def test_grpc_answers_when_kafka_has_it_and_says_when_to_come_again(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_routes_go_by_program_host_and_peer_and_ports_have_sources(tmp_path: Pat
     ]
 
     async def run() -> None:
-        ports = [TCP, TCP | {"source": "zeek:dns"}]
+        ports = [TCP, TCP | {"source": "zeek:dns"}, TCP | {"tenant": "acme"}]
         async with listening(tmp_path, sink, syslog=ports, routes=routes) as listener:
             lines = (
                 b"<34>Oct 11 22:14:15 w1 nginx: a\n"
@@ -141,11 +141,13 @@ def test_routes_go_by_program_host_and_peer_and_ports_have_sources(tmp_path: Pat
             )
             for tcp in listener.tcp:
                 await send(tcp.port, lines)
-            await until(lambda: len(sink.kept) == 8)
+            await until(lambda: len(sink.kept) == 12)
 
     run_apart(run())
     topics = {message.topic: message.value[-1:] for message in sink.kept}
-    assert topics.keys() == {"logs.nginx", "logs.sshd", "logs.syslog", "logs.zeek.dns"}
+    # What comes by a tenant's port is the tenant's, whatever a route makes of it.
+    own = {f"logs.tenant-acme.{source}" for source in ("nginx", "sshd", "syslog")}
+    assert topics.keys() == {"logs.nginx", "logs.sshd", "logs.syslog", "logs.zeek.dns", *own}
     assert topics["logs.nginx"] == b"a"
     assert topics["logs.sshd"] == b"c"
 

@@ -241,3 +241,23 @@ def test_parse_gives_plain_objects() -> None:
         parse(b"", "x")
     with pytest.raises(Usage, match="no time zone 'Mars'"):
         parse(b"", "sshd", tz="Mars")
+
+
+def test_events_are_of_the_tenant_of_their_record_and_joined_within_it() -> None:
+    """Two tenants' machines may share a name, a serial number and a millisecond."""
+    start = b'type=SYSCALL msg=audit(1700000000.123:7): arch=c000003e syscall=59 exe="/bin/a"'
+    other = b'type=PATH msg=audit(1700000000.123:7): item=0 name="/secret/of/another"'
+    records = batch(
+        ("auditd", start), ("auditd", other), ("auditd", other), ("zeek:dns", b"broken"),
+        ("sshd", b"<38>Nov 20 10:00:00 gw sshd[1]: Accepted password for ann from 10.0.0.1 port 2"),
+    )  # fmt: skip
+    tenants = ["acme", "globex", None, "globex", "acme"]
+    named = records.append_column("tenant_uid", pa.array(tenants))
+    found = parsed(named)
+    held = {uid: row["tenant_uid"] for row in found for uid in row["record_ids"]}
+    assert held == dict(zip(["r0", "r1", "r2", "r3", "r4"], tenants, strict=True))
+    assert all(len(row["record_ids"]) == 1 for row in found)
+    # Where none is named, or the table is of an earlier release, they are one event as before.
+    joined = [row for row in parsed(records) if row["source"] == "auditd"]
+    assert [len(row["record_ids"]) for row in joined] == [3]
+    assert joined[0]["tenant_uid"] is None

@@ -68,6 +68,14 @@ def test_what_comes_out_is_what_came_in() -> None:
     assert shown["metadata"]["product"] == {"name": "X", "vendor_name": "Y"}
 
 
+def test_whose_an_event_is_the_way_in_says_and_not_the_event() -> None:
+    about = {"version": "1.8.0", "product": {"name": "X"}, "tenant_uid": "globex"}
+    fields = {"class_uid": 0, "type_uid": 0, "time": 1763600000000, "metadata": about}
+    row = good("ocsf", json.dumps(fields))
+    assert row.get("tenant_uid") is None
+    assert ocsf_object(row | {"tenant_uid": "acme"})["metadata"]["tenant_uid"] == "acme"
+
+
 @pytest.mark.parametrize(("source", "path", "zone"), FILES)
 def test_our_own_events_come_back(source: str, path: str, zone: str) -> None:
     for found in rows(source, *lines(path)[:40], tz=zone):

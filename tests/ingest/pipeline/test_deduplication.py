@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
@@ -52,14 +53,15 @@ def trail(*calls: dict[str, object]) -> bytes:
 
 @pytest.fixture
 def deliver(lake: Lake) -> Callable[..., None]:
-    """Work off records `(id, raw)`, all in one batch, as a job would."""
+    """Work off records `(id, raw)` or `(id, raw, tenant)`, all in one batch, as a job would."""
     lake.ensure(INBOX)
 
-    def work(*records: tuple[str, bytes], mode: str = "live", job: str = "ingest") -> None:
+    def work(*records: tuple[Any, ...], mode: str = "live", job: str = "ingest") -> None:
         rows = [
-            (record_id, "aws_cloudtrail", mode, NOW, None, None, None, raw, None)
-            for record_id, raw in records
-        ]
+            (record[0], "aws_cloudtrail", mode, NOW, None, None, None, record[1], None,
+             record[2] if len(record) > 2 else None)
+            for record in records
+        ]  # fmt: skip
         frame = lake.spark.createDataFrame(rows, RECORD.schema)
         frame.write.format("delta").mode("append").save(lake.path(INBOX))
         run_on(lake, job).wait()
@@ -102,6 +104,18 @@ def test_a_trail_delivered_twice_in_one_batch_and_again_later(lake, deliver):
     connection = connect(lake.settings.lake_root, needs=("silver.event",))
     assert connection.execute("SELECT count(*) FROM silver.events").fetchone() == (3,)
     connection.close()
+
+
+@pytest.mark.full
+def test_rows_are_of_their_records_tenant_and_no_tenant_hides_anothers(lake, deliver):
+    file = trail(call(1))
+    deliver(("a", file, "acme"), ("b", file, "globex"), ("c", file), ("d", file, "acme"))
+    assert marks(lake) == {"a#0": None, "b#0": None, "c#0": None, "d#0": "a#0"}
+    for table, name in ((RECORD, "record_id"), (EVENT, "event_uid"), (FINDING, "event_uid")):
+        rows = lake.read(table).select(name, "tenant_uid").collect()
+        tenants = {row[0].removesuffix("#0"): row[1] for row in rows}
+        first = {uid: tenants[uid] for uid in ("a", "b", "c")}
+        assert first == {"a": "acme", "b": "globex", "c": None}, table.name
 
 
 @pytest.mark.full

@@ -49,7 +49,7 @@ def told(lake: Lake, drop: Path) -> Lake:
 
 
 def with_folders(lake: Lake, **folders: dict[str, object]) -> Lake:
-    return Lake(lake.spark, load(home=lake.settings.home, folders=folders))
+    return Lake(lake.spark, load(home=lake.settings.home, folders=folders, tenants=["acme"]))
 
 
 def land(folder: Path, name: str, *lines: bytes, at: float | None = None) -> Path:
@@ -113,16 +113,18 @@ def test_what_the_folder_says_reaches_the_parser(lake, tmp_path):
     drop = tmp_path / "win"
     land(drop, "a.log", b"Nov 21 04:00:00 b1 sshd[1]: Server listening on 0.0.0.0 port 22.", at=OLD)
     folder = {"paths": [f"{drop}/*.log"], "source": "sshd", "min_file_age_seconds": 0}
-    told = with_folders(lake, win=folder | {"tz": "Asia/Tokyo", "mode": "replay", "host": "gw"})
+    told = with_folders(lake, win=folder | {"tz": "Asia/Tokyo", "mode": "replay", "host": "gw",
+                                           "tenant": "acme"})  # fmt: skip
     once(told)
     (event,) = told.spark.sql(
-        f"SELECT date_format(time, 'yyyy-MM-dd HH:mm') AS t, mode, year(received_at) AS y "
-        f"FROM delta.`{told.path(EVENT)}`"
+        f"SELECT date_format(time, 'yyyy-MM-dd HH:mm') AS t, mode, year(received_at) AS y, "
+        f"tenant_uid FROM delta.`{told.path(EVENT)}`"
     ).collect()
     # The year is that of the file, the arrival is ours.
     assert event["t"] == "2007-11-20 19:00"
     assert event["mode"] == "replay"
     assert event["y"] >= 2026
+    assert event["tenant_uid"] == "acme"
 
 
 @pytest.mark.full
@@ -332,7 +334,7 @@ from ingest.pipeline.files_job import _Reading
 (found,) = listing(None, sys.argv[1])
 entry = {"path": found.path, "size": found.size, "modified_at": found.modified_at,
          "hash": _digest(found.path), "state": "taken", "reason": None, "source": "sshd",
-         "mode": "live", "tz": None, "host": None}
+         "mode": "live", "tz": None, "host": None, "tenant_uid": None}
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 rows = 0
 for batch in _Reading(datetime.now(UTC), ParseSettings()).local(

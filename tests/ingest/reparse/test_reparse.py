@@ -69,7 +69,7 @@ class Line:
         for record_id, source, raw in records:
             at = BEGIN + timedelta(seconds=self._received)
             self._received += 1
-            rows.append((record_id, source, "live", at, "t", 0, self._received, raw, None))
+            rows.append((record_id, source, "live", at, "t", 0, self._received, raw, None, None))
         frame = self.lake.spark.createDataFrame(rows, RECORD.schema).coalesce(1)
         frame.write.format("delta").mode("append").save(self.lake.path(INBOX))
 

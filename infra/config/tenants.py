@@ -1,0 +1,21 @@
+"""Names of tenants, and what a tenant's feed of a source is called."""
+
+from __future__ import annotations
+
+import re
+
+NAME = r"[a-z0-9][a-z0-9-]{0,62}"
+"""No dot and no underscore: Kafka takes the two for one another in its metrics."""
+_MARK = "tenant-"
+_FEED = re.compile(rf"{_MARK}({NAME})\.(.+)", re.DOTALL)
+
+
+def feed_of(source: str, tenant: str | None) -> str:
+    """What topics are named by: the source, before it the tenant whose logs these are."""
+    return source if tenant is None else f"{_MARK}{tenant}.{source}"
+
+
+def parts_of(feed: str) -> tuple[str, str | None]:
+    """Source and tenant of a feed, the other way round."""
+    match = _FEED.fullmatch(feed)
+    return (feed, None) if match is None else (match[2], match[1])
