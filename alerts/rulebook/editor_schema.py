@@ -13,21 +13,29 @@ from hashlib import sha256
 from typing import Any
 
 import msgspec
+from sigma.modifiers import modifier_mapping
 
 from alerts.compiler.correlation_conditions import CORRELATION_TYPES, OPERATORS
 from alerts.compiler.correlation_rules import FIRST_SEEN
 from alerts.compiler.drafts import ROLES, Own
 from alerts.compiler.indicator_lists import INDICATOR
-from alerts.compiler.model_rule_files import MODEL
+from alerts.compiler.model_rule_files import FEATURES, MODEL
+from alerts.compiler.model_rule_files import ROLES as MODEL_ROLES
 from alerts.compiler.spark_rule_files import KINDS
 from alerts.domain.levels import LEVELS
-from alerts.rulebook.style import STATUS
+from alerts.domain.step import STEPS
+from alerts.rulebook.style import RULE_KEYS, STATUS
 from alerts.rulepack.field_mapping import LogSource, event_paths, mapping
 
 _Schema = dict[str, Any]
 
 _TEXT: _Schema = {"type": "string"}
 _TEXTS: _Schema = {"type": "array", "items": _TEXT}
+# Not `True`: yaml-language-server completes no key whose schema is a boolean.
+_ANY: _Schema = {}
+_LIST: _Schema = {"type": "array"}
+_SPAN: _Schema = {"type": "string", "pattern": "^[0-9]+[smhdwMy]$"}
+_MODIFIERS = rf"(\|({'|'.join(sorted(modifier_mapping))}))*"
 _ENRICHED = r"(holder|asset|person)\.[^|]+"
 
 
@@ -41,8 +49,13 @@ def editor_schema() -> _Schema:
         "type": "object",
         "required": ["title", "id"],
         "anyOf": [{"required": [key]} for key in ("detection", "correlation", "filter", "type")],
-        "properties": _header() | {"logsource": _logsource(sources)},
-        "allOf": [_fields_of(key, _name(names)) for key, names in fields.items()],
+        "properties": _header() | _kinds() | {"logsource": _logsource(sources)},
+        # Sigma lets a rule have keys of anybody's; those that are not read are most often slips.
+        "propertyNames": {"enum": sorted(RULE_KEYS)},
+        "allOf": [
+            *({"if": _typed(kind), "then": {"required": list(keys)}} for kind, keys in _NEEDS),
+            *(_fields_of(key, _name(names)) for key, names in fields.items()),
+        ],
         "$defs": {_name(names): _selection(names) for names in fields.values()}
         | msgspec.json.schema(Own)["$defs"],
     }
@@ -69,7 +82,13 @@ def _header() -> _Schema:
             # Beside what the keys are, which values two of them have.
             "allOf": [
                 msgspec.json.schema(Own),
-                {"properties": {"role": _any_of(ROLES), "type": {"enum": [INDICATOR, FIRST_SEEN]}}},
+                {
+                    "properties": {
+                        "role": _any_of(ROLES),
+                        "type": {"enum": [INDICATOR, FIRST_SEEN]},
+                        "tests": _object(match=_LIST, no_match=_LIST),
+                    }
+                },
             ]
         },
         "detection": {"type": "object", "required": ["condition"]},
@@ -80,13 +99,46 @@ def _header() -> _Schema:
                 "type": {"enum": list(CORRELATION_TYPES)},
                 "rules": {"anyOf": [_TEXT, _TEXTS]},
                 "group-by": {"anyOf": [_TEXT, _TEXTS]},
-                "timespan": {"type": "string", "pattern": "^[0-9]+[smhdwMy]$"},
+                "timespan": _SPAN,
                 "generate": {"type": "boolean"},
                 "aliases": {"type": "object"},
                 "condition": {"anyOf": [_TEXT, _condition()]},
             },
+            "additionalProperties": False,
         },
     }
+
+
+def _kinds() -> _Schema:
+    """Keys of rules that are no detection: SQL, functions, models, filters."""
+    return {
+        "query": _TEXT,
+        "window": _SPAN,
+        "slide": _SPAN,
+        "group-by": {"anyOf": [_TEXT, _TEXTS]},
+        "confirm": {"type": "object", "propertyNames": {"pattern": f"^{_ENRICHED}"}},
+        "model": _object(
+            role={"enum": list(MODEL_ROLES)},
+            features={"type": "array", "items": {"enum": [*FEATURES, STEPS]}, "minItems": 1},
+            least={"type": "object", "propertyNames": {"enum": list(FEATURES)}},
+            threshold={"type": "number"},
+            history={"type": "string", "pattern": "^[0-9]+d$"},
+        ),
+        "filter": {"type": "object", "required": ["condition"]},
+    }
+
+
+_NEEDS = (("sql", ("query",)), (MODEL, ("logsource",)))
+"""What rules of a kind need beside title and id."""
+
+
+def _typed(kind: str) -> _Schema:
+    return {"required": ["type"], "properties": {"type": {"const": kind}}}
+
+
+def _object(**keys: _Schema) -> _Schema:
+    """An object with these keys and no others."""
+    return {"type": "object", "properties": keys, "additionalProperties": False}
 
 
 def _any_of(values: Sequence[str]) -> _Schema:
@@ -164,11 +216,15 @@ def _name(names: tuple[str, ...]) -> str:
 def _selection(names: tuple[str, ...]) -> _Schema:
     """Fields with values, alternatives of them, or words to look for anywhere."""
     own = [name for name in names if name]
-    fields: _Schema = {"type": "object", "properties": dict.fromkeys(own, True)}
+    fields: _Schema = {
+        "type": "object",
+        "properties": dict.fromkeys(own, _ANY),
+        "propertyNames": {"pattern": f"^[^|]*{_MODIFIERS}$"},
+    }
     if "" not in names:
         known = "|".join(re.escape(name) for name in (*own, *sorted(event_paths())))
         # Of a column that holds JSON, and of lists, any place inside.
-        fields["patternProperties"] = {rf"^({known}|{_ENRICHED})([.\[].*)?(\|.*)?$": True}
+        fields["patternProperties"] = {rf"^({known}|{_ENRICHED})([.\[][^|]*)?{_MODIFIERS}$": True}
         fields["additionalProperties"] = False
     word: _Schema = {"type": ["string", "number"]}
     return {"anyOf": [fields, word, {"type": "array", "items": {"anyOf": [fields, word]}}]}

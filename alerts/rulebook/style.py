@@ -40,12 +40,14 @@ STYLE_CODES: dict[str, str] = {
 }
 """Each code and what it stands for."""
 
-_KEYS = frozenset({
+RULE_KEYS = frozenset({
     "title", "id", "name", "related", "taxonomy", "status", "description", "license", "author",
     "references", "date", "modified", "logsource", "detection", "correlation", "filter", "fields",
     "falsepositives", "level", "tags", "scope", "headgate", "type", "model", "query", "window",
     "slide", "group-by", "confirm",
 })  # fmt: skip
+"""The keys of a rule, correlation or filter that are read."""
+
 STATUS = ("stable", "test", "experimental", "deprecated", "unsupported")
 """What Sigma says of how far a rule is."""
 _TECHNIQUE = re.compile(r"attack\.t\d{4}", re.I)
@@ -170,8 +172,8 @@ def _spelt(document: _Document) -> Iterator[tuple[str, str, str]]:
     if len(title) > _MOST_TITLE or title.endswith("."):
         yield "title", "HG008", ""
     for key in document:
-        if str(key) not in _KEYS:
-            near = get_close_matches(str(key), _KEYS, 1)
+        if str(key) not in RULE_KEYS:
+            near = get_close_matches(str(key), RULE_KEYS, 1)
             yield str(key), "HG011", f"'{key}'" + (f"; {near[0]}?" if near else "")
 
 

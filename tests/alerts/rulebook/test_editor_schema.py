@@ -65,6 +65,11 @@ def test_every_bundled_rule_is_valid(schema: jsonschema.Draft202012Validator) ->
         {"detection": {"tool": [{"CommandLin": "x"}], "condition": "tool"}},
         {"detection": {"tool": {"Image": "x"}}},
         {"headgate": {"test": {}}},
+        {"headgate": {"tests": {"matches": []}}},
+        {"detection": {"tool": {"Image|endwith": "x"}, "condition": "tool"}},
+        {"detection": {"tool": {"process.file|endswiht": "x"}, "condition": "tool"}},
+        {"levl": "high"},
+        {"fasle_positives": ["none"]},
     ],
     ids=str,
 )
@@ -80,7 +85,8 @@ def test_editors_complete_the_fields_of_the_log_source(
     schema: jsonschema.Draft202012Validator,
 ) -> None:
     text = json.dumps(schema.schema)
-    assert '"CommandLine": true' in text
+    # yaml-language-server, which editors run, completes no key whose schema is `true`.
+    assert '"CommandLine": {}' in text
     parts = schema.schema["properties"]["logsource"]["properties"]
     assert "process_creation" in parts["category"]["enum"]
     assert "windows" in parts["product"]["enum"]
@@ -118,6 +124,8 @@ def test_every_type_of_correlation_that_is_offered_compiles(
     [
         {"correlation": {"type": "event_cuont", "timespan": "5m"}},
         {"correlation": {"type": "event_count", "timespan": "5m", "condition": {"get": 5}}},
+        {"correlation": {"type": "event_count", "timespan": "5m", "groupby": ["src_ip"]}},
+        {"correlation": {"type": "event_count", "timespan": "5 minutes"}},
         {"headgate": {"role": "source"}},
         {"headgate": {"type": "indicators"}},
         {"type": "spl"},
@@ -129,3 +137,49 @@ def test_a_slip_in_what_is_completed_is_marked(
 ) -> None:
     assert schema.is_valid(COUNTED | {"correlation": {"type": "event_count", "timespan": "5m"}})
     assert not schema.is_valid(GOOD | change)
+
+
+QUERY: dict[str, Any] = {
+    "title": "Many refused",
+    "id": "33333333-0000-4000-8000-000000000003",
+    "type": "sql",
+    "window": "10m",
+    "group-by": ["scope", "src_ip"],
+    "query": "SELECT 1",
+    "confirm": {"asset.criticality": ["high"]},
+}
+MODEL: dict[str, Any] = {
+    "title": "Odd hours",
+    "id": "33333333-0000-4000-8000-000000000004",
+    "type": "model",
+    "logsource": {"product": "zeek", "service": "conn"},
+    "model": {"role": "src_endpoint", "features": ["bytes_out"], "history": "14d"},
+}
+FILTER: dict[str, Any] = {
+    "title": "Not our scanner",
+    "id": "33333333-0000-4000-8000-000000000005",
+    "logsource": {"product": "windows", "category": "process_creation"},
+    "filter": {"rules": ["x"], "scanner": {"Image|endswith": "s"}, "condition": "not scanner"},
+}
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        (QUERY, {"query": None}),
+        (QUERY, {"window": "ten minutes"}),
+        (QUERY, {"groupby": ["scope"]}),
+        (QUERY, {"confirm": {"aset.criticality": ["high"]}}),
+        (MODEL, {"logsource": None}),
+        (MODEL, {"model": {"feature": ["bytes_out"]}}),
+        (MODEL, {"model": {"features": ["bytes"]}}),
+        (FILTER, {"filter": {"rules": ["x"]}}),
+    ],
+    ids=str,
+)
+def test_queries_models_and_filters_are_completed_too(
+    schema: jsonschema.Draft202012Validator, rule: dict[str, Any], change: dict[str, Any]
+) -> None:
+    assert [error.message for error in schema.iter_errors(rule)] == []
+    broken = {key: value for key, value in (rule | change).items() if value is not None}
+    assert not schema.is_valid(broken)
