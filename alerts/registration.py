@@ -81,7 +81,10 @@ def register() -> None:
     register_check(_preliminary_findings)
     register_check(_drift_findings)
     register_steady(
-        SteadyCommand("webhooks", ("webhooks", "deliver"), lambda settings: bool(settings.webhooks))
+        SteadyCommand(
+            "webhooks", ("webhooks", "deliver"), lambda settings: bool(settings.webhooks)
+        ),
+        SteadyCommand("preliminary", ("alerts", "tell-early"), _early_lane),
     )
     register_schedule(
         ScheduledCommand(
@@ -126,6 +129,10 @@ def _drift_findings(settings: Settings) -> Iterable[Finding]:
     from alerts.anomaly.drift_notes import drift_findings
 
     return drift_findings(settings)
+
+
+def _early_lane(settings: Settings) -> bool:
+    return bool(settings.kafka.preliminary_topic) and settings.alerts.preliminary_by == "lane"
 
 
 def _feed_minutes(settings: Settings) -> float:

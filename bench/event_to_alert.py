@@ -221,6 +221,8 @@ def _slots(done: Run) -> Iterator[Iterator[Sent]]:
             mine = [attack for attack, place in zip(attacks, places, strict=True) if place == slot]
             size = (done.load.per_second * (slot + 1)) // SLOTS
             size -= (done.load.per_second * slot) // SLOTS
+            # At 0 a second attacks are all there is.
+            size = max(size, len(mine))
             yield _lines(done, second, mine, size, counter, chance)
             counter += size
 

@@ -8,6 +8,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from alerts.cli import preliminary
 from alerts.cli.output import since_when, when_taken
 from alerts.domain.levels import LEVELS
 from alerts.domain.verdict import VERDICTS, verdict_of
@@ -61,6 +62,7 @@ def build(subparsers: Any) -> None:
     )
     add_output_option(placed)
     placed.set_defaults(run=_published)
+    preliminary.build(verbs)
 
 
 def tail_alerts(args: argparse.Namespace, settings: Settings) -> int:

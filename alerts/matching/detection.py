@@ -40,9 +40,9 @@ def ingest_and_detect(lake: Lake, *, once: bool = False) -> Job:
     if not lake.settings.kafka.preliminary_topic:
         return ingest(lake, steps=[detect(lake, packs)], once=once)
     # Workers load this module too, and have no use for clients of Kafka and DuckDB.
-    from alerts.preliminary.lane import PreliminaryLane
+    from alerts.preliminary.lane import lane_of
 
-    lane = PreliminaryLane(lake.settings, packs)
+    lane = lane_of(lake.settings, packs)
     step = detect(lake, packs, lane.choose)
     return ingest(lake, steps=[step], once=once, begun=lane.begun, committed=lane.committed)
 

@@ -13,8 +13,10 @@ CONFIRMED, MERGED, WITHDRAWN = "confirmed", "merged", "withdrawn"
 """Its alert is there under its own id; it counts on another alert; there will be no alert."""
 
 SUPPRESSED, BUDGET, NOT_MEANT, UNANSWERED = "suppressed", "budget", "not_meant", "unanswered"
+NOT_FOUND = "not_found"
 """Why one is withdrawn: a suppression covers it; its rule is beyond its budget; the rule does not
-hold for whom it is about; job `alert` gave no answer for a day."""
+hold for whom it is about; job `alert` gave no answer for a day; job `ingest` has no such finding,
+as of an event that was delivered twice, or of a rule that was changed meanwhile."""
 
 
 def preliminary_id(row: Mapping[str, Any], tenant: str) -> str:

@@ -84,3 +84,39 @@ class PreliminaryLane:
             self._news.over()
         if self._publisher.waiting:
             run.due_after += (LOOK_AGAIN,)
+
+
+class MarkingLane:
+    """What job `ingest` does where another process tells (`alerts.preliminary.consumer_lane`).
+
+    It marks all findings of the rules that are told early, so that job `alert` answers each.
+    """
+
+    def __init__(self, settings: Settings, packs: PackStore) -> None:
+        self._settings = settings
+        self._publisher = PreliminaryPublisher(settings, packs, KnownHolders(settings))
+
+    def begun(self) -> None:
+        """As `PreliminaryLane.begun`, and nothing is sent."""
+        self._publisher.begin()
+
+    def choose(self) -> dict[str, Any]:
+        """As `PreliminaryLane.choose`."""
+        alerts = self._settings.alerts
+        chosen = Selection(
+            answer_by=round((clock.time() + alerts.preliminary_seconds) * 1_000_000),
+            levels=alerts.preliminary_levels,
+            rules=tuple(sorted(alerts.preliminary_rules.items())),
+            every=True,
+        )
+        plain: dict[str, Any] = msgspec.to_builtins(chosen)
+        return plain
+
+    def committed(self, run: Batch) -> None:
+        """Nothing: who tells sees the commit."""
+
+
+def lane_of(settings: Settings, packs: PackStore) -> PreliminaryLane | MarkingLane:
+    """What the settings want of job `ingest`."""
+    by_batch = settings.alerts.preliminary_by == "batch"
+    return PreliminaryLane(settings, packs) if by_batch else MarkingLane(settings, packs)

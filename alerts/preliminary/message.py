@@ -74,8 +74,10 @@ def answer_message(row: Mapping[str, Any], tenant: str) -> dict[str, Any]:
     }
 
 
-def given_up(alert_id: str, finding_id: str, rule_id: str, now: int) -> dict[str, Any]:
-    """The answer in job `alert`'s stead, when it gave none for a day; a row as it writes them."""
+def given_up(
+    alert_id: str, finding_id: str, rule_id: str, now: int, reason: str = UNANSWERED
+) -> dict[str, Any]:
+    """The answer in job `alert`'s stead, when it gives none; a row as it writes them."""
     return {
         "alert_id": alert_id,
         "finding_id": finding_id,
@@ -83,7 +85,7 @@ def given_up(alert_id: str, finding_id: str, rule_id: str, now: int) -> dict[str
         "answer": WITHDRAWN,
         "merged_into": None,
         "revision": None,
-        "reason": UNANSWERED,
+        "reason": reason,
         "answered_at": now,
     }
 

@@ -21,11 +21,17 @@ from infra.storage.state_file import StateFile
 
 
 class Waiting(msgspec.Struct, frozen=True, array_like=True):
-    """A preliminary alert without an answer. `answer_by`: microseconds since 1970."""
+    """A preliminary alert without an answer. `answer_by`: microseconds since 1970.
+
+    `record`: topic, partition and offset of what it was told of, as long as job `ingest` is not
+    known to have taken it. `about`: rule and entity, as one hash; empty: not noted.
+    """
 
     alert_id: str
     rule_id: str
     answer_by: int
+    record: tuple[str, int, int] | None = None
+    about: str = ""
 
 
 class Place(msgspec.Struct, frozen=True):

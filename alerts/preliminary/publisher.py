@@ -59,11 +59,13 @@ MOST_WAITING = 5_000
 GIVEN_UP = 24 * 3600 * 1_000_000
 """So long behind its time an answer is awaited, microseconds; then it is withdrawn."""
 
-_JOB = "ingest"
+INGEST = "ingest"
 
 
 @dataclass(frozen=True)
-class _Message:
+class TopicEntry:
+    """What goes to the topic: a preliminary alert or an answer, its CloudEvents id and type."""
+
     alert_id: str
     ce_id: str
     kind: str
@@ -81,6 +83,7 @@ class PreliminaryPublisher:
         self._answers = settings.lake_root / PRELIMINARY_ANSWER.path
         self._client: Producer | None = None
         self._place: Place | None = None
+        self._batch: int | None = None
 
     @property
     def waiting(self) -> int:
@@ -158,9 +161,13 @@ class PreliminaryPublisher:
         # Commits without news need no transaction; their place is noted with the next one.
         if messages:
             self._transact(client, messages, after)
-            place_file(self._settings).write(after)
+            self._keep(after)
         self._place = after
         return len(messages)
+
+    def _keep(self, place: Place) -> None:
+        place_file(self._settings).write(place)
+        self._place = place
 
     def _found(self, since: int) -> list[tuple[int, list[dict[str, Any]]]]:
         """Findings to be told, by the version of their commit."""
@@ -170,28 +177,34 @@ class PreliminaryPublisher:
             table_commit = commit(self._findings, version)
             rows: list[dict[str, Any]] = []
             with suppress(FileNotFoundError):  # cleaned away: too old to be news
-                if (table_commit.marker or {}).get("job") == _JOB:
+                if (marker := table_commit.marker or {}).get("job") == INGEST:
+                    self._batch = marker.get("batch", self._batch)
                     rows = added_rows(self._findings, table_commit, columns, present="answer_by")
             commits.append((version, rows))
         return commits
 
     def _told(
         self, commits: list[tuple[int, list[dict[str, Any]]]], waiting: dict[str, Waiting]
-    ) -> Iterator[_Message]:
+    ) -> Iterator[TopicEntry]:
         rows = [row for _, committed in commits for row in committed]
         if rows:
             self._holders.refresh()
         for row in rows:
-            holder = self._holders.holder(row["scope"], row["ip"], row["event_time"])
-            tenant = self._settings.alerts.tenant
-            body = preliminary_message(row, holder, _pack(self._packs.get, row["pack"]), tenant)
-            alert_id = preliminary_id(row, tenant)
+            alert_id = preliminary_id(row, self._settings.alerts.tenant)
             waiting[row["finding_id"]] = Waiting(alert_id, row["rule_id"], micros(row["answer_by"]))
-            yield _Message(alert_id, f"{alert_id}:0", "create", body)
+            yield self._entry(row)
+
+    def _entry(self, row: Mapping[str, Any]) -> TopicEntry:
+        """The preliminary alert of a finding, with the last known holder of its address."""
+        tenant = self._settings.alerts.tenant
+        holder = self._holders.holder(row["scope"], row["ip"], row["event_time"])
+        body = preliminary_message(row, holder, _pack(self._packs.get, row["pack"]), tenant)
+        alert_id = preliminary_id(row, tenant)
+        return TopicEntry(alert_id, f"{alert_id}:0", "create", body)
 
     def _closed(
         self, answers: Iterator[Mapping[str, Any]], waiting: dict[str, Waiting]
-    ) -> Iterator[_Message]:
+    ) -> Iterator[TopicEntry]:
         """Answers to what waits, each once; also in place of those that nobody gives any more."""
         now = round(clock.time() * 1_000_000)
         yield from (self._answer(row) for row in answers if waiting.pop(row["finding_id"], None))
@@ -200,12 +213,12 @@ class PreliminaryPublisher:
                 del waiting[finding_id]
                 yield self._answer(given_up(each.alert_id, finding_id, each.rule_id, now))
 
-    def _answer(self, row: Mapping[str, Any]) -> _Message:
+    def _answer(self, row: Mapping[str, Any]) -> TopicEntry:
         alert_id = row["alert_id"]
         body = answer_message(row, self._settings.alerts.tenant)
-        return _Message(alert_id, f"{alert_id}:answer", "answer", body)
+        return TopicEntry(alert_id, f"{alert_id}:answer", "answer", body)
 
-    def _transact(self, client: Producer, messages: list[_Message], after: Place) -> None:
+    def _transact(self, client: Producer, messages: list[TopicEntry], after: Place) -> None:
         """Messages and the place behind them: none of them is seen without the others."""
         kafka, tenant = self._settings.kafka, self._settings.alerts.tenant
         now = clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")

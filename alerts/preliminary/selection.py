@@ -29,13 +29,15 @@ class Selection(msgspec.Struct, frozen=True):
     """What a batch tells early. The driver decides it, so a retry marks the same findings.
 
     `answer_by`: microseconds since 1970. `levels`: of rules; `rules`: exceptions from that.
-    `suppressions`: those in force, as far as they are known before an alert is made.
+    `suppressions`: those in force, as far as they are known before an alert is made. `every`:
+    all findings of these rules are marked, as another process tells some of them.
     """
 
     answer_by: int
     levels: tuple[str, ...]
     rules: Overrides = ()
     suppressions: tuple[Suppression, ...] = ()
+    every: bool = False
 
 
 def selection_of(decided: dict[str, Any] | None) -> Selection | None:
@@ -74,7 +76,7 @@ def marked(findings: pa.RecordBatch, rules: pa.Array, chosen: Selection) -> pa.R
         return findings
     rows = dict(zip(numbers, findings.take(pa.array(numbers)).to_pylist(), strict=True))
     answer_by = event_instant(chosen.answer_by)
-    first = set(_first_ones(rows, chosen))
+    first = set(numbers if chosen.every else _first_ones(rows, chosen))
     marks = [answer_by if number in first else None for number in range(findings.num_rows)]
     place = findings.schema.get_field_index("answer_by")
     field = finding_schema().field("answer_by")

@@ -270,6 +270,11 @@ class AlertSettings(Section):
     preliminary_rules: dict[str, bool] = Field(
         default_factory=dict, description="the same for single rules, by id: true or false"
     )
+    preliminary_by: Literal["batch", "lane"] = Field(
+        "batch",
+        description="what tells them: job ingest behind each batch, or a process that waits for "
+        "none",
+    )
     preliminary_seconds: int = Field(
         120, gt=0, description="a preliminary alert without an answer for so long is an alarm"
     )

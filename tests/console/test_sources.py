@@ -9,8 +9,11 @@ from dataclasses import replace
 import pytest
 from fastapi.testclient import TestClient
 
+from alerts.delivery.publish_offset import PublishOffset
+from alerts.preliminary.place import Place, Waiting, place_file
 from api.app import create_app
 from api.credentials import Credentials
+from api.services.console.platform_health import preliminaries
 from infra.config.settings import load
 from infra.runtime.job_status import JobStatus, write_status
 from tests.alerts.tuning.history import Asked
@@ -31,3 +34,12 @@ def test_a_job_that_stopped_for_good_is_told_so_and_admins_may_take_it_up(tmp_pa
     assert "stopped for good: the disk is full" in page
     assert "● waiting" in page
     assert re.findall(r'action="/jobs/(\w+)/resume"', page) == offered
+
+
+def test_the_first_page_counts_preliminary_alerts_that_wait_and_are_late(tmp_path):
+    settings = load(home=tmp_path, kafka={"preliminary_topic": "early"})
+    assert preliminaries(settings) == (0, 0)
+    waiting = {"f": Waiting("a", "r", 1), "g": Waiting("b", "r", 10**18)}
+    place_file(settings).write(Place(PublishOffset(-1), PublishOffset(-1), waiting))
+    assert preliminaries(settings) == (2, 1)
+    assert preliminaries(load(home=tmp_path)) == (0, 0)

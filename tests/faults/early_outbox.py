@@ -43,14 +43,14 @@ class ByHand:
         self._commit({"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
                      {"metaData": told})  # fmt: skip
 
-    def append(self, job: str, *rows: dict[str, Any]) -> None:
+    def append(self, job: str, *rows: dict[str, Any], batch: int | None = None) -> None:
         """One batch of a job."""
         self.version += 1
         names = set(self._schema.names)
         cut = [{name: value for name, value in row.items() if name in names} for row in rows]
         file = f"{job}-{uuid.uuid4()}.parquet"
         pq.write_table(pa.Table.from_pylist(cut, schema=self._schema), self._folder / file)
-        info = {"operation": "WRITE", "userMetadata": json.dumps({"job": job})}
+        info = {"operation": "WRITE", "userMetadata": json.dumps({"job": job, "batch": batch})}
         size = (self._folder / file).stat().st_size
         added = {"path": file, "size": size, "partitionValues": {}, "modificationTime": 0}
         added |= {"dataChange": True}

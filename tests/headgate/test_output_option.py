@@ -24,6 +24,7 @@ NO_ROWS = {
     "notebook": RUNS_ON,
     "replay": RUNS_ON,
     "webhooks deliver": RUNS_ON,
+    "alerts tell-early": RUNS_ON,
     "backup create": FILE,
     "backup restore": SENTENCE,
     "completion": FILE,

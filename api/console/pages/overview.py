@@ -56,6 +56,7 @@ def overview(request: Request, services: Here, session: Signed, since: str = "-2
         sources=sources,
         silent=[source for source in sources if source.silent],
         blind=blind,
+        preliminaries=platform_health.preliminaries(services.settings),
         complete=platform_health.complete_up_to(services.settings),
         expectations=platform_health.failed_expectations(services.reader),
     )

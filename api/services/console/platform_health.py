@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from alerts.coverage.run import CoverageState, coverage_folder
+from alerts.preliminary.alarm import late_and_waiting
 from api.services.reader import Reader, ReaderRow
 from infra.config.settings import Settings
 from infra.errors import HeadgateError
@@ -156,6 +157,17 @@ def blind_rules(settings: Settings) -> dict[str, ReaderRow]:
         return dict(CoverageState.load(coverage_folder(settings)).blind)
     except HeadgateError:
         return {}
+
+
+def preliminaries(settings: Settings) -> tuple[int, int]:
+    """Preliminary alerts that wait for their answer, and how many of them are late."""
+    if not settings.kafka.preliminary_topic:
+        return 0, 0
+    try:
+        late, waiting = late_and_waiting(settings)
+    except (HeadgateError, OSError):  # `headgate doctor` says so
+        return 0, 0
+    return waiting, len(late)
 
 
 def rates(arrived: Iterable[ReaderRow]) -> tuple[list[datetime], dict[str, list[int]]]:

@@ -11,6 +11,7 @@ import pytest
 from alerts.lifecycle.alert_job import alert
 from alerts.matching.detection import ingest_and_detect
 from alerts.preliminary.alarm import preliminary_findings
+from alerts.preliminary.consumer_lane import ConsumerLane
 from alerts.preliminary.place import place_file
 from alerts.rulebook.rule_store import rule_store
 from infra.config.settings import Settings, load
@@ -71,3 +72,27 @@ def test_what_ingest_finds_is_told_at_once_and_answered_when_its_alert_is_made(
     place = place_file(settings_here).read()
     assert place is not None
     assert place.waiting == {}
+
+
+@pytest.mark.full
+def test_what_is_told_before_ingest_has_it_is_the_finding_that_ingest_makes(
+    spark: Any, settings_here: Settings
+) -> None:
+    alerts = settings_here.alerts.model_copy(update={"preliminary_by": "lane"})
+    settings = settings_here.model_copy(update={"alerts": alerts})
+    lake = Lake(spark, settings)
+    rule_store(settings)
+    # As a driver does: what is there before the first batch is not told.
+    ingest_and_detect(lake, once=True).wait()
+    lane = ConsumerLane(settings)
+    attack = "/../../etc/passwd"
+    send(settings, http(OUTSIDE, attack), http(OUTSIDE, attack), http("10.9.9.9", "/"))
+    until(lambda: lane.turn() == 1, seconds=60)
+    (told,) = heard(settings)
+    ingest_and_detect(lake, once=True).wait()
+    alert(lake, once=True).wait()
+    until(lambda: lane.turn() == 1, seconds=60)
+    assert heard(settings) == {told: ["told", "confirmed"]}
+    rows = connect(settings.lake_root).execute("SELECT alert_id, revision FROM gold.alert")
+    assert rows.fetchall() == [(told, 1)]
+    assert [lane.turn() for _ in range(3)] == [0, 0, 0]

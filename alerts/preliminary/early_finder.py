@@ -1,0 +1,175 @@
+"""Raw messages to the findings that job `ingest` will have of them, with the same identity."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from confluent_kafka import Message
+
+from alerts.matching.matcher import Matcher
+from alerts.preliminary.early_publisher import EarlyFinding
+from alerts.preliminary.raw_topics import STALE
+from alerts.preliminary.selection import Selection, is_selected, marked
+from alerts.rulepack.rule_pack import PackStore
+from infra.config.settings import Settings
+from infra.delta.parquet_writer import arrow_schema
+from infra.kafka.client import source_of
+from infra.process.clock import clock
+from infra.streaming.kafka_offsets import OffsetReader, kafka_checkpoint
+from ingest.decoding.decoding import readable
+from ingest.parsing.arrow_parser import Parser
+from ingest.parsing.event_rows import is_large
+from ingest.parsing.source import Context, JoiningSource, ParseSettings, Record, sources
+from ingest.pipeline.batch_pass import dated
+from ingest.tables import RECORD
+
+_MODES = ("live", "replay")
+"""As of `alerts.matching.matcher`: an import of old logs is no news."""
+
+_IDS_FOR = 10.0
+"""Seconds until it is looked again what the topics' records are named by."""
+
+_SCHEMA = arrow_schema(RECORD)
+
+
+class EarlyFinder:
+    """The rules that are told early, over single records.
+
+    What takes more than the record alone is left to the tables: an event that is joined of
+    several records has the identity that its batch gives it, and a file of many events takes long.
+    """
+
+    def __init__(self, settings: Settings, packs: PackStore) -> None:
+        # Loaded now, as the first event must not wait for it.
+        sources()
+        self._settings = settings
+        self._packs = packs
+        self._parsing = ParseSettings.of(settings)
+        self._parser = Parser(self._parsing)
+        self._pack = ""
+        self._matcher: Matcher | None = None
+        self._sources: frozenset[str] | None = None
+        self._ids: dict[str, str] = {}
+        self._ids_at = float("-inf")
+        self._broker = OffsetReader(settings.kafka)
+
+    def wants(self, source: str) -> bool:
+        """Whether a rule that is told early may look at events of a source."""
+        return self._sources is None or source in self._sources
+
+    def reload(self) -> bool:
+        """Take the rules in force; whether they are others than before."""
+        pack = self._packs.current()
+        if pack == self._pack:
+            return False
+        alerts = self._settings.alerts
+        whole = self._packs.get(pack)
+        rules = tuple(
+            rule
+            for rule in whole.rules
+            if is_selected(rule, alerts.preliminary_levels, alerts.preliminary_rules)
+        )
+        self._matcher = Matcher(msgspec.structs.replace(whole, rules=rules))
+        everywhere = not all(rule.sources for rule in rules)
+        self._sources = None if everywhere else frozenset(s for r in rules for s in r.sources)
+        self._rules = pa.array([rule.id for rule in rules], pa.string())
+        self._pack = pack
+        return True
+
+    def find(self, messages: Iterable[Message]) -> list[EarlyFinding]:
+        """What the rules find, in order of time."""
+        places: dict[str, tuple[str, int, int]] = {}
+        rows = []
+        for message in messages:
+            if (row := self._row(message)) is not None:
+                places[row["record_id"]] = (row["topic"], row["partition"], row["offset"])
+                rows.append(row)
+        if not rows or self._matcher is None:
+            return []
+        records = pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
+        events = list(self._parser(dated(records, clock.now())))
+        findings = self._matcher.match(pa.concat_batches(events))
+        if not findings.num_rows:
+            return []
+        return [
+            EarlyFinding(row | {"pack": self._pack}, places[row["event_uid"].rpartition("#")[0]])
+            for row in marked(findings, self._rules, self._chosen()).to_pylist()
+            if row["answer_by"] is not None
+        ]
+
+    def _chosen(self) -> Selection:
+        alerts = self._settings.alerts
+        by = round((clock.time() + alerts.preliminary_seconds) * 1_000_000)
+        return Selection(by, alerts.preliminary_levels, every=True)
+
+    def _row(self, message: Message) -> dict[str, Any] | None:
+        """A row of bronze.record as job `ingest` makes it; None: it is not looked at here."""
+        topic, raw = str(message.topic()), message.value()
+        source = source_of(topic, self._settings.kafka)
+        received_at = message.timestamp()[1] / 1000
+        headers: list[tuple[str, Any]] = list(message.headers() or ())  # type: ignore[arg-type]
+        mode = _mode(headers)
+        stale = clock.time() - received_at > STALE
+        if raw is None or stale or mode not in _MODES or not self.wants(source):
+            return None
+        topic_id = self._topic_id(topic)
+        if topic_id is None:
+            return None
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        row = {
+            "record_id": f"{topic_id}:{partition}:{offset}",
+            "source": source,
+            "mode": mode,
+            "received_at": datetime.fromtimestamp(received_at, UTC),
+            "topic": topic,
+            "partition": partition,
+            "offset": offset,
+            "raw": raw,
+            "headers": [{"key": name, "value": _bytes(value)} for name, value in headers] or None,
+        }
+        return None if self._needs_others(row) else row
+
+    def _needs_others(self, row: Mapping[str, Any]) -> bool:
+        headers = {h["key"]: h["value"] for h in row["headers"] or () if h["value"]}
+        record = Record(
+            row["record_id"], row["source"], row["mode"], row["received_at"], row["raw"], headers
+        )
+        if is_large(record):
+            return True
+        source = sources().get(record.source)
+        if not isinstance(source, JoiningSource):
+            return False
+        # Whoever cannot be asked is an event of its own (`ingest.parsing.event_rows.joined`).
+        with suppress(Exception):
+            known = readable(record, self._parsing)
+            return source.part_of(known, Context(known, self._parsing)) is not None
+        return False
+
+    def _topic_id(self, topic: str) -> str | None:
+        """What ingest names the topic's records by; None: nobody knows it at the moment."""
+        if time.monotonic() - self._ids_at > _IDS_FOR:
+            checkpoint = kafka_checkpoint(self._settings.checkpoint_root / "ingest")
+            self._ids = {**self._ids, **checkpoint.ids}
+            self._ids_at = time.monotonic()
+        if topic not in self._ids:
+            self._ids |= self._broker.ids([topic])
+        return self._ids.get(topic)
+
+
+def _mode(headers: Sequence[tuple[str, Any]]) -> str:
+    """As job `ingest` has it: the last header of that name, and live for a word nobody knows."""
+    named = [value for name, value in headers if name == "mode"]
+    word = _bytes(named[-1]) if named else None
+    return word.decode("utf-8", "replace") if word in (b"replay", b"import") else "live"
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
