@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
 from typing import Any
 
@@ -109,16 +109,21 @@ def left_out(number: int) -> str:
     )
 
 
-@contextmanager
-def bounded_time(raw: bytes) -> Iterator[None]:
+def bounded_time(raw: bytes) -> AbstractContextManager[None]:
     """Raises `Unreadable` in the middle of what reads a message, where it takes too long.
 
     Small messages are not watched, nor is what runs beside the main thread, where no signal comes.
     """
     if len(raw) < _SMALL or threading.current_thread() is not threading.main_thread():
-        yield
-        return
+        return _UNBOUNDED
+    return _bounded(raw)
 
+
+_UNBOUNDED = nullcontext()
+
+
+@contextmanager
+def _bounded(raw: bytes) -> Iterator[None]:
     def give_up(number: int, frame: FrameType | None) -> None:
         raise Unreadable(
             f"the message of {len(raw)} bytes was not read in {CPU_SECONDS} s; {_REMEDY}"

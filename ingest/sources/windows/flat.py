@@ -103,12 +103,19 @@ def _has_data(log: Logged) -> bool:
 def _first(fields: dict[str, Any], names: tuple[str, ...], bare: bool = True) -> str | None:
     """Take the first of these that is text, or a number as text."""
     for name in names:
-        value = integral(fields.get(name))
-        if type(value) is int:
+        value = fields.get(name)
+        # Most of the names stand in no event, and this is asked of all of them in each.
+        if value is None:
+            continue
+        if type(value) is not str:
+            value = integral(value)
+            if type(value) is not int:
+                continue
             value = str(value)
-        if type(value) is str and value.strip():
+        stripped: str = value.strip()
+        if stripped:
             del fields[name]
-            return value.strip() if bare else value
+            return stripped if bare else value
     return None
 
 

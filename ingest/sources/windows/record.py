@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -61,9 +62,11 @@ def whole(value: object) -> int | None:
         return int(value)
     if type(value) is int:
         return value
-    if type(value) is str and INTEGER.fullmatch(value.strip()):
-        # Not base 0 for all: Python refuses `0123` there, which is a plain number here.
-        return int(value.strip(), 0 if value.strip()[:2] in ("0x", "0X") else 10)
+    if type(value) is str:
+        text = value.strip()
+        if INTEGER.fullmatch(text):
+            # Not base 0 for all: Python refuses `0123` there, which is a plain number here.
+            return int(text, 0 if text[:2] in ("0x", "0X") else 10)
     return None
 
 
@@ -81,6 +84,13 @@ def as_text(value: Any) -> Any:
 
 def keywords_of(value: object) -> tuple[bool | None, str | None]:
     """What keywords say of an audit (whether it failed), and the mask as text."""
+    # Few masks occur in all logs; long texts stay out, with which a sender could fill the cache.
+    if type(value) is str and len(value) < 64:
+        return _keywords_of_text(value)
+    return _keywords_of(value)
+
+
+def _keywords_of(value: object) -> tuple[bool | None, str | None]:
     if type(value) is float and abs(value) < 2**64:
         value = int(value)
     mask = value if type(value) is int else whole(value)
@@ -96,6 +106,9 @@ def keywords_of(value: object) -> tuple[bool | None, str | None]:
     mask &= 2**64 - 1
     failed = True if mask & AUDIT_FAILURE else False if mask & AUDIT_SUCCESS else None
     return failed, f"0x{mask:x}"
+
+
+_keywords_of_text = lru_cache(maxsize=1024)(_keywords_of)
 
 
 _LEVELS: Mapping[str, int] = MappingProxyType(

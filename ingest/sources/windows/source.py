@@ -66,8 +66,10 @@ class WindowsJson(JsonSource):
 
     def parse(self, record: Record, context: Context) -> list[Event]:
         # As text the number passes the strict reader, which refuses more than 64 bits with a sign.
-        if UNSIGNED.search(record.raw):
-            record = replace(record, raw=UNSIGNED.sub(rb'\1"\2"', record.raw))
+        if b'eywords"' in record.raw:
+            raw, count = UNSIGNED.subn(rb'\1"\2"', record.raw)
+            if count:
+                record = replace(record, raw=raw)
         if self.name != "windows_evtx_json" or not record.raw.startswith(b"Record "):
             return super().parse(record, context)
         # evtx_dump without `-o jsonl`: each object under a heading, on several lines.
