@@ -54,6 +54,7 @@ def compose(request: ReportRequest) -> Report:
     busy, earlier = (sum(row["seconds"] or 0 for row in rows) for rows in (jobs, before))
     for row in jobs:
         row["share"] = (row["seconds"] or 0) / span
+    a_day, a_million = _a_day(jobs, span), _a_million(request, stored)
     return Report(
         NAME,
         "What it costs",
@@ -61,13 +62,14 @@ def compose(request: ReportRequest) -> Report:
         request.made_at,
         tiles=[
             Tile("Disk", stored, kind="bytes"),
-            Tile("Records taken in a day", _a_day(jobs, span), _a_day(before, span)),
-            Tile("Disk a million records", _a_million(request, stored), kind="bytes"),
+            Tile("Records taken in a day", a_day, _a_day(before, span)),
+            Tile("Disk a million records", a_million, kind="bytes"),
+            Tile("A year's records at this rate", _a_year(a_million, a_day), kind="bytes"),
             Tile("Jobs at work", busy, earlier if before else None, kind="seconds"),
             Tile(
                 "At work of the time", busy / span, earlier / span if before else None, kind="share"
             ),
-            Tile("Rules, seconds", sum(row["seconds"] for row in rules), kind="decimal"),
+            Tile("Rules, of a core", _of_a_core(rules, span), kind="share"),
         ],
         sections=[_disk(disk), _jobs(jobs), _rules(_titled(request, rules))],
         arrival=request.arrived(),
@@ -84,6 +86,18 @@ def _a_million(request: ReportRequest, stored: int) -> float | None:
     """Bytes of all tables for a million events that are kept; None of fewer than `_ENOUGH`."""
     events = request.value(_EVENTS)
     return stored / events * 1e6 if events >= _ENOUGH else None
+
+
+def _a_year(a_million: float | None, a_day: int | None) -> float | None:
+    """Bytes on disk of what a year would bring, before retention takes any; None: not known."""
+    if a_million is None or a_day is None:
+        return None
+    return a_million * a_day * 365 / 1e6
+
+
+def _of_a_core(rules: list[dict[str, Any]], span: float) -> float | None:
+    """Which part of one core rules took, 1 for a whole one; None where nobody measured it."""
+    return sum(row["seconds"] for row in rules) / span if rules else None
 
 
 def sizes(request: ReportRequest) -> Iterator[dict[str, Any]]:

@@ -43,6 +43,20 @@ def test_what_jobs_took_is_compared_with_the_period_before_if_there_was_one() ->
     assert second["Disk a million records"] == (None, None), "of so few nothing is told"
 
 
+def test_what_rules_take_is_told_in_cores_and_disk_for_a_year_ahead() -> None:
+    spent = {"us": 7_200_000_000, "events": 9, "candidates": 3, "hits": 1}
+    cost_row = {"at": DAY, "pack": "p", "worker": "w", "seconds": 60.0, "events": 9,
+                "match_us": 9, "rules": {"r1": spent}}  # fmt: skip
+    lake = MemoryLake().add("ops.ledger", batches(DAY, 500)).add("ops.rule_cost", [cost_row])
+    assert tiles(cost.compose(lake.request(HOME, "2026-11-20")))["Rules, of a core"][0] == (
+        pytest.approx(2 / 24)
+    )
+    assert cost._a_year(2e9, 500_000_000) == 365e12, "1,000 GB a day"
+    assert cost._a_year(None, 1) is None
+    quiet = tiles(cost.compose(lake.request(HOME, "2026-11-19")))
+    assert quiet["Rules, of a core"][0] is None
+
+
 def test_of_a_month_that_runs_only_the_part_that_is_over_counts() -> None:
     lake = MemoryLake().add("ops.ledger", batches(DAY, 500))
     report = cost.compose(lake.request(HOME, "2026-11"))
