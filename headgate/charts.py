@@ -52,25 +52,27 @@ def timeline_chart(items: QueryResult) -> Any:
 
 
 def lease_lanes(leases: QueryResult) -> Any:
-    """Who held which address, a lane for each, from rows of `silver.dhcp_session`."""
+    """Who held which address, from rows of `silver.dhcp_session`: a part for each address, in it
+    a lane for each device, the first holder on top."""
     altair = _altair()
 
     frame = leases.pandas()[["ip", "mac", "hostname", "lease_start", "lease_end"]]
-    span = {"x2": "lease_end:T", "y": altair.Y("ip:N", title="address")}
-    start = altair.X("lease_start:T", title="time (UTC)", scale=altair.Scale(type="utc"))
-    bars = (
-        altair.Chart(frame, width=_WIDTH)
-        # Borders and names, since colour alone tells leases apart for some readers only.
+    # The name beside the lane: in a short lease it would not fit, and colour alone tells leases
+    # apart for some readers only.
+    frame["device"] = frame.hostname.fillna("").str.cat(frame.mac, sep=" ").str.strip()
+    first = altair.EncodingSortField("lease_start", op="min")
+    lanes = (
+        altair.Chart(frame, width=_WIDTH, height=altair.Step(18))
         .mark_bar(stroke="black", strokeWidth=0.5)
         .encode(
-            x=start,
-            color=altair.Color("mac:N", title="device"),
+            x=altair.X("lease_start:T", title="time (UTC)", scale=altair.Scale(type="utc")),
+            x2="lease_end:T",
+            y=altair.Y("device:N", title=None, sort=first, axis=altair.Axis(labelLimit=260)),
+            color=altair.Color("mac:N", legend=None),
             tooltip=["ip:N", "mac:N", "hostname:N", "lease_start:T", "lease_end:T"],
-            **span,
         )
     )
-    names = bars.mark_text(align="left", dx=3).encode(text="hostname:N")
-    return bars + names
+    return lanes.facet(row=altair.Row("ip:N", title=None)).resolve_scale(y="independent")
 
 
 def attack_matrix(techniques: QueryResult) -> Any:

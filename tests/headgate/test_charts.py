@@ -72,6 +72,25 @@ def test_a_column_that_is_not_there_is_named() -> None:
         charts.periodicity_chart(agents(), "user.agent", time="devices")
 
 
+def test_each_device_that_held_an_address_has_a_lane_with_its_name() -> None:
+    hour = timedelta(hours=1)
+    held = {"ip": "10.0.0.9", "lease_start": START, "lease_end": START + hour}
+    later = {"ip": "10.0.0.9", "lease_start": START + hour, "lease_end": START + 2 * hour}
+    chart = charts.lease_lanes(
+        result_of([
+            {**held, "mac": "02:00:00:00:00:01", "hostname": "tab-0417"},
+            {**later, "mac": "02:00:00:00:00:02", "hostname": None},
+        ])
+    )  # fmt: skip
+    assert [row["device"] for row in drawn(chart)] == [
+        "tab-0417 02:00:00:00:00:01", "02:00:00:00:00:02",
+    ]  # fmt: skip
+    document = chart.to_dict()
+    assert document["facet"]["row"]["field"] == "ip"
+    assert document["spec"]["encoding"]["x2"]["field"] == "lease_end"
+    assert document["spec"]["encoding"]["y"]["sort"] == {"field": "lease_start", "op": "min"}
+
+
 @pytest.mark.skipif(find_spec("vl_convert") is None, reason="comes with the extra `notebooks`")
 def test_a_chart_is_shown_without_a_server_of_others() -> None:
     page = charts.rarity_chart(agents(), "user.agent", "devices")._repr_mimebundle_()["text/html"]
