@@ -19,6 +19,7 @@ from alerts.preliminary.selection import Selection, is_selected, marked
 from alerts.rulepack.rule_pack import PackStore
 from infra.config.settings import Settings
 from infra.delta.parquet_writer import arrow_schema
+from infra.errors import Fatal, Retryable
 from infra.kafka.client import source_of
 from infra.process.clock import clock
 from infra.streaming.kafka_offsets import OffsetReader, kafka_checkpoint
@@ -64,8 +65,14 @@ class EarlyFinder:
         return self._sources is None or source in self._sources
 
     def reload(self) -> bool:
-        """Take the rules in force; whether they are others than before."""
-        pack = self._packs.current()
+        """Take the rules in force; whether they are others than before.
+
+        Raises `Retryable` before any were compiled.
+        """
+        try:
+            pack = self._packs.current()
+        except Fatal as error:
+            raise Retryable(str(error)) from None
         if pack == self._pack:
             return False
         alerts = self._settings.alerts

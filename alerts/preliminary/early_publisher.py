@@ -30,7 +30,8 @@ from alerts.preliminary.publisher import (
 )
 from alerts.rulepack.rule_pack import PackStore
 from infra.config.settings import Settings
-from infra.delta.log_reader import commit, versions
+from infra.delta.log_reader import commit, newest_version, versions
+from infra.errors import Retryable
 from infra.process.clock import clock
 from infra.process.log import say
 from infra.streaming.kafka_offsets import TopicPartitionKey, offsets_of
@@ -105,6 +106,8 @@ class EarlyPublisher(PreliminaryPublisher):
         return offset < (self.reached or {}).get((topic, partition), 0)
 
     def _open(self) -> Producer:
+        if newest_version(self._findings) < 0:
+            raise Retryable("the lake has no gold.finding yet, which job ingest makes")
         client = super()._open()
         assert self._place is not None
         self._batch = self._batch_of(self._place.findings.version)

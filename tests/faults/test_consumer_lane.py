@@ -97,8 +97,14 @@ def test_a_finding_is_told_before_ingest_has_it_and_what_ingest_makes_of_it_is_t
     broker: Broker, tmp_path: Path
 ) -> None:
     settings = settings_of(broker, tmp_path)
-    jobs, attacker = Jobs(settings, topic_of(SOURCE, settings.kafka)), Attacker(settings)
+    # Of a home that is new neither rules nor tables are there.
     lane = ConsumerLane(settings)
+    with pytest.raises(Retryable, match="no current rule pack"):
+        lane.turn()
+    recompile(settings)
+    with pytest.raises(Retryable, match=r"no gold\.finding yet"):
+        lane.turn()
+    jobs, attacker = Jobs(settings, topic_of(SOURCE, settings.kafka)), Attacker(settings)
     attacker.attack(2)
     turns(lane, 2)
     assert jobs.marked == {}
