@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from ingest.parsing.event_rows import (
     rows_of_all,
 )
 from ingest.parsing.source import JoiningSource, ParseSettings, Record, sources
+from ingest.parsing.timestamps import EPOCH
 
 __all__ = ["EVENT_ARROW", "arrow_parser", "event_rows"]
 
@@ -182,8 +183,7 @@ def _plain(array: pa.Array) -> list[Any]:
 
 @lru_cache(maxsize=4096)
 def _moment(micros: int) -> datetime:
-    seconds, rest = divmod(micros, 1_000_000)
-    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
+    return EPOCH + timedelta(microseconds=micros)
 
 
 def _headers(pairs: list[dict[str, Any]] | None) -> dict[str, bytes]:

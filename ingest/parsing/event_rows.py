@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -53,14 +54,20 @@ def event_rows(records: Iterable[Record], settings: ParseSettings) -> list[dict[
         return [row for piece in joined(records, settings) for row in rows_of_all(piece, settings)]
 
 
+@cache
+def _joining_sources() -> dict[str, JoiningSource]:
+    return {name: source for name, source in sources().items() if isinstance(source, JoiningSource)}
+
+
 def joined(records: Iterable[Record], settings: ParseSettings) -> list[list[Record]]:
     """The records, those together that are parts of one event."""
     pieces: list[list[Record]] = []
     parts: dict[tuple[str, str, bytes, str | None], list[Record]] = {}
+    joining = _joining_sources()
     for record in records:
-        source = sources().get(record.source)
+        source = joining.get(record.source)
         part = None
-        if isinstance(source, JoiningSource):
+        if source is not None:
             # Whoever cannot be asked is a piece of its own, where parsing says why.
             with suppress(Exception):
                 known = readable(record, settings)
@@ -305,7 +312,9 @@ def split_accounts(event: Event) -> bool:
 
 def split_url(event: Event) -> None:
     """Takes the URL of a request apart where its reader left it whole; what is there stays."""
-    request = event.get("http_request") or {}
+    request = event.get("http_request")
+    if not request:
+        return
     url: dict[str, Any] = request.get("url") or {}
     parts = url_parts(url)
     if parts is url:

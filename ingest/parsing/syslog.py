@@ -87,19 +87,32 @@ def read_text(message: str, context: Context) -> Line:
     # RFC 5424 allows any text as process id; what is no number goes to `unmapped`.
     number = int(pid) if pid and pid.isdecimal() and len(pid) <= 10 else None
     program, text = _value(part["program"]), (part["text"] or "").strip()
-    rest = kept(
-        # A priority is eight times the facility plus the level (RFC 5424, 6.2.1).
-        facility=None if position.level is None else position.level >> 3,
-        level=None if position.level is None else position.level & 7,
-        msgid=_value(part.get("msgid")),
-        structured_data=_value(part.get("data")),
-        pid=pid if number is None else None,
-        octets=position.octets,
-        sequence=part.get("sequence"),
-        clock_mark=part.get("mark"),
-        unit=(part.get("unit") or "").strip(" ()") or None,
-    )
+    # A priority is eight times the facility plus the level (RFC 5424, 6.2.1).
+    level = position.level
+    rest: dict[str, Any] = {} if level is None else {"facility": level >> 3, "level": level & 7}
+    rest |= _said_besides(part, pid if number is None else None, position.octets)
     return _line(stamp, host, program, number, text, rest)
+
+
+def _said_besides(
+    part: Mapping[str, str | None], pid: str | None, octets: int | None
+) -> dict[str, Any]:
+    """What else a header says. It is asked of every line, and most say nothing."""
+    rest: dict[str, Any] = {}
+    for name, key in (("msgid", "msgid"), ("data", "structured_data")):
+        if (value := part.get(name)) is not None and value != "-":
+            rest[key] = value
+    if pid is not None:
+        rest["pid"] = pid
+    if octets is not None:
+        rest["octets"] = octets
+    for name, key in (("sequence", "sequence"), ("mark", "clock_mark"), ("unit", "unit")):
+        value = part.get(name)
+        if name == "unit":
+            value = (value or "").strip(" ()") or None
+        if value is not None:
+            rest[key] = value
+    return rest
 
 
 def _line(

@@ -104,7 +104,13 @@ _PARTS = re.compile(
 )
 
 
+_PLAIN = re.compile(r"[A-Z][a-z]{2} (?: \d|[1-9]\d) \d\d:\d\d:\d\d", re.ASCII)
+"""RFC 3164's own form."""
+
+
 def _stamp_bsd(text: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
+    if _PLAIN.fullmatch(text):
+        return stamp_rfc3164(text, zone, received_at)
     part = _PARTS.fullmatch(text)
     if part is None:
         return Stamp.missing(received_at, text)
@@ -184,6 +190,8 @@ def _as_iso(text: str) -> tuple[str, str]:
 
 
 def _stamp_iso(text: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
+    if text[10:11] == "T":
+        return stamp_iso(text, zone, received_at)
     stamp = stamp_iso(_as_iso(text)[0], zone, received_at)
     return stamp if stamp.original is None else stamp._replace(original=text[:64])
 

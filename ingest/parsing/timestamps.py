@@ -185,15 +185,18 @@ def stamp_iso(text: str | None, zone: ZoneInfo, received_at: datetime) -> Stamp:
 def stamp_rfc3164(text: str, zone: ZoneInfo, received_at: datetime) -> Stamp:
     """`Nov  1 02:40:21` as a stamp: its year is the latest that does not lie ahead of arrival."""
     # To the hour, or the cache below would never hit for a live stream.
-    hour = received_at.replace(minute=0, second=0, microsecond=0)
-    time = _of_rfc3164(text, zone, hour)
+    hour = received_at.year, received_at.month, received_at.day, received_at.hour
+    time = _of_rfc3164(text, zone, hour, received_at.tzinfo)
     if time is None:
         return Stamp.missing(received_at, text)
     return Stamp(nearest_fold(time, zone, received_at), "assumed_year", text)
 
 
 @lru_cache(maxsize=8192)
-def _of_rfc3164(text: str, zone: ZoneInfo, arrival: datetime) -> datetime | None:
+def _of_rfc3164(
+    text: str, zone: ZoneInfo, hour_of_arrival: tuple[int, int, int, int], arrived_in: tzinfo | None
+) -> datetime | None:
+    arrival = datetime(*hour_of_arrival, tzinfo=arrived_in)
     month, day, clock = text[:3], text[4:6], text[7:]
     if month not in MONTHS:
         return None
@@ -218,6 +221,9 @@ def nearest_fold(time: datetime, zone: ZoneInfo, received_at: datetime) -> datet
 
     Other times, and lines that came later than that hour, are given back as they are.
     """
+    # Most sources log in UTC, which has no such hour.
+    if zone.key == "UTC":
+        return time
     local = time.astimezone(zone)
     second = local.replace(tzinfo=zone, fold=1)
     if local.fold == 1 or second.utcoffset() == local.utcoffset():
