@@ -89,7 +89,9 @@ class QueryResult:
 
     def _repr_html_(self) -> str:
         more = f" (cut: {self._more()})" if self.truncated else ""
-        count = f"<p>{len(self):,} rows{more}; the first {min(SHOWN, len(self))}:</p>"
+        rows = "1 row" if len(self) == 1 else f"{len(self):,} rows"
+        part = f"; the first {SHOWN}" if len(self) > SHOWN else ""
+        count = f"<p>{rows}{more}{part}:</p>"
         # Escaped: what stands in a log may have been written by an attacker.
         shown: str = self._table.slice(0, SHOWN).to_pandas().to_html(escape=True, index=False)
         return count + shown

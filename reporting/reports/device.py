@@ -7,6 +7,7 @@ from typing import Any
 from reporting.document import charts
 from reporting.document.content import Block, Chart, Column, Report, Section, Table, Tile
 from reporting.document.request import ReportRequest
+from reporting.document.text import cut
 from reporting.figures.dossier import MOST, actions_on, alerts_of, evidence_of, leases
 
 NAME = "device"
@@ -35,6 +36,7 @@ def compose(request: ReportRequest) -> Report:
         request.interval,
         request.made_at,
         subject=request.subject,
+        headline=_headline(request, held, macs),
         tiles=[
             Tile("Leases", len(held)),
             Tile("Devices", len(macs)),
@@ -48,6 +50,15 @@ def compose(request: ReportRequest) -> Report:
         ],
         arrival=request.arrived(),
     )
+
+
+def _headline(request: ReportRequest, held: list[dict[str, Any]], macs: list[str]) -> str:
+    """The name that people know the device by, beside what was asked for; empty: none is known."""
+    named = [row["hostname"] for row in held if row["hostname"]]
+    # An address that several devices held has no name of its own.
+    if len(macs) != 1 or not named or named[-1].lower() == request.subject.lower():
+        return ""
+    return f"Dossier of {cut(named[-1])} ({cut(request.subject)})"
 
 
 def lease_section(request: ReportRequest, held: list[dict[str, Any]]) -> Section:

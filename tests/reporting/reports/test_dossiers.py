@@ -36,6 +36,12 @@ def test_a_device_is_found_by_what_it_is_called(day: MemoryLake, subject: str, l
     assert "Leases" in in_form(report, "html").decode()
 
 
+def test_a_device_is_called_by_its_name_and_an_address_of_two_by_itself(day: MemoryLake) -> None:
+    assert dossier(day, A).headline == f"Dossier of laptop-a ({A})"
+    page = in_form(dossier(day, IP), "html").decode()
+    assert f"<h1>Dossier: {IP}</h1>" in page
+
+
 def test_evidence_has_the_digest_of_the_bytes_as_received(day: MemoryLake) -> None:
     rows = dossier(day, A).data()["evidence"][1]
     assert {row["sha256"] for row in rows} == {hashlib.sha256(b"raw").hexdigest()}
