@@ -171,7 +171,8 @@ def _of_user(user: StoredUser) -> Caller:
 
 
 def _of_person(person: KnownPerson) -> Caller:
-    return Caller(person.name, person.role, credential=person.credential)
+    limits = None if person.tenants is None else Limits(tenants=person.tenants)
+    return Caller(person.name, person.role, limits=limits, credential=person.credential)
 
 
 def _mark(token: str) -> str:

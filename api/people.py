@@ -33,6 +33,8 @@ class KnownPerson:
     role: Role
     credential: str
     """Another one for another subject: a name that is given anew takes no session along."""
+    tenants: tuple[str, ...] | None = None
+    """Tenants whose rows their statements see; None: all."""
 
 
 def known_person(oidc: OidcSettings, person: Person) -> KnownPerson | None:
@@ -41,7 +43,10 @@ def known_person(oidc: OidcSettings, person: Person) -> KnownPerson | None:
     if not roles:
         return None
     mark = "\n".join((oidc.issuer, oidc.client_id, person.subject))
-    return KnownPerson(person.name, max(roles, key=LADDER.index), _hash(mark)[:16])
+    held = [oidc.tenants[group] for group in person.groups if group in oidc.tenants]
+    # One group is enough: a limit that another group lifted would limit nobody.
+    tenants = tuple(dict.fromkeys(name for names in held for name in names)) if held else None
+    return KnownPerson(person.name, max(roles, key=LADDER.index), _hash(mark)[:16], tenants)
 
 
 class People:
@@ -53,12 +58,15 @@ class People:
 
     def keep(self, person: Person) -> None:
         """Remember a sign-in."""
+        limiting = self._oidc.tenants if self._oidc else {}
+        # First what limits: of too many groups the rest is left out.
+        groups = sorted(person.groups, key=lambda group: group not in limiting)
         self._files.put(
             _hash(person.name),
             {
                 "name": person.name,
                 "subject": person.subject,
-                "groups": list(person.groups[:_MOST_GROUPS]),
+                "groups": groups[:_MOST_GROUPS],
             },
         )
 

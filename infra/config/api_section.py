@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, model_validator
@@ -46,6 +46,11 @@ class OidcSettings(Section):
     roles: dict[str, Literal["read", "viewer", "analyst", "engineer", "admin"]] = Field(
         default_factory=dict,
         description="role by a value of that claim; of several the highest; none: refused",
+    )
+    tenants: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(
+        default_factory=dict,
+        description="tenants by a value of that claim; who has one sees rows of these alone, "
+        "whatever else they have",
     )
     audience: str | None = Field(
         None, description="takes its JWT access tokens for this audience at the REST API as well"

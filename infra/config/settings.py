@@ -168,7 +168,10 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _known_tenants(self) -> Self:
         of_folders = [(f"folders.{name}", folder.tenant) for name, folder in self.folders.items()]
-        for where, tenant in (*of_folders, *(("listen", name) for name in self.listen.tenants)):
+        groups = self.api.oidc.tenants if self.api.oidc else {}
+        of_groups = [(f"api.oidc.tenants.{name}", each) for name in groups for each in groups[name]]
+        of_ports = [("listen", name) for name in self.listen.tenants]
+        for where, tenant in (*of_folders, *of_ports, *of_groups):
             # A slip would keep logs from whom they belong to, without a word.
             if tenant is not None and tenant not in self.tenants:
                 raise ValueError(f"{where}: no tenant '{tenant}'; list it in tenants")

@@ -14,12 +14,14 @@ import pytest
 from fastapi.testclient import TestClient
 from pyspark.sql import types as T
 
+from api.auth import Access
 from api.credentials import Credentials, StoredKey, StoredUser
+from api.people import Person
 from api.routes.access import FOR_LIMITED
 from infra.config.settings import load
 from infra.delta.catalog import catalog, views
 from infra.delta.schema import TENANT, Table
-from infra.errors import Fatal
+from infra.errors import Fatal, Usage
 from tests.api.flight.flight_desk import FlightDesk
 from tests.headgate.as_code.delta_by_hand import append_rows
 
@@ -350,3 +352,25 @@ def test_a_release_that_knows_no_tenants_does_not_know_their_keys(tmp_path: Path
     credentials.file.chmod(0o600)
     with pytest.raises(Fatal, match="names no tenant"):
         credentials.read()
+
+
+def test_one_group_of_a_tenant_limits_a_person_whatever_their_other_groups(tmp_path: Path) -> None:
+    oidc = {
+        "issuer": "https://idp.example.org", "client_id": "c",
+        "roles": {"soc": "admin", "acme-soc": "viewer"}, "tenants": {"acme-soc": ["acme"]},
+    }  # fmt: skip
+    settings = load(home=tmp_path, tenants=["acme"], api={"oidc": oidc, "token": "t" * 32})
+    access = Access(settings)
+    many = tuple(f"g{number}" for number in range(2000))
+    for groups, tenants in (
+        (("soc",), None),
+        (("soc", "acme-soc"), ("acme",)),
+        (("soc", *many, "acme-soc"), ("acme",)),
+    ):
+        access.people.keep(Person("oidc:ann", "ann", groups))
+        caller = access.named("oidc:ann")
+        assert caller is not None
+        assert caller.role == "admin"
+        assert (caller.limits.tenants if caller.limits else None) == tenants
+    with pytest.raises(Usage, match=r"api\.oidc\.tenants\.acme-soc: no tenant 'acme'"):
+        load(home=tmp_path, api={"oidc": oidc})
