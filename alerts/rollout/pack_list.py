@@ -55,10 +55,11 @@ def list_packs(settings: Settings, every: Mapping[str, AnySource]) -> list[PackI
     shadow = Counter(packs[i] for i in meant if i in packs)
     switched_off = Counter(own[i] for i in off if i in own)
     silent = Counter(own[i] for i, mark in marks.items() if i in own and i not in off)
-    versions = PackVersions(settings)
+    folders = _folders(settings)
+    versions = PackVersions(settings).of_all(folders.values())
     items = []
-    for name, folder in _folders(settings).items():
-        known = versions.of(folder)
+    for name, folder in folders.items():
+        known = versions[folder]
         last = known[-1] if known else None
         bundled = name == BUNDLED_PACK
         items.append(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -69,7 +69,12 @@ class PackVersions:
 
     def of(self, folder: Path) -> list[PackVersion]:
         """The versions of the pack in a folder, oldest first; raises `Fatal` for a damaged file."""
-        return list((self._file.read() or {}).get(str(folder.absolute()), []))
+        return self.of_all([folder])[folder]
+
+    def of_all(self, folders: Iterable[Path]) -> dict[Path, list[PackVersion]]:
+        """The same of several folders, from one look at the file."""
+        known = self._file.read() or {}
+        return {folder: list(known.get(str(folder.absolute()), [])) for folder in folders}
 
     def note(self, folder: Path, taken: PackVersion, files: Mapping[str, bytes]) -> None:
         """Keep a version with its files; the oldest beyond `VERSIONS_KEPT` go."""

@@ -23,6 +23,8 @@ from alerts.domain.levels import severity_of_level
 from api.console.assets import asset_url
 from api.console.safe_text import plain_text, shown_lines, shown_text
 
+_OURS = ("api.", "alerts.", "infra.", "enrich.", "reporting.")
+"""Modules whose classes have all their fields always."""
 THEMES = ("auto", "dark", "light")
 ZONES = ("utc", "local")
 _FOLDER = Path(__file__).parent
@@ -87,10 +89,11 @@ def error_page(request: Request, status: int, detail: str) -> Response:
 class _Absent(jinja2.ChainableUndefined):
     """A field that an alert's body does not have is empty; a name a template gets wrong fails."""
 
-    def __new__(cls, *given: Any, obj: Any = missing, **named: Any) -> Any:
-        # Jinja builds this for a bare name as well; that is a mistake in a template.
-        if obj is missing and len(given) < 2:
-            return jinja2.StrictUndefined(*given, **named)
+    def __new__(cls, hint: Any = None, obj: Any = missing, *given: Any, **named: Any) -> Any:
+        # A bare name, or a field of a class of ours, is a mistake in the template; what a document
+        # lacks, or null within it, is not.
+        if obj is missing or type(obj).__module__.startswith(_OURS):
+            return jinja2.StrictUndefined(hint, obj, *given, **named)
         return super().__new__(cls)
 
 

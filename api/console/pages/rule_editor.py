@@ -20,8 +20,8 @@ from api.console.page import Page, console_router
 from api.console.pages.rules import Engineer
 from api.console.render import respond
 from api.console.request import CheckedForm
-from api.observability.audit_log import audit_request
 from api.routes.access import Here, Services
+from api.routes.rules.reading import audited_switch
 from api.services.triage import Stale
 from api.wire.rules import DraftText, RuleDetail, RuleText
 from infra.errors import HeadgateError, Usage
@@ -165,11 +165,10 @@ def _switch_off(services: Services, who: str, copied: str, own: str) -> bool:
     """Switch the rule off that was copied; False where that is refused."""
     reason = f"replaced by {own}"
     try:
-        services.rules.switch(who, copied, on=False, reason=reason)
+        switched = services.rules.switch(who, copied, on=False, reason=reason)
     except HeadgateError:
         return False
-    detail = {"reason": reason}
-    audit_request(services.settings, "rule.disable", "ok", who=who, target=copied, detail=detail)
+    audited_switch(services, who, "rule.disable", switched, reason)
     return True
 
 

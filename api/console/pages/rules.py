@@ -16,8 +16,8 @@ from api.console.render import respond
 from api.console.request import CheckedForm, Signed, reason_of, signed_in
 from api.console.session import ConsoleSession
 from api.console.time_words import earliest
-from api.observability.audit_log import audit_request
 from api.routes.access import Here, Services
+from api.routes.rules.reading import audited_switch
 from api.services.console import rule_stats
 from api.services.reader import ReaderRow
 from api.services.rules import rollout
@@ -190,9 +190,7 @@ def switch(services: Here, session: Engineer, rule_id: str, form: CheckedForm) -
     reason = reason_of(form)
     who = session.caller.name
     switched = services.rules.switch(who, rule_id, on=on, reason=reason)
-    act = "rule.enable" if on else "rule.disable"
-    detail = {"reason": reason, "changed": switched.changed}
-    audit_request(services.settings, act, "ok", who=who, target=switched.id, detail=detail)
+    audited_switch(services, who, "rule.enable" if on else "rule.disable", switched, reason)
     return RedirectResponse(f"/rules/{switched.id}", status_code=303)
 
 
