@@ -23,14 +23,23 @@ if TYPE_CHECKING:  # the doctor looks; the other commands need nothing of it
     from infra.runtime.machine_checks import Finding
 
 
+_LARGE_STATE = 32 * 1024 * 1024
+"""Bytes on disk of job `alert`'s state, from which on loading it takes seconds: some 100,000
+leases."""
+
+_FIRST_ALERTS = 10.0
+"""Seconds from the first batch of job `alert`, which is often one of before the start, to the
+first alerts about what came since."""
+
+
 def register() -> None:
     """Register the tables, jobs and commands of this package."""
     register_tables("alerts", _tables)
     register_jobs(
         JobSpec("ingest", 10, _ingest),
         JobSpec("files", 20, _files, idle_because=_no_folders),
-        JobSpec("alert", 40, _alert, Later(20.0, "sessions")),
-        JobSpec("repair", 50, _repair, Later(60.0, "alert"), history=True),
+        JobSpec("alert", 40, _alert, Later(20.0, "sessions", state_bytes=_LARGE_STATE)),
+        JobSpec("repair", 50, _repair, Later(60.0, "alert", rest=_FIRST_ALERTS), history=True),
         JobSpec("models", 80, _models, Later(45.0), history=True, idle_because=_no_model),
     )
     register_commands(

@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -128,6 +129,7 @@ class Driver:
                 return None
 
     def _run(self) -> int:
+        _import_beside(self.names)
         require_broker(self.settings.kafka)
         ensure_topics(self.settings, jobs=self.names)
         spark = session(self.settings, small_batches=True)
@@ -243,3 +245,15 @@ class Driver:
                 raise Fatal(f"job {watched_job.name}: {message}") from None
             self.tell(f"job {watched_job.name}: all that was there is through")
         return 0
+
+
+def _import_beside(names: Sequence[str]) -> None:
+    """Import the jobs' modules while the broker and the JVM, which begins, are waited for."""
+
+    def load() -> None:
+        # What is wrong with a job, its start says.
+        with suppress(Exception):
+            for name in names:
+                JOBS[name].load()
+
+    threading.Thread(target=load, name="imports", daemon=True).start()

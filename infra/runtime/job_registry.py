@@ -22,10 +22,17 @@ class Starter(Protocol):
 
 @dataclass(frozen=True)
 class Later:
-    """A job begins so many seconds after the others, or once `job` has had a batch."""
+    """A job begins so many seconds after the others, or once `job` has had a batch.
+
+    `rest`: that batch is so many seconds old by then; what follows it is not to share the cores.
+    `state_bytes`: with less state than this of its own it begins with the others, as that is
+    loaded in no time; 0: it waits always.
+    """
 
     seconds: float
     job: str | None = None
+    rest: float = 0.0
+    state_bytes: int = 0
 
 
 def _always(_settings: Settings) -> str | None:

@@ -62,6 +62,10 @@ class WatchedJob:
     again_at: float | None = None
     after: WatchedJob | None = None
     """The job whose first batch it waits for, if it has not been started yet."""
+    rest: float = 0.0
+    """How many seconds old that batch is to be."""
+    through_at: float | None = None
+    """When its first batch was seen, steady seconds; noted where another job waits for it."""
     stopped_for: str | None = None
     """Why it stopped for good."""
     stopping: threading.Thread | None = None
@@ -77,11 +81,28 @@ def begin_job(lake: Lake, name: str, governor: Governor, *, once: bool = False) 
     return spec.load()(paced, once=once)
 
 
-def _out_of_the_way(watched: WatchedJob | None) -> bool:
-    """Whether a job is through with a batch since it was started, or stopped for good."""
+def out_of_the_way(watched: WatchedJob | None, rest: float) -> bool:
+    """Whether a job is through with a batch since it was started, or stopped for good.
+
+    `rest`: seconds since that batch, the first that was seen.
+    """
     if watched is None or watched.stopped_for:
         return watched is not None
-    return watched.job is not None and watched.job.pulse.done is not None
+    if watched.job is None or watched.job.pulse.done is None:
+        return False
+    watched.through_at = watched.through_at or time.monotonic()
+    return time.monotonic() - watched.through_at >= rest
+
+
+def state_below(folder: Path, limit: int) -> bool:
+    """Whether the state in a job's folder, its former versions included, is smaller than this."""
+    size = 0
+    for path in (folder / "spark" / "state").rglob("*"):
+        with suppress(OSError):  # cleaned away meanwhile
+            size += path.stat().st_size
+        if size >= limit:
+            break
+    return size < limit
 
 
 LOOK_SECONDS = 0.5
@@ -175,11 +196,12 @@ class JobSupervisor:
     def _begin(self, watched: WatchedJob) -> None:
         """Start a job with the driver, or say when it is to start."""
         later = JOBS[watched.name].later
-        if later is None:
+        if later is None or state_below(self._folder(watched), later.state_bytes):
             self._try(watched)
             return
         known = {other.name: other for other in self.watched}
         watched.after = known.get(later.job) if later.job else None
+        watched.rest = later.rest
         others = (
             watched.after is not None
             if later.job
@@ -233,7 +255,7 @@ class JobSupervisor:
                 watched.stopped_for, watched.record = None, FailureRecord()
                 self._try(watched)
         elif watched.again_at is not None:
-            if time.monotonic() >= watched.again_at or _out_of_the_way(watched.after):
+            if time.monotonic() >= watched.again_at or out_of_the_way(watched.after, watched.rest):
                 self._try(watched)
         elif watched.job is not None and not watched.job.query.isActive:
             self._failed(watched, watched.job.failure() or "it ended")

@@ -40,6 +40,13 @@ of two jobs, and the second counts only once the first is in."""
 START_SECONDS = 90.0
 """So long it is after a start, since nobody knows what waits."""
 
+FIRST_SECONDS = 30.0
+"""So long after a start, jobs that had their first batch leave the cores to those that had none:
+a first batch costs ten times a later one, and is over sooner alone."""
+
+YIELD_SECONDS = 5.0
+"""What they rest then, from the end of their batch."""
+
 
 QUIET_SECONDS = 600.0
 """So long nothing came when jobs of history rest longer: heartbeats alone tell them little."""
@@ -63,6 +70,8 @@ class _Resting:
     woken: float = 0.0
     counted: int | None = None
     """The batch whose rows were last looked at."""
+    ended: float = 0.0
+    """When that batch was seen to be in."""
 
 
 @dataclass
@@ -132,9 +141,10 @@ class Waker:
             with self._lock:
                 resting = list(self._resting.values())
             self._look_at_tables({path for each in resting for path in each.job.reads if path})
+            begins = self._begins(resting)
             for each in resting:
                 try:
-                    self._see_to(each)
+                    self._see_to(each, begins)
                     self._news.over()
                 except Exception as error:  # a query that has just ended has no clock any more
                     self._news.tell(f"job {each.job.name}: not woken: {error}")
@@ -151,16 +161,23 @@ class Waker:
             except OSError:  # the query says what is wrong; it looks as often as it may
                 self._versions.pop(path, None)
 
-    def _see_to(self, each: _Resting) -> None:
+    def _begins(self, resting: Sequence[_Resting]) -> bool:
+        """Whether a job that alerts wait for has yet to have its first batch of this start."""
+        begun = [each.job.pulse.done is not None for each in resting if not each.history]
+        return not all(begun) and time.monotonic() - self._began < FIRST_SECONDS
+
+    def _see_to(self, each: _Resting, begins: bool) -> None:
         pulse, now = each.job.pulse, time.monotonic()
         if pulse.done != each.counted:
-            each.counted = pulse.done
+            each.counted, each.ended = pulse.done, now
             self._arrived = now if pulse.rows else self._arrived
         each.rests = each.rests or each.control.rest_until_woken()
         if not each.rests:
             return
         # What comes in the middle of a batch is seen behind it.
         if pulse.under_way or now - each.woken < self._pause(each, now):
+            return
+        if begins and pulse.done is not None and now - each.ended < YIELD_SECONDS:
             return
         inputs = [self._input(path) for path in each.job.reads]
         more = inputs != each.inputs or pulse.done != each.done

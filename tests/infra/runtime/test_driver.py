@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka.cimpl import NewTopic
@@ -32,7 +33,7 @@ from infra.runtime.ingest_rate import Governor
 from infra.runtime.job_registry import JobSpec, Later, Starter, resume
 from infra.runtime.job_status import JobStatus, read_status
 from infra.runtime.job_status import write_status as written
-from infra.runtime.job_supervisor import JobSupervisor, WatchedJob
+from infra.runtime.job_supervisor import JobSupervisor, WatchedJob, out_of_the_way, state_below
 from infra.runtime.lag import LagReader
 from infra.runtime.monitor import Watch
 from infra.runtime.restart_policy import PAUSES
@@ -41,6 +42,7 @@ from infra.runtime.ticker import Ticker
 from infra.storage.file_lock import ExclusiveLock, Taken
 from infra.streaming.job import Batch, Job, Lock
 from infra.streaming.lake import Lake
+from infra.streaming.progress import Pulse
 from ingest.tables import RECORD
 from tests.full import rest_full
 from tests.wait import until
@@ -304,6 +306,40 @@ def test_a_job_starts_once_the_one_before_it_has_had_a_batch_or_after_a_while(
         finally:
             LET_GO.set()
         until(lambda: "job other: running" in said, what=said)
+
+
+def test_a_job_with_little_state_waits_for_none(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(monkeypatch, "held", held)
+    register(monkeypatch, "other", other)
+    delay(monkeypatch, "other", Later(600.0, "held", state_bytes=1))
+    lake.ensure(NUMBER)
+    LET_GO.set()
+    with running(lake, "held", "other") as said:
+        until(lambda: "job other: running" in said, what=said)
+
+
+def test_state_counts_with_its_former_versions(tmp_path: Path) -> None:
+    assert state_below(tmp_path, 1)
+    assert not state_below(tmp_path, 0), "who names no bound waits always"
+    kept = tmp_path / "spark" / "state" / "0" / "1"
+    kept.mkdir(parents=True)
+    for version in range(3):
+        (kept / f"{version}.delta").write_bytes(b"x" * 10_000)
+    assert state_below(tmp_path, 64_000)
+    assert not state_below(tmp_path, 30_000)
+
+
+def test_a_first_batch_is_left_alone_for_a_while() -> None:
+    first = WatchedJob("first", SimpleNamespace(pulse=Pulse()))  # type: ignore[arg-type]
+    assert not out_of_the_way(first, 0.0), "it had no batch yet"
+    assert first.job is not None
+    first.job.pulse.ended(7, 1.0)
+    assert not out_of_the_way(first, 600.0)
+    assert out_of_the_way(first, 0.0)
+    first.stopped_for = "its checkpoint is damaged"
+    assert out_of_the_way(first, 600.0)
 
 
 def test_a_job_alone_waits_for_none(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

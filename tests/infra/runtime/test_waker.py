@@ -119,6 +119,46 @@ def test_a_query_that_had_a_batch_looks_again(table: Table, waking: Callable[...
         waker.stop()
 
 
+def test_who_had_its_first_batch_leaves_the_cores_to_who_had_none(
+    table: Table, waking: Callable[..., Waker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waker_module, "YIELD_SECONDS", 3600.0)
+    (first, early), (second, late) = (resting(str(table.folder)) for _ in range(2))
+    first.name, second.name = "first", "second"
+    waker = waking()
+    try:
+        waker.take(first)
+        waker.take(second)
+        until(lambda: (early.woken, late.woken) == (1, 1))
+        first.pulse.ended(1, 0.0)
+        time.sleep(0.1)
+        table.commit()
+        until(lambda: late.woken == 2)
+        assert settled(early) == 1, "the other one has yet to have its first batch"
+        second.pulse.ended(1, 0.0)
+        until(lambda: early.woken == 2)
+    finally:
+        waker.stop()
+
+
+def test_nobody_waits_for_long_for_the_first_batch_of_another(
+    table: Table, waking: Callable[..., Waker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waker_module, "YIELD_SECONDS", 3600.0)
+    monkeypatch.setattr(waker_module, "FIRST_SECONDS", 0.0)
+    (first, early), (second, _) = (resting(str(table.folder)) for _ in range(2))
+    first.name, second.name = "first", "second"
+    waker = waking()
+    try:
+        waker.take(first)
+        waker.take(second)
+        until(lambda: early.woken == 1)
+        first.pulse.ended(1, 0.0)
+        until(lambda: early.woken == 2)
+    finally:
+        waker.stop()
+
+
 def test_a_query_is_woken_no_more_often_than_its_trigger_allows(
     table: Table, waking: Callable[..., Waker]
 ) -> None:
