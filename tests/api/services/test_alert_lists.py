@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -86,3 +87,9 @@ def test_the_same_question_is_answered_anew_once_the_table_has_changed(
     plain_desk.batch(plain_desk.seen(9, 500))
     assert len(listed(reader, facets=OPEN)) == 7
     assert len(asked) == 3
+
+
+def test_each_box_of_a_group_says_what_it_selects(plain_desk: PlainDesk) -> None:
+    page = plain_desk.browser("ann", "analyst").get("/alerts?group=entity").text
+    labels = re.findall(r'aria-label="Select ([^"]*)"', page)
+    assert len([label for label in labels if label.strip() and "all on" not in label]) == 6
