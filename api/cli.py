@@ -45,6 +45,12 @@ def build(subparsers: Any) -> None:
     )
     sql.add_argument("--as-of", metavar="T", help="over the tables as they were at this instant")
     sql.add_argument("--max-rows", type=int, help="most rows of the answer")
+    sql.add_argument(
+        "--engine",
+        choices=("auto", "duckdb", "spark"),
+        default="auto",
+        help="what answers (auto: DuckDB where it can, else Spark, which takes seconds to start)",
+    )
     add_output_option(sql)
     sql.set_defaults(run=run_sql)
 
@@ -146,13 +152,15 @@ def run_sql(args: argparse.Namespace, settings: Settings) -> int:
     running = Statements(settings)
     try:
         with progress("sql"), noted_statement(settings, asked, "cli") as act:
-            run = running.run(sql, _params(args.param), args.max_rows, as_of)
+            run = running.run(sql, _params(args.param), args.max_rows, as_of, engine=args.engine)
             act.outcome, act.detail["rows"] = "ok", len(run.rows)
     finally:
         running.close()
     names = _apart([column["name"] for column in run.columns])
     rows = [dict(zip(names, row, strict=True)) for row in run.rows]
     print_rows(rows, args.output, names)
+    if run.engine == "spark":
+        print(f"answered by Spark: {run.engine_reason}", file=sys.stderr)
     if run.versions:
         read = ", ".join(f"{name} {version}" for name, version in run.versions.items())
         print(f"versions read: {read}", file=sys.stderr)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.sql.runner import Engine
 from api.wire.moment import Moment
 
 _Value = str | int | Annotated[float, Field(allow_inf_nan=False)] | bool | None
@@ -364,6 +365,12 @@ class Witnesses(_Model):
     devices: list[SeenDevice] = Field(description="devices that Zeek saw the address leased to")
 
 
+ENGINE = (
+    "`duckdb` answers at once, and refuses what it would answer otherwise than Spark; `spark` "
+    "takes seconds to start and knows all of Spark SQL; `auto`: DuckDB where it answers, else Spark"
+)
+
+
 class Statement(_Model):
     """A question in Spark SQL."""
 
@@ -393,6 +400,7 @@ class Statement(_Model):
     max_rows: int | None = Field(
         None, ge=1, description="most rows wanted; the server's own limit stays"
     )
+    engine: Engine = Field("auto", description=ENGINE)
 
 
 class ResultColumn(_Model):
@@ -410,7 +418,10 @@ class StatementAnswer(_Model):
     truncated: bool = Field(description="whether rows are missing at the end")
     truncated_by: Literal["rows", "bytes"] | None = Field(description="the limit that cut it")
     elapsed_ms: float
-    engine: str = Field(examples=["duckdb"])
+    engine: Literal["duckdb", "spark"] = Field(description="what answered")
+    engine_reason: str = Field(
+        description="why that engine", examples=["it answers this as Spark does"]
+    )
     versions: dict[str, int] = Field(
         default_factory=dict, description="with `as_of`: the version at which each table was read"
     )

@@ -32,6 +32,7 @@ def answer_saved_query(settings: Settings, name: str, interval: Interval) -> Sav
                     params,
                     tables=readable_tables(caller),
                     rows=row_limits(caller),
+                    engine="auto",
                 )
             except HeadgateError as error:
                 act.detail["said"] = str(error)

@@ -166,7 +166,9 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has 
 
         def ask(cancelled: threading.Event) -> ArrowAnswer:
             with self._turn(caller, cancelled):
-                return desk.statements.arrow(sql, shape=True, **_scope(caller, cancelled))
+                return desk.statements.arrow(
+                    sql, shape=True, engine="auto", **_scope(caller, cancelled)
+                )
 
         try:
             return pa.ipc.open_stream(self._watched(context, ask).stream).schema
@@ -184,7 +186,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has 
                 self._turn(caller, cancelled),
                 noted_statement(desk.settings, _detail(sql), caller.name) as act,
             ):
-                answer = desk.statements.arrow(sql, **_scope(caller, cancelled))
+                answer = desk.statements.arrow(sql, engine="auto", **_scope(caller, cancelled))
                 _require_whole(answer, desk.settings)
                 act.outcome, act.detail["rows"] = "ok", answer.rows
                 return answer

@@ -36,8 +36,9 @@ async def _statement(
 ) -> models.StatementAnswer:
     """One SELECT over the tables, bounded in rows, bytes, time and memory.
 
-    What this engine cannot answer exactly as Spark would is refused with a
-    sentence. Every statement is noted in ops.audit. It ends when the caller hangs up.
+    DuckDB answers what it can exactly as Spark would, and a Spark of the API's own the
+    rest, unless `engine` says otherwise. Every statement is noted in ops.audit. It ends
+    when the caller hangs up.
     """
     # An event and not a task's cancel: the statement runs in a thread, which cannot be cancelled.
     cancelled = threading.Event()
@@ -64,6 +65,7 @@ async def _statement(
         truncated_by=run.truncated_by,
         elapsed_ms=run.elapsed_ms,
         engine=run.engine,
+        engine_reason=run.engine_reason,
         versions=run.versions,
     )
 
@@ -84,6 +86,7 @@ def _answered(
             readable_tables(who),
             row_limits(who),
             who.name,
+            asked.engine,
         )
         act.outcome, act.detail["rows"] = "ok", len(answer.rows)
         return answer

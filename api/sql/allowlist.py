@@ -16,6 +16,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from api.sql.text_bounds import require_bounded
+from api.sql.unequal import Unequal
 from infra.errors import Usage
 
 # What the parser cannot read is refused below with a sentence; its own warning would go to stderr.
@@ -78,7 +79,8 @@ Scalar = str | int | float | bool | None
 
 
 def parse(sql: str, tables: Collection[str], params: Mapping[str, Scalar] | None) -> exp.Query:
-    """The statement as a tree, its parameters filled in; raises `Usage` with the reason.
+    """The statement as a tree, its parameters filled in; raises `Usage` with the reason,
+    as `Unequal` where Spark may answer it.
 
     `tables`: names that may be read, as `layer.name`. `params` None: there can be none.
     """
@@ -121,17 +123,17 @@ def _allowed(node: exp.Expr, sql: str) -> None:
     if type(node) not in _ALLOWED:
         if isinstance(node, exp.Func):
             raise _no_function(_typed(node, sql))
-        raise Usage(f"{_words(node)} is not allowed in a statement")
+        raise Unequal(f"{_words(node)} is not allowed in a statement")
     if isinstance(node, exp.Column) and not node.table and node.name.lower() in _NO_COLUMNS:
         raise Usage(f"there is no column {node.name}")
     if isinstance(node, exp.With) and node.args.get("recursive"):
-        raise Usage("WITH RECURSIVE is not allowed in a statement")
+        raise Unequal("WITH RECURSIVE is not allowed in a statement")
     if isinstance(node, exp.Lateral) and (
         not node.args.get("view") or node.args.get("outer") or type(node.this) is not exp.Explode
     ):
-        raise Usage("LATERAL is answered as LATERAL VIEW explode(...) alone")
+        raise Unequal("LATERAL is answered as LATERAL VIEW explode(...) alone")
     if isinstance(node, exp.Explode) and not isinstance(node.parent, exp.Lateral):
-        raise Usage("explode is answered as LATERAL VIEW explode(...) alone")
+        raise Unequal("explode is answered as LATERAL VIEW explode(...) alone")
     if isinstance(node, exp.Exists) and not isinstance(node.this, exp.Query):
         raise _no_function("exists")
     if isinstance(node, exp.Literal) and not node.is_string:
@@ -156,7 +158,7 @@ def _check_number(node: exp.Literal) -> None:
         (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ, exp.NEQ, exp.Between, exp.In, exp.Quantile,
          exp.Cast, exp.TryCast),
     ):  # fmt: skip
-        raise Usage(f"{node.name} is a decimal; write {node.name}D for a double")
+        raise Unequal(f"{node.name} is a decimal; write {node.name}D for a double")
 
 
 def _check_tables(tree: exp.Query, tables: Collection[str]) -> None:
@@ -209,8 +211,8 @@ def _known(tables: Collection[str]) -> str:
     return f"there are {', '.join(sorted(tables))}"
 
 
-def _no_function(name: str) -> Usage:
-    return Usage(
+def _no_function(name: str) -> Unequal:
+    return Unequal(
         f"function {name.lower()} is not allowed here; there are "
         f"{', '.join(sorted({*_FUNCTIONS, 'cast', 'if', 'now', 'rlike', 'try_cast'}))}"
     )

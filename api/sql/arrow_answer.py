@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # read at the first answer: most workers give JSON alone
@@ -42,27 +43,31 @@ def arrow_answer(
 
     if max_rows == 0:
         schema = connection.execute(f"SELECT * FROM ({sql}) LIMIT 0").fetch_record_batch().schema
-        return {"arrow": _stream(schema, []), "rows": 0, "truncated_by": None}
+        return cut_stream(schema, [], 0, max_bytes)
+    # In small pieces, so that the limit on bytes holds before all rows are in memory.
     reader = connection.execute(sql).fetch_record_batch(_CHUNK)
+    return cut_stream(reader.schema, reader, max_rows, max_bytes)
+
+
+def cut_stream(
+    schema: pa.Schema, pieces: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int
+) -> dict[str, Any]:
+    """Batches as an Arrow stream in base64, cut at either limit and marked so."""
     batches: list[pa.RecordBatch] = []
     rows = size = 0
     cut = None
-    # In small pieces, so that the limit on bytes holds before all rows are in memory.
-    while cut is None:
-        try:
-            batch = reader.read_next_batch()
-        except StopIteration:
-            break
-        size += batch.nbytes
+    for piece in pieces:
+        size += piece.nbytes
         if size > max_bytes:
             cut = "bytes"
-        elif rows + batch.num_rows > max_rows:
-            cut, batch = "rows", batch.slice(0, max_rows - rows)
-            batches.append(batch)
-        else:
-            batches.append(batch)
-        rows = sum(each.num_rows for each in batches)
-    return {"arrow": _stream(reader.schema, batches), "rows": rows, "truncated_by": cut}
+            break
+        left = max_rows - rows
+        batches.append(piece.slice(0, left))
+        rows += min(left, piece.num_rows)
+        if piece.num_rows > left:
+            cut = "rows"
+            break
+    return {"arrow": _stream(schema, batches), "rows": rows, "truncated_by": cut}
 
 
 def _stream(schema: pa.Schema, batches: list[pa.RecordBatch]) -> str:

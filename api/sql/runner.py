@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from api.sql.allowlist import Scalar
+from api.sql.spark_engine import SPARK, SparkEngine
 from api.sql.translation import RowLimits
 from api.sql.worker_line import WorkerLine
-from api.sql.worker_process import READING_SECONDS, STARTING_SECONDS, Worker
+from api.sql.worker_process import DUCKDB, Program, Worker
 from infra.config.settings import ApiSettings, Settings
 from infra.delta.duckdb_views import definitions
 from infra.errors import Fatal, Retryable, Usage
@@ -28,6 +29,14 @@ WORKERS = 2
 
 _BLOCKED_SECONDS = 15.0
 """A worker that works so much longer than all its limits together is not coming back."""
+
+
+Engine = Literal["auto", "duckdb", "spark"]
+"""What answers: DuckDB at once, or Spark, which knows all of Spark SQL; `auto`: DuckDB where its
+answer is Spark's, else Spark."""
+
+_EQUAL = "it answers this as Spark does"
+_ASKED = "it was asked for"
 
 
 class Refused(Usage):
@@ -50,14 +59,16 @@ class Fault(Fatal):
 class Answer:
     """What a statement gave. `truncated_by`: rows, bytes or None when it is whole.
 
-    `versions`: of a statement about the past, the version at which each table was read.
+    `engine`: what answered, `engine_reason`: why that. `versions`: of a statement about the past,
+    the version at which each table was read.
     """
 
     columns: list[dict[str, str]]
     rows: list[list[Any]]
     truncated_by: str | None
     elapsed_ms: float
-    engine: str = "duckdb"
+    engine: str
+    engine_reason: str
     versions: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -75,16 +86,18 @@ class ArrowAnswer:
     rows: int
     truncated_by: str | None
     elapsed_ms: float
-    engine: str = "duckdb"
+    engine: str
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a statement wrote into a file."""
+    """What a statement wrote into a file; `engine` and its reason as of `Answer`."""
 
     columns: list[dict[str, str]]
     rows: int
     elapsed_ms: float
+    engine: str
+    engine_reason: str
     versions: dict[str, int]
 
 
@@ -110,10 +123,12 @@ class Statements:
                     "results": None if results is None else str(results.absolute()),
                 },
                 room,
+                DUCKDB,
             )
             for _ in range(workers)
         ]
         self._line = WorkerLine(self._all)
+        self._spark = SparkEngine(settings, room) if settings.api.spark_engine else None
 
     def run(
         self,
@@ -125,6 +140,7 @@ class Statements:
         tables: Sequence[str] | None = None,
         rows: RowLimits | None = None,
         who: str | None = None,
+        engine: Engine = "duckdb",
     ) -> Answer:
         """Answer one statement, `as_of` an instant with a zone over the tables as they were then.
 
@@ -137,9 +153,18 @@ class Statements:
         asked = self._asked(sql, params or {}, as_of, tables, rows)
         # A caller may ask for less; the settings are what protects the machine.
         asked["max_rows"] = min(max_rows or asked["max_rows"], asked["max_rows"])
-        with self._line.worker(who, cancelled) as worker:
-            reply = worker.ask(asked, self._limits.statement_seconds, cancelled)
-            return _answer(reply, self._limits)
+        reply, ran, reason = self._reply(
+            asked, self._limits.statement_seconds, engine, who, cancelled
+        )
+        return Answer(
+            reply["columns"],
+            reply["rows"],
+            reply["truncated_by"],
+            reply["elapsed_ms"],
+            ran,
+            reason,
+            reply.get("versions", {}),
+        )
 
     def arrow(
         self,
@@ -150,6 +175,7 @@ class Statements:
         tables: Sequence[str] | None = None,
         rows: RowLimits | None = None,
         who: str | None = None,
+        engine: Engine = "duckdb",
     ) -> ArrowAnswer:
         """Answer one statement without parameters in Arrow, by the limits and errors of `run`.
 
@@ -158,16 +184,52 @@ class Statements:
         asked = self._asked(sql, None, None, tables, rows) | {"arrow": True}
         if shape:
             asked["max_rows"] = 0
-        with self._line.worker(who, cancelled) as worker:
-            reply = worker.ask(asked, self._limits.statement_seconds, cancelled)
-        done = _raise_error(reply, self._limits)
+        done, ran, _ = self._reply(asked, self._limits.statement_seconds, engine, who, cancelled)
         return ArrowAnswer(
             base64.b64decode(done["arrow"]),
             done["columns"],
             int(done["rows"]),
             done["truncated_by"],
             done["elapsed_ms"],
+            ran,
         )
+
+    def _reply(
+        self,
+        asked: dict[str, Any],
+        seconds: float,
+        engine: Engine,
+        who: str | None,
+        cancelled: threading.Event | None,
+        tell: Callable[[float], None] = lambda _: None,
+    ) -> tuple[dict[str, Any], str, str]:
+        """The answer of an engine, which one it was, and why that; raises as `run` does."""
+        # For the sentence of an error, which names the limit that was reached.
+        limits = self._limits.model_copy(update={"statement_seconds": seconds})
+        reason = _ASKED
+        if engine != "spark":
+            with self._line.worker(who, cancelled) as worker:
+                reply = worker.ask(asked, seconds, cancelled, tell)
+            left_to_spark = (
+                engine == "auto"
+                and self._spark is not None
+                and reply is not None
+                and reply.get("unequal")
+                # Versions of then are read by DuckDB's views alone.
+                and not asked["as_of"]
+            )
+            if reply is None or not left_to_spark:
+                reason = _EQUAL if engine == "auto" else _ASKED
+                return _raise_error(reply, limits, DUCKDB), "duckdb", reason
+            # Up to what it could do instead.
+            reason = f"DuckDB does not know this: {str(reply['refused']).partition('; ')[0]}"
+        if self._spark is None:
+            raise Refused("there is no engine 'spark' here: api.spark_engine is false")
+        if asked["as_of"]:
+            raise Refused("tables as they were are read by engine 'duckdb' alone; leave out as_of")
+        reply = self._spark.ask(asked, seconds, who, cancelled, tell)
+        limits = limits.model_copy(update={"statement_memory": limits.spark_engine_memory})
+        return _raise_error(reply, limits, SPARK), "spark", reason
 
     def _asked(
         self,
@@ -201,6 +263,7 @@ class Statements:
         tell: Callable[[float], None] = lambda _: None,
         tables: Sequence[str] | None = None,
         rows: RowLimits | None = None,
+        engine: Engine = "duckdb",
     ) -> Written:
         """Answer one statement into a Parquet file, whole, by the limits of search jobs.
 
@@ -208,46 +271,49 @@ class Statements:
         """
         asked = self._asked(sql, params, as_of, tables, rows)
         asked |= {"max_rows": self._limits.job_rows, "into": str(into.absolute())}
-        with self._line.worker(None, cancelled) as worker:
-            reply = worker.ask(asked, self._limits.job_seconds, cancelled, tell)
-        # For the sentence of an error, which names the limit that was reached.
-        limits = self._limits.model_copy(update={"statement_seconds": self._limits.job_seconds})
-        done = _raise_error(reply, limits)
+        done, ran, reason = self._reply(
+            asked, self._limits.job_seconds, engine, None, cancelled, tell
+        )
         return Written(
-            done["columns"], int(done["rows"]), done["elapsed_ms"], done.get("versions", {})
+            done["columns"],
+            int(done["rows"]),
+            done["elapsed_ms"],
+            ran,
+            reason,
+            done.get("versions", {}),
         )
 
     @property
     def processes(self) -> list[int]:
         """Process ids of the workers that run."""
-        return [worker.pid for worker in self._all if worker.pid is not None]
+        return [worker.pid for worker in self._workers() if worker.pid is not None]
 
     @property
     def blocked(self) -> list[float]:
         """Of each worker that does not come back, for how many seconds it has been at work."""
         # One that starts, reads and works up to each of its limits is slow, not blocked.
-        longest = STARTING_SECONDS + READING_SECONDS + self._limits.statement_seconds
-        busy = (worker.busy_seconds for worker in self._all)
-        return [seconds for seconds in busy if seconds > longest + _BLOCKED_SECONDS]
+        bounds = [(worker, DUCKDB) for worker in self._all]
+        if self._spark is not None:
+            bounds.append((self._spark.worker, SPARK))
+        longest = self._limits.statement_seconds + _BLOCKED_SECONDS
+        return [
+            worker.busy_seconds
+            for worker, program in bounds
+            if worker.busy_seconds > program.starting + program.reading + longest
+        ]
+
+    def _workers(self) -> list[Worker]:
+        return [*self._all, *([] if self._spark is None else [self._spark.worker])]
 
     def close(self) -> None:
         """End the worker processes, and the statements in them."""
-        for worker in self._all:
+        for worker in self._workers():
             worker.stop()
 
 
-def _answer(found: dict[str, Any] | None, limits: ApiSettings) -> Answer:
-    reply = _raise_error(found, limits)
-    return Answer(
-        reply["columns"],
-        reply["rows"],
-        reply["truncated_by"],
-        reply["elapsed_ms"],
-        versions=reply.get("versions", {}),
-    )
-
-
-def _raise_error(found: dict[str, Any] | None, limits: ApiSettings) -> dict[str, Any]:
+def _raise_error(
+    found: dict[str, Any] | None, limits: ApiSettings, program: Program
+) -> dict[str, Any]:
     """A worker's reply where it is an answer; else raises what it says."""
     if found is None:
         raise Limit(
@@ -256,7 +322,7 @@ def _raise_error(found: dict[str, Any] | None, limits: ApiSettings) -> dict[str,
         )
     if "unread" in found:
         raise Refused(
-            f"the statement could not be read in {READING_SECONDS:g} s: it is nested too deeply, "
+            f"the statement could not be read in {program.reading:g} s: it is nested too deeply, "
             "or lacks the ON of its joins; write it shorter"
         )
     if found.get("limit") == "memory":

@@ -13,6 +13,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from api.sql.unequal import Unequal
 from infra.errors import Usage
 
 MAX_CHARS = 100_000
@@ -38,7 +39,7 @@ def require_bounded(sql: str) -> None:
     if len(tokens) > MAX_TOKENS:
         raise Usage(f"the statement has {len(tokens)} parts; {MAX_TOKENS} are the most")
     if any(token.token_type is TokenType.PIPE_GT for token in tokens):
-        raise Usage("|> is not allowed in a statement; write SELECT ... FROM (SELECT ...)")
+        raise Unequal("|> is not allowed in a statement; write SELECT ... FROM (SELECT ...)")
     _require_shallow(tokens)
     _require_joined(tokens)
 

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from api.sql.allowlist import Scalar, parse
 from api.sql.duckdb_sql import to_duckdb
+from api.sql.unequal import Unequal
 from infra.errors import Usage
 
 RowLimits = Mapping[str, Sequence[str]]
@@ -30,7 +31,8 @@ def translated(
     max_rows: int,
     rows: RowLimits | None = None,
 ) -> Translated:
-    """Check and translate a statement; raises `Usage` with a sentence for who typed it.
+    """Check and translate a statement; raises `Usage` with a sentence for who typed it,
+    as `Unequal` where Spark may answer it.
 
     `rows`: all that each table shows.
 
@@ -43,12 +45,15 @@ def translated(
         tables = sorted({f"{t.db}.{t.name}".lower() for t in tree.find_all(exp.Table) if t.db})
         if rows is not None:
             _limit_rows(tree, rows)
-        return Translated(to_duckdb(tree, max_rows), tables)
+        try:
+            return Translated(to_duckdb(tree, max_rows), tables)
+        except Usage as error:
+            raise Unequal(str(error)) from None
     except RecursionError:
         raise Usage("the statement is nested too deeply") from None
     except (AttributeError, IndexError, TypeError, ValueError):
         # The parser reads a function without its arguments, too.
-        raise Usage("a function lacks an argument, or has one that it does not take") from None
+        raise Unequal("a function lacks an argument, or has one that it does not take") from None
 
 
 def _limit_rows(tree: exp.Query, rows: RowLimits) -> None:

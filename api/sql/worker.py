@@ -30,6 +30,7 @@ import duckdb
 from api.sql.arrow_answer import within_bigint
 from api.sql.macros import macro_statements as macros
 from api.sql.translation import translated
+from api.sql.unequal import Unequal
 from infra.delta.duckdb_views import Definition, missing_sentence, open_engine
 from infra.delta.view_refresh import Views
 from infra.errors import Retryable, Usage
@@ -253,7 +254,7 @@ def serve(requests: TextIO, answers: TextIO) -> None:
 
     def tell(progress: float) -> None:
         with turn:
-            _say(answers, {"progress": progress})
+            say(answers, {"progress": progress})
 
     leave_with_parent(os.getppid())
     setup = json.loads(requests.readline())
@@ -261,13 +262,13 @@ def serve(requests: TextIO, answers: TextIO) -> None:
     definitions = [Definition(**definition) for definition in setup["definitions"]]
     beside = [Path(setup["results"])] if setup.get("results") else []
     connection, views = engine(setup["lake_root"], definitions, setup["memory"], *beside)
-    _say(answers, {"ready": True})
+    say(answers, {"ready": True})
     names = frozenset(definition.name for definition in definitions)
     for line in requests:
         asked = json.loads(line)
         read = _answered(partial(_read, asked, names))
         # Told apart from the answer, since reading and running have time limits of their own.
-        _say(answers, read if "tables" not in read else {"read": True})
+        say(answers, read if "tables" not in read else {"read": True})
         if "tables" not in read:
             continue
         asked |= read
@@ -281,7 +282,7 @@ def serve(requests: TextIO, answers: TextIO) -> None:
             # DuckDB quotes the value that failed, and may have tried it on a row that is not shown.
             reply = {"failed": _FAILED_LIMITED}
         with turn:
-            _say(answers, reply)
+            say(answers, reply)
 
 
 _FAILED_LIMITED = (
@@ -303,6 +304,8 @@ def _answered(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What a piece of work gives, or what its error is to the user. It ends no process."""
     try:
         return work()
+    except Unequal as error:
+        return {"refused": str(error), "unequal": True}
     except (StatementRefused, Usage) as error:
         return {"refused": str(error)}
     except Retryable as error:
@@ -361,13 +364,13 @@ def _back_then(
 def _failure(said: str) -> dict[str, Any]:
     first = said.splitlines()[0] if said else "the engine gave no reason"
     _, marked, sentence = first.partition("refused: ")
-    if marked:
-        return {"refused": sentence}
+    if marked:  # by a macro, for arguments of which DuckDB would make something else
+        return {"refused": sentence, "unequal": True}
     kind, named, rest = first.partition(" Error: ")
     return {"failed": rest if named and " " not in kind.replace("Invalid Input", "") else first}
 
 
-def _say(answers: TextIO, found: dict[str, Any]) -> None:
+def say(answers: TextIO, found: dict[str, Any]) -> None:
     # ASCII, so that no text in the data can hold what looks like the end of the line.
     answers.write(json.dumps(found, ensure_ascii=True) + "\n")
     answers.flush()

@@ -6,12 +6,15 @@ import json
 import math
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +22,34 @@ from api.sql.worker_line import LOOK_SECONDS, Cancelled
 from infra.errors import Fatal
 from infra.storage.paths import bucketed, store
 
-_PROGRAM: tuple[str, ...] = ("-m", "api.sql.worker")
-STARTING_SECONDS = 30.0
-READING_SECONDS = 5.0
+
+@dataclass(frozen=True)
+class Program:
+    """What Python runs as a worker, and the seconds that it may take to start and to read.
+
+    `environment`: names of variables that it is given beside what each worker has.
+    """
+
+    command: tuple[str, ...]
+    starting: float
+    reading: float
+    environment: tuple[str, ...] = ()
+
+
+DUCKDB = Program(("-m", "api.sql.worker"), starting=30.0, reading=5.0)
 """A statement is parsed and translated in so long; what takes longer is no question of a person."""
 _RENEWED_SECONDS = 1800.0
 """After so long a worker that was given passing credentials makes room for one with newer ones."""
 
 
 class Worker:
-    """One `api.sql.worker` process, started when first needed and again after a kill."""
+    """One process of a program, started when first needed and again after a kill."""
 
-    def __init__(self, setup: dict[str, Any], room: Path | None) -> None:
+    def __init__(self, setup: dict[str, Any], room: Path | None, program: Program = DUCKDB) -> None:
         self._setup = setup
         self._room = room
+        self._program = program
+        self._asked_at = 0.0
         self._process: subprocess.Popen[bytes] | None = None
         self._home: tempfile.TemporaryDirectory[str] | None = None
         self._lock = threading.Lock()
@@ -66,7 +83,13 @@ class Worker:
             try:
                 return self._ask(request, seconds, cancelled or threading.Event(), tell)
             finally:
-                self._since = None
+                self._since, self._asked_at = None, time.monotonic()
+
+    def rest(self, idle: float) -> None:
+        """End the process where nobody asked for so many seconds; the next question starts it."""
+        with self._lock:
+            if time.monotonic() - self._asked_at >= idle:
+                self._kill()
 
     def _ask(
         self,
@@ -78,7 +101,7 @@ class Worker:
         process = self._running()
         try:
             _send(process, request)
-            reply = self._line(process, READING_SECONDS, cancelled)
+            reply = self._line(process, self._program.reading, cancelled)
             if reply is None:
                 # Until it says `read` it only parses and translates: no data is to blame.
                 reply = {"unread": True}
@@ -153,21 +176,23 @@ class Worker:
             time.monotonic() + _RENEWED_SECONDS if "AWS_SESSION_TOKEN" in far else math.inf
         )
         process = subprocess.Popen(
-            [sys.executable, *_PROGRAM],
+            [sys.executable, *self._program.command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # A pipe that nobody reads would fill and block the worker.
             stderr=subprocess.DEVNULL,
             cwd=self._home.name,
             # No token, no password, no proxy: what is not there cannot leak.
-            env={"PYTHONPATH": str(root), "HOME": self._home.name, "LC_ALL": "C.UTF-8"} | far,
+            env={"PYTHONPATH": str(root), "HOME": self._home.name, "LC_ALL": "C.UTF-8"}
+            | {name: os.environ[name] for name in self._program.environment if name in os.environ}
+            | far,
             # A Ctrl-C at the terminal ends the API, which then ends its workers in order.
             start_new_session=True,
         )
         self._process, self._rest = process, b""
         try:
             _send(process, self._setup)
-            ready = self._line(process, STARTING_SECONDS, threading.Event())
+            ready = self._line(process, self._program.starting, threading.Event())
         except (EOFError, OSError, ValueError):
             ready = None
         if ready is None:
@@ -175,12 +200,17 @@ class Worker:
             if self._closed:
                 raise Cancelled("the API ends; ask again when it is back")
             raise Fatal("the statement engine did not start; see headgate doctor")
+        if "unready" in ready:
+            self._kill()
+            raise Fatal(f"the statement engine did not start: {ready['unready']}")
         return process
 
     def _kill(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
+            # With all that it started; it leads a session of its own.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             # Reaped at once, or each killed statement would leave a zombie.
             process.wait()
             for pipe in (process.stdin, process.stdout):

@@ -7,8 +7,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from api.models import ResultColumn
+from api.models import ENGINE, ResultColumn
 from api.sql.allowlist import Scalar
+from api.sql.runner import Engine
 from api.wire.base import WireModel
 from api.wire.moment import Moment
 
@@ -40,6 +41,7 @@ class NewSearchJob(WireModel):
         default_factory=dict, max_length=100, description="values of :name in the statement"
     )
     as_of: Moment | None = Field(None, description="over the tables as they were then")
+    engine: Engine = Field("auto", description=ENGINE)
     ttl_seconds: int = Field(
         3600, ge=60, le=7 * 86_400, description="for so long the result is kept"
     )
@@ -53,7 +55,10 @@ class SearchJob(StoredJob):
     rows: int | None = Field(description="rows of the result, all of them")
     columns: list[ResultColumn] | None = Field(description="columns of the result")
     elapsed_ms: float | None = Field(description="time it took")
-    engine: str = Field(description="what ran it")
+    engine: Literal["duckdb", "spark"] | None = Field(
+        description="what ran it; null: not known yet"
+    )
+    engine_reason: str | None = Field(None, description="why that engine")
     versions: dict[str, int] = Field(description="with as_of: version of each table read")
 
 

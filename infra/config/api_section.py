@@ -125,6 +125,13 @@ class ApiSettings(Section):
     statement_seconds_per_hour: float = Field(
         1800.0, gt=0, description="seconds in an hour that the statements of one key may run"
     )
+    spark_engine: bool = Field(
+        True, description="whether Spark answers statements that DuckDB does not know"
+    )
+    spark_engine_memory: str = Field("1g", description="heap of the Spark that answers statements")
+    spark_engine_idle_seconds: float = Field(
+        300.0, gt=0, description="that Spark ends when nobody asked it for so long"
+    )
     job_seconds: float = Field(600.0, gt=0, description="longest search job")
     job_rows: int = Field(5_000_000, gt=0, description="most rows of a search job's result")
 

@@ -22,8 +22,9 @@ TOKEN = "a-token-of-the-tests"
 def day(spark: SparkSession, empty_tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     home = tmp_path_factory.mktemp("day")
     shutil.copytree(empty_tables, home / "lake")
+    # Without Spark for statements: `sql/test_spark_engine.py` begins one.
     limits = {"statement_seconds": 4, "statement_rows": 50, "statement_memory": "300MB",
-              "statement_bytes": 200_000, "token": TOKEN}  # fmt: skip
+              "statement_bytes": 200_000, "spark_engine": False, "token": TOKEN}  # fmt: skip
     return tell(Lake(spark, load(home=home, api=limits)))
 
 

@@ -171,7 +171,7 @@ def _asked(services: Services, session: Any, statement: str) -> dict[str, Any]:
         raise HTTPException(403, f"'{session.caller.name}' may not run statements (role viewer)")
     detail: dict[str, Any] = {"sql": statement}
     try:
-        answer = services.statements.run(statement, who=session.caller.name)
+        answer = services.statements.run(statement, who=session.caller.name, engine="auto")
     except HeadgateError as error:
         outcome = "refused" if isinstance(error, Usage) else "failed"
         audit_request(

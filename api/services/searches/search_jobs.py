@@ -47,7 +47,7 @@ class SearchJobs(JobStore[SearchJob]):
         job = SearchJob(
             id=new_id(), state="queued", progress=None, sql=asked.sql, query=query,
             who=caller.name, made_at=now, expires_at=now + timedelta(seconds=asked.ttl_seconds),
-            rows=None, columns=None, elapsed_ms=None, engine="duckdb", versions={}, problem=None,
+            rows=None, columns=None, elapsed_ms=None, engine=None, versions={}, problem=None,
         )  # fmt: skip
         return self._begin(caller, job, partial(self._run, caller, asked), wait)
 
@@ -85,6 +85,7 @@ class SearchJobs(JobStore[SearchJob]):
                 tell=self._telling(job),
                 tables=readable_tables(caller),
                 rows=row_limits(caller),
+                engine=asked.engine,
             )
         except Cancelled:
             self._keep(job.model_copy(update={"state": "cancelled", "problem": "cancelled"}))
@@ -96,6 +97,7 @@ class SearchJobs(JobStore[SearchJob]):
         else:
             done = {"state": "done", "progress": 100.0, "rows": written.rows,
                     "columns": written.columns, "elapsed_ms": written.elapsed_ms,
+                    "engine": written.engine, "engine_reason": written.engine_reason,
                     "versions": written.versions}  # fmt: skip
             self._keep(SearchJob.model_validate(job.model_dump() | done))
 

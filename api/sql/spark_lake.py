@@ -1,0 +1,114 @@
+"""The lake's tables and views in the Spark session that answers statements.
+
+Everything lies in schemas of its own (`lake_silver.event`), which a statement may not name. Under
+the names that people know stand views over it, of what one caller may see: with the rows of some
+sources or tenants alone, where the caller's key is limited to them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from api.sql.translation import RowLimits
+from infra.delta.catalog import catalog, views
+from infra.delta.log_reader import newest_version
+from infra.storage.paths import Location, location
+
+_OWN = "lake_"
+
+
+def described_lake(root: Location) -> dict[str, Any]:
+    """Tables and views of the catalogue as `SparkLake` takes them, in JSON."""
+    tables = {
+        table.name: {
+            "folder": str(root / table.path),
+            "columns": [[field.name, field.dataType.simpleString()] for field in table.schema],
+        }
+        for table in catalog().values()
+    }
+    return {"tables": tables, "views": {view.name: view.sql for view in views().values()}}
+
+
+class SparkLake:
+    """The names of one session. They come as statements name them: each costs a look at its log."""
+
+    def __init__(self, spark: SparkSession, described: Mapping[str, Any]) -> None:
+        """`described`: what `described_lake` told."""
+        self._spark = spark
+        self._columns: dict[str, list[str]] = {}
+        self._shown: dict[str, RowLimits | None] = {}
+        self._tables, self._views = described["tables"], described["views"]
+        names = [*self._tables, *self._views]
+        for layer in sorted({name.partition(".")[0] for name in names}):
+            spark.sql(f"CREATE SCHEMA IF NOT EXISTS {layer}")
+            spark.sql(f"CREATE SCHEMA IF NOT EXISTS {_OWN}{layer}")
+        # Longest first, as `silver.event` is also how `silver.events` begins.
+        ordered = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+        self._known = re.compile(rf"\b({ordered})\b", re.IGNORECASE)
+
+    def show(self, statement: str, rows: RowLimits | None) -> None:
+        """Put a caller's views under all names that a statement has.
+
+        `rows`: all that each shows; what lacks one of these columns is not shown. What the lake
+        does not have yet is not there.
+        """
+        # What an earlier caller saw goes first: no name may be left with another's rows.
+        for name in [name for name, shown in self._shown.items() if shown != rows]:
+            self._spark.sql(f"DROP VIEW IF EXISTS {name}")
+            del self._shown[name]
+        named = self._known.findall(statement.replace("`", ""))
+        for name in sorted({name.lower() for name in named} - set(self._shown)):
+            if not self._take_in(name):
+                continue
+            chosen = f"SELECT * FROM {_OWN}{name}"
+            if rows is not None:
+                if not set(rows) <= set(self._columns[name]):
+                    continue
+                chosen += " WHERE " + " AND ".join(
+                    f"`{column}` IN ({', '.join(map(_text, values)) or 'NULL'})"
+                    for column, values in sorted(rows.items())
+                )
+            self._spark.sql(f"CREATE VIEW {name} AS {chosen}")
+            self._shown[name] = rows
+
+    def _take_in(self, name: str) -> bool:
+        """Make a table or view known with all that it rests on; False: the lake lacks it."""
+        if name in self._columns:
+            return True
+        if name in self._tables:
+            return self._take_in_table(name, **self._tables[name])
+        text = self._views[name]
+        if not all(self._take_in(each) for each in sorted(set(self._known.findall(text)))):
+            return False
+        written = self._known.sub(lambda named: f"{_OWN}{named[0]}", text)
+        self._spark.sql(f"CREATE VIEW {_OWN}{name} AS {written}")
+        self._columns[name] = self._spark.table(f"{_OWN}{name}").columns
+        return True
+
+    def _take_in_table(self, name: str, folder: str, columns: Sequence[Sequence[str]]) -> bool:
+        if newest_version(location(folder)) < 0:
+            return False
+        files = f"{_OWN}{name}_files"
+        self._spark.sql(f"CREATE TABLE {files} USING DELTA LOCATION {_text(folder)}")
+        have = self._spark.table(files).schema.names
+        # A column that an earlier release did not have yet is null, as in DuckDB's views.
+        chosen = [
+            f"`{column}`" if column in have else f"CAST(NULL AS {kind}) AS `{column}`"
+            for column, kind in columns
+        ]
+        self._spark.sql(f"CREATE VIEW {_OWN}{name} AS SELECT {', '.join(chosen)} FROM {files}")
+        self._columns[name] = [column for column, _ in columns]
+        return True
+
+
+def hidden(schema: str) -> bool:
+    """Whether a schema is one of those that a statement may not name."""
+    return schema.startswith(_OWN)
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
