@@ -32,7 +32,7 @@ from pyspark.sql import types as T
 from api.sql.arrow_answer import cut_stream
 from api.sql.spark_guard import as_question, only_listed_functions, require_readable
 from api.sql.spark_lake import SparkLake
-from api.sql.worker import StatementRefused, leave_with_parent, plain, say
+from api.sql.worker import FAILED_LIMITED, StatementRefused, leave_with_parent, plain, say
 from infra.config.settings import Settings, load
 from infra.errors import HeadgateError, Usage
 from infra.spark.session import session
@@ -72,7 +72,11 @@ def serve(requests: TextIO, answers: TextIO) -> None:
         # Told apart from the answer, since reading and running have time limits of their own.
         tell(read)
         if answer is not None:
-            tell(_answered(partial(_run, spark, answer, asked, tell)))
+            reply = _answered(partial(_run, spark, answer, asked, tell))
+            if "failed" in reply and asked.get("only_rows"):
+                # Spark quotes the value that failed, and may try it before it leaves rows out.
+                reply = {"failed": FAILED_LIMITED}
+            tell(reply)
 
 
 def _begin(setup: Mapping[str, Any]) -> SparkSession:

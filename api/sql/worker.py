@@ -280,15 +280,16 @@ def serve(requests: TextIO, answers: TextIO) -> None:
         reply = _answered(work)
         if "failed" in reply and asked.get("only_rows"):
             # DuckDB quotes the value that failed, and may have tried it on a row that is not shown.
-            reply = {"failed": _FAILED_LIMITED}
+            reply = {"failed": FAILED_LIMITED}
         with turn:
             say(answers, reply)
 
 
-_FAILED_LIMITED = (
+FAILED_LIMITED = (
     "the statement failed on the data, such as a division by zero or a text that is no number; "
     "what it failed on is not told to keys that see some rows only: use try_cast, nullif"
 )
+"""Instead of what an engine says of a value, to a caller who may not see all rows."""
 
 
 def _read(asked: dict[str, Any], names: Collection[str]) -> dict[str, Any]:

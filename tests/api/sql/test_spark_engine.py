@@ -155,6 +155,12 @@ def test_a_limited_caller_sees_its_tables_and_sources(statements: Statements) ->
     assert statements.run(sql, engine="auto", rows={"source": [one]}).rows == everything[:1]
     assert statements.run(sql, engine="auto").rows == everything
     assert statements.run(sql, engine="auto", rows={"source": []}).rows == []
+    with pytest.raises(Failed, match="what it failed on is not told"):
+        statements.run(
+            "SELECT CAST(event_uid AS INT) FROM silver.event",
+            engine="spark",
+            rows={"source": [one]},
+        )
     nobodys = {"source": [one], "tenant_uid": ["acme"]}
     assert statements.run(sql, engine="spark", rows=nobodys).rows == []
     with pytest.raises(Refused, match="cannot be found"):  # no row of it is one tenant's
