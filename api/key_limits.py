@@ -10,7 +10,7 @@ from infra.delta.catalog import catalog, views
 from infra.errors import Usage
 
 SOURCE = "source"
-TENANT = "tenant_uid"
+_TENANT = "tenant_uid"
 """By name: `infra.delta.schema`, which declares it, brings Spark along. Not `tenant` of gold.alert,
 which says whose platform it is."""
 
@@ -65,5 +65,5 @@ def row_limits(caller: Caller) -> dict[str, tuple[str, ...]] | None:
     limits = caller.limits
     if limits is None:
         return None
-    rows = {SOURCE: limits.sources, TENANT: limits.tenants}
+    rows = {SOURCE: limits.sources, _TENANT: limits.tenants}
     return {column: held for column, held in rows.items() if held is not None} or None

@@ -49,7 +49,7 @@ from infra.process.log import say
 from infra.storage.checksums import parsed
 from infra.storage.paths import to_read
 
-CE_TYPE = "org.headgate.alert"
+_CE_TYPE = "org.headgate.alert"
 
 Header = tuple[str, str | bytes | None]
 # So long a transaction that a crash left open may hold `read_committed` consumers up, before the
@@ -395,7 +395,7 @@ def revision_headers(
     """The headers of a revision on the topic."""
     alert_id, number = revision
     place = ("ce_sequence", sequence_of(sequence).encode())
-    return cloud_event_headers(tenant, f"{alert_id}:{number}", f"{CE_TYPE}.{activity}", now, place)
+    return cloud_event_headers(tenant, f"{alert_id}:{number}", f"{_CE_TYPE}.{activity}", now, place)
 
 
 def published(settings: Settings) -> int:

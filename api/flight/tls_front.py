@@ -12,7 +12,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-CONNECTIONS = 256
+_CONNECTIONS = 256
 """Open at once; a further one is closed before it costs a handshake with gRPC."""
 HANDSHAKE_SECONDS = 10.0
 _PIECE = 1 << 18
@@ -61,7 +61,7 @@ class TlsFront:
         self._loop.close()
 
     async def _hand_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._open >= CONNECTIONS:
+        if self._open >= _CONNECTIONS:
             writer.close()
             return
         self._open += 1

@@ -9,14 +9,13 @@ that the caller may name, or holds no data from outside.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any
 
-from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
 from api.sql.spark_functions import FUNCTIONS, TABLE_FUNCTIONS
 from api.sql.spark_lake import hidden
 from infra.errors import Usage
+from infra.spark.internals import PlanNode, analyzed_plan, keep_functions
 
 _VIEW = "View"
 _HARMLESS = frozenset(
@@ -27,17 +26,7 @@ _HARMLESS = frozenset(
 
 def only_listed_functions(spark: SparkSession) -> None:
     """Take from a session all functions that statements may not call."""
-    state = spark._jsparkSession.sessionState()  # no public way leads to the registries
-    identifier = spark._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier  # type: ignore[union-attr]
-    option = spark._jvm.scala.Option.apply  # type: ignore[union-attr]
-    for registry, listed in (
-        (state.functionRegistry(), FUNCTIONS),
-        (state.tableFunctionRegistry(), TABLE_FUNCTIONS),
-    ):
-        for function in _each(registry.listFunction()):
-            name = function.funcName()
-            if name not in listed:
-                registry.dropFunction(identifier(name, option("builtin"), option("system")))
+    keep_functions(spark, FUNCTIONS, TABLE_FUNCTIONS)
 
 
 def as_question(sql: str) -> str:
@@ -51,8 +40,8 @@ def require_readable(answer: DataFrame, tables: Collection[str] | None) -> None:
 
     `tables`: names that may be read; None: all that the lake has.
     """
-    plan = answer._jdf.queryExecution().analyzed()  # what is read is not told in public
-    if plan.isStreaming():
+    plan = analyzed_plan(answer)
+    if plan.streaming:
         raise Usage("STREAM is not allowed in a statement; it reads tables as they are")
     for name in set(_read(plan)):
         layer = name.partition(".")[0]
@@ -60,20 +49,14 @@ def require_readable(answer: DataFrame, tables: Collection[str] | None) -> None:
             raise Usage(f"no table '{name}' that you may read")
 
 
-def _read(plan: JavaObject) -> Iterator[str]:
+def _read(plan: PlanNode) -> Iterator[str]:
     """Names of the views that a plan reads itself; what lies below them is ours."""
-    kind = plan.getClass().getSimpleName()
+    kind = plan.class_name.rpartition(".")[2]
     if kind == _VIEW:
-        named = plan.desc().identifier()
-        yield f"{named.database().get()}.{named.table()}".lower()
+        yield plan.view.lower()
         return
-    below = [*_each(plan.children()), *_each(plan.subqueries())]
+    below = [*plan.children, *plan.subqueries]
     if not below and kind not in _HARMLESS:
         raise Usage(f"a statement reads tables by name; {kind} is not one")
-    for each in below:
-        yield from _read(each)
-
-
-def _each(items: Any) -> Iterator[Any]:
-    """The elements of a sequence of Scala's."""
-    return (items.apply(number) for number in range(items.size()))
+    for node in below:
+        yield from _read(node)

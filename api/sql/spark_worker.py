@@ -45,7 +45,7 @@ _UNANSWERABLE = (
 _MOST_RESULT = "spark.driver.maxResultSize"
 
 
-def serve(requests: TextIO, answers: TextIO) -> None:
+def serve_spark(requests: TextIO, answers: TextIO) -> None:
     """Answer until the input ends. The first line sets the worker up."""
     # Progress is told from a thread of its own, and a line must not begin inside another.
     turn = threading.Lock()
@@ -134,15 +134,15 @@ def _run(
     columns = [{"name": field.name, "type": _type(field.dataType)} for field in answer.schema]
     if asked.get("into"):
         with _progress(spark, tell):
-            found = {"rows": _write(answer, most, Path(asked["into"])), "truncated_by": None}
+            reply = {"rows": _write(answer, most, Path(asked["into"])), "truncated_by": None}
     else:
         # One row more than asked tells a cut answer from a whole one.
         table = answer.limit(most + 1 if most else 0).toArrow()
         if asked.get("arrow"):
-            found = cut_stream(table.schema, table.to_batches(), most, asked["max_bytes"])
+            reply = cut_stream(table.schema, table.to_batches(), most, asked["max_bytes"])
         else:
-            found = _rows(table, answer.schema, most, asked["max_bytes"])
-    return {"columns": columns, **found, "elapsed_ms": round((time.monotonic() - began) * 1000, 1)}
+            reply = _rows(table, answer.schema, most, asked["max_bytes"])
+    return {"columns": columns, **reply, "elapsed_ms": round((time.monotonic() - began) * 1000, 1)}
 
 
 def _rows(table: pa.Table, schema: T.StructType, most: int, most_bytes: int) -> dict[str, Any]:
@@ -253,4 +253,4 @@ def _sentence(error: PySparkException) -> str:
 
 
 if __name__ == "__main__":
-    serve(sys.stdin, sys.stdout)
+    serve_spark(sys.stdin, sys.stdout)

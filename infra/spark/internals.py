@@ -203,6 +203,22 @@ class PlanNode:
         return bool(self._node.subqueries().size())
 
     @property
+    def subqueries(self) -> list[PlanNode]:
+        """Of an operator: the queries within its expressions."""
+        return _nodes(self._node.subqueries())
+
+    @property
+    def streaming(self) -> bool:
+        """Of an operator: whether anything below it is a stream."""
+        return bool(self._node.isStreaming())
+
+    @property
+    def view(self) -> str:
+        """Of a view: its schema and name."""
+        named = self._node.desc().identifier()
+        return f"{named.database().get()}.{named.table()}"
+
+    @property
     def output_ids(self) -> set[int]:
         """Of an operator: the ids of its columns."""
         return {column.exprId().id() for column in items(self._node.output())}
@@ -350,3 +366,31 @@ def delta_listing_begins(spark: SparkSession, path: str, file: str) -> bool:
     where = java(spark, "org.apache.hadoop.fs.Path")(file)
     conf = spark.sparkContext._jsc.hadoopConfiguration()
     return bool(delta_log(spark, path).store().listFrom(where, conf).hasNext())
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+def functions_of(spark: SparkSession) -> tuple[frozenset[str], frozenset[str]]:
+    """Names of a session's built-in functions: of values, and of those that give tables."""
+    values, tables = (
+        frozenset(known.funcName() for known in items(registry.listFunction()))
+        for registry in _registries(spark)
+    )
+    return values, tables
+
+
+def keep_functions(spark: SparkSession, values: Iterable[str], tables: Iterable[str]) -> None:
+    """Take from a session all built-in functions but these; for good, and from it alone."""
+    identifier = java(spark, "org.apache.spark.sql.catalyst.FunctionIdentifier")
+    option = java(spark, "scala.Option")
+    for registry, kept in zip(_registries(spark), (set(values), set(tables)), strict=True):
+        for known in items(registry.listFunction()):
+            if known.funcName() not in kept:
+                whole = known.funcName(), option.apply("builtin"), option.apply("system")
+                registry.dropFunction(identifier(*whole))
+
+
+def _registries(spark: SparkSession) -> tuple[Any, Any]:
+    state = spark._jsparkSession.sessionState()
+    return state.functionRegistry(), state.tableFunctionRegistry()

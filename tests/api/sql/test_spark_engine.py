@@ -17,6 +17,7 @@ from api.app import create_app
 from api.sql.runner import Failed, Limit, Refused, Statements
 from api.sql.spark_functions import FUNCTIONS, TABLE_FUNCTIONS
 from infra.config.settings import Settings
+from infra.spark.internals import functions_of
 from infra.streaming.lake import Lake
 from tests.api.conftest import TOKEN
 from tests.wait import until
@@ -264,13 +265,7 @@ def test_a_setting_switches_it_off(day: Lake) -> None:
 
 
 def test_each_function_of_this_spark_is_listed_or_kept_out_on_purpose(spark: SparkSession) -> None:
-    state = spark._jsparkSession.sessionState()
-    for registry, listed in (
-        (state.functionRegistry(), FUNCTIONS),
-        (state.tableFunctionRegistry(), TABLE_FUNCTIONS),
-    ):
-        known = registry.listFunction()
-        names = {known.apply(number).funcName() for number in range(known.size())}
+    for names, listed in zip(functions_of(spark), (FUNCTIONS, TABLE_FUNCTIONS), strict=True):
         assert listed <= names
         left_out = {"python_worker_logs", "table_changes", "table_changes_by_path"} | KEPT_OUT
         assert names - listed <= left_out, "look at what each does, and list it or keep it out"

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -186,3 +187,28 @@ def test_delta_transaction_commits_actions(spark: SparkSession, numbers: str) ->
 
 def test_files_at(spark: SparkSession, numbers: str) -> None:
     assert [len(internals.files_at(spark, numbers, version)) for version in (0, 1)] == [1, 2]
+
+
+def test_functions_of_and_keep_functions(spark: SparkSession) -> None:
+    apart = spark.newSession()
+    values, tables = internals.functions_of(apart)
+    assert {"round", "reflect"} <= values
+    assert {"range", "explode"} <= tables
+    internals.keep_functions(apart, values - {"reflect"}, tables - {"range"})
+    assert internals.functions_of(apart) == (values - {"reflect"}, tables - {"range"})
+    assert internals.functions_of(spark) == (values, tables)
+    with pytest.raises(AnalysisException, match="reflect"):
+        apart.sql("SELECT reflect('java.lang.System', 'lineSeparator')")
+
+
+def test_a_plan_node_tells_of_views_subqueries_and_streams(spark: SparkSession) -> None:
+    spark.sql("CREATE OR REPLACE VIEW default.one AS SELECT 1 AS x")
+    try:
+        plan = internals.analyzed_plan(spark.sql("SELECT (SELECT max(x) FROM default.one) AS y"))
+    finally:
+        spark.sql("DROP VIEW default.one")
+    asked = [query for node in plan.walk() for query in node.subqueries]
+    seen = [node for query in asked for node in query.walk()]
+    assert [node.view for node in seen if node.class_name.endswith(".View")] == ["default.one"]
+    assert not plan.streaming
+    assert internals.analyzed_plan(spark.readStream.format("rate").load()).streaming
