@@ -249,9 +249,10 @@ def _event(x: Exchange, words: str, level: str, stamp: Stamp, line: Line) -> Eve
     user = _USER.fullmatch(words)
     if user and x.client:
         return _logon(user, x, stamp, line, columns)
-    # The mail proxy names the account behind the client, in a field that nginx writes last.
-    if x.client and words.startswith("client login failed: "):
-        name = str(x.rest.pop("login", ""))
+    # The mail proxy names the account behind the client, in a field that nginx writes last: it may
+    # be cut off, and a login of nobody is none.
+    if x.client and words.startswith("client login failed: ") and x.rest.get("login"):
+        name = str(x.rest.pop("login"))
         proxied = basic_logon(name, "nginx") | {"auth_protocol": None}
         return http_event(x, stamp, _PRODUCT, host=line.host, **(columns | proxied))
     if _REFUSED.match(words):

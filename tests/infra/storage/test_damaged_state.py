@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from alerts.anomaly.drift_notes import drift_file
 from alerts.anomaly.store import ModelStore
 from alerts.backtest import result as backtest_result
 from alerts.backtest.run import stored_backtests
@@ -70,6 +71,7 @@ def layout(settings: Settings) -> Any:
 
 
 READERS: dict[str, Read] = {
+    "alerts/anomaly/drift_notes.py": lambda s: drift_file(s).read(),
     "alerts/anomaly/store.py": lambda s: ModelStore(s.home).current(),
     "alerts/backtest/result.py": lambda s: backtest_result.loaded(s.home),
     "alerts/backtest/run.py": stored_backtests,

@@ -353,6 +353,11 @@ ERRORS: list[tuple[str, dict[str, Any]]] = [
         {"class_uid": 3002, "status_id": 2, "user.name": "ann", "src_endpoint.ip": "1.2.3.4"},
     ),
     (
+        ERROR + 'client login failed: "Invalid login" while in http auth state, client: 1.2.3.4, '
+        "server: 0.0.0.0:143",
+        {"class_uid": 4001, "src_endpoint.ip": "1.2.3.4"},
+    ),
+    (
         ERROR + "access forbidden by rule" + TAIL.format("1.2.3.4", "s", "/.git", "h"),
         {"class_uid": 4002, "action_id": 2, "disposition_id": 2, "http_request.url.path": "/.git"},
     ),
