@@ -59,7 +59,7 @@ _CLIENT = re.compile(
 )
 DUID_ONLY = re.compile(r"duid=\[(?P<duid>[^\]]*)\](?:, tid=(?P<tid>0x[0-9a-f]+))?", re.ASCII)
 _ADDRESS = re.compile(
-    r"\b(?:lease|address|addr|for|[Aa]ddress|requested-ip-address|ciaddr) "
+    r"\b(?:lease|address|addr|for|[Aa]ddress|prefix|requested-ip-address|ciaddr) "
     r"(\d+\.\d+\.\d+\.\d+|[0-9a-fA-F]{0,4}:[0-9a-fA-F:.]{1,40}[0-9a-fA-F:])(?![\w.])",
     re.ASCII,
 )
@@ -127,6 +127,22 @@ _ACTIVITY: Mapping[str, int] = MappingProxyType(
         "ALLOC_ENGINE_V6_ALLOC_FAIL": OTHER,
     }
 )
+# A delegated prefix belongs to a network behind the client, so it is no lease of an address.
+_PREFIX: Mapping[str, str] = MappingProxyType(
+    {
+        "DHCP6_PD_LEASE_ADVERT": "Advertise prefix",
+        "DHCP6_PD_LEASE_ALLOC": "Reply prefix",
+        "DHCP6_PD_LEASE_RENEW": "Renew prefix",
+        "DHCP6_PD_LEASE_REUSE": "Reply prefix",
+        "DHCP6_RELEASE_PD": "Release prefix",
+        "DHCP6_RELEASE_PD_DELETED": "Release prefix",
+        "DHCP6_RELEASE_PD_EXPIRED": "Release prefix",
+        "DHCP6_RELEASE_PD_FAIL": "Release prefix",
+        "DHCP6_RELEASE_PD_FAIL_WRONG_DUID": "Release prefix",
+        "DHCP6_RELEASE_PD_FAIL_WRONG_IAID": "Release prefix",
+    }
+)
+_LENGTH = re.compile(r"\bprefix [0-9a-fA-F:.]{2,45}/(\d{1,3})\b", re.ASCII)
 _REFUSED = frozenset(
     {
         "DHCP4_RELEASE_FAIL",
@@ -139,6 +155,9 @@ _REFUSED = frozenset(
         "DHCP6_RELEASE_NA_FAIL",
         "DHCP6_RELEASE_NA_FAIL_WRONG_DUID",
         "DHCP6_RELEASE_NA_FAIL_WRONG_IAID",
+        "DHCP6_RELEASE_PD_FAIL",
+        "DHCP6_RELEASE_PD_FAIL_WRONG_DUID",
+        "DHCP6_RELEASE_PD_FAIL_WRONG_IAID",
         "DHCP6_DECLINE_FAIL_DUID_MISMATCH",
         "DHCP6_DECLINE_FAIL_IAID_MISMATCH",
         "DHCP6_DECLINE_FAIL_NO_LEASE",
@@ -160,15 +179,17 @@ def _read(body: str, stamp: Stamp, host: str | None, rest: dict[str, Any], at: C
         return _over_six(carried, code, stamp, host, rest, at)
     # The longer form first, since a DUID alone is a part of it.
     client = _CLIENT.search(text) or DUID_ONLY.search(text)
-    activity = _ACTIVITY.get(code)
+    prefix = _PREFIX.get(code)
+    activity = OTHER if prefix else _ACTIVITY.get(code)
     # Behind the client's identity: that is bytes of its own choice, which may look like one.
     ip = _address(text, client.end() if client and client.start() == 0 else 0)
     named = client is not None or code in _NAMELESS
     # A lease needs a holder and an address; half of one would give the address to nobody.
-    if activity is None or not named or (activity in ADDRESSED and not ip):
+    if activity is None or not named or ((prefix or activity in ADDRESSED) and not ip):
         return _base(text, stamp, host, rest, code)
     part = client.groupdict() if client else {}
     leased, iaid = _LEASED.search(text), IAID.search(text)
+    length = _LENGTH.search(text, client.end() if client else 0) if prefix else None
     duid = part.get("duid")
     mac = mac_address(part.get("mac")) or mac_of_duid(_octets(duid))
     return dhcp_event(
@@ -177,7 +198,7 @@ def _read(body: str, stamp: Stamp, host: str | None, rest: dict[str, Any], at: C
         stamp,
         # `DHCP6_...` and `ALLOC_ENGINE_V6_...`: both servers share the names of loggers.
         _PRODUCT6 if "6_" in code[:15] else _PRODUCT,
-        activity_name="Allocation failed" if activity == OTHER else None,
+        activity_name=prefix or ("Allocation failed" if activity == OTHER else None),
         ip=ip,
         mac=mac,
         client_uid=duid or (part.get("cid") if mac is None else None),
@@ -190,6 +211,7 @@ def _read(body: str, stamp: Stamp, host: str | None, rest: dict[str, Any], at: C
         | kept(
             cid=part.get("cid"),
             iaid=iaid[1] if iaid else None,
+            prefix_length=length[1] if length else None,
             hwaddr=part.get("mac") if mac is None else None,
         ),
         fields={"event_code": code},

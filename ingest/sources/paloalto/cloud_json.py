@@ -88,6 +88,15 @@ _NAMES: Mapping[str, str] = MappingProxyType(
             "ip": "userip authip",
             "user": "user authuser mappeduser",
             "normalize_user": "normalizeuser",
+            "authpolicy": "authenticationpolicy",
+            "authproto": "authenticationprotocol",
+            "serverprofile": "authserverprofile",
+            "desc": "authenticationdescription",
+            "srcregion": "sourceregion",
+            "tls_version": "tlsversion",
+            "tls_enc": "tlsencryptionalgorithm",
+            "fingerprint": "fingerprint",
+            "cert_serial": "certificateserial",
             "datasourcename": "mappingdatasourcename",
             "event": "authevent event",
             "host": "managementhost host",
@@ -100,6 +109,21 @@ _NAMES: Mapping[str, str] = MappingProxyType(
         for name in names.split()
     }
 )
+_OF_TYPE: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "GLOBALPROTECT": {"sourceusername": "srcuser", "description": "opaque"},
+        "CONFIG": {
+            "adminusername": "admin",
+            "eventname": "cmd",
+            "eventpath": "path",
+            "ipaddress": "host",
+        },
+        "AUTH": {"sourceip": "ip"},
+        "USERID": {"sourceip": "ip"},
+        "DECRYPTION": {"commonname": "cn", "errormessage": "error"},
+    }
+)
+"""Names that mean another column in logs of one type than elsewhere."""
 # `SourceAddress`, `source_address` and `Source Address` are one name, so all else is left out.
 _SPELLING = re.compile(r"[^a-z0-9]")
 _TIMES = ("timegenerated", "eventtime", "logtime", "timereceived")
@@ -117,18 +141,22 @@ def _word(value: Any) -> str | None:
 
 def columns_of(fields: Mapping[str, Any], context: Context) -> tuple[str, Fields, Stamp]:
     """The type of a log, its columns and its time. Raises `Unreadable`."""
-    named = {_SPELLING.sub("", key.lower()): key for key in fields}
+    # Two names may have one spelling: a config log has `AdminUsername` and `AdminUserName`.
+    spellings = {key: _SPELLING.sub("", key.lower()) for key in fields}
+    named = {spelled: key for key, spelled in reversed(spellings.items())}
     kind = next((_word(fields[named[key]]) for key in ("logtype", "type") if key in named), None)
     if not kind:
         raise Unreadable("no 'LogType' in the object")
     received_at = context.record.received_at
     stamp = None
+    kind = kind.upper()
+    names = _NAMES | _OF_TYPE.get(kind, {})
     columns = Fields()
-    for spelled, key in named.items():
+    for key, spelled in spellings.items():
         value = _word(fields[key])
         if spelled in _TIMES or spelled in ("logtype", "type"):
             continue
-        column = _NAMES.get(spelled)
+        column = names.get(spelled)
         if column is None or value is None:
             rest = fields[key]
             columns[key] = rest if type(rest) is str else encode(rest)
@@ -139,4 +167,4 @@ def columns_of(fields: Mapping[str, Any], context: Context) -> tuple[str, Fields
     for spelled in _TIMES:
         if stamp is None and spelled in named:
             stamp = read_moment(fields[named[spelled]], context.zone(None), received_at)
-    return kind.upper(), columns, stamp or Stamp.missing(received_at, None)
+    return kind, columns, stamp or Stamp.missing(received_at, None)

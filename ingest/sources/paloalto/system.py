@@ -30,6 +30,23 @@ _LOGINS = (
     ),
     (
         re.compile(
+            r"User '(?P<user>.*)' (?P<verb>failed authentication|authenticated)\."
+            r"(?P<rest>.*?)[,.]? *From: (?P<ip>[0-9a-fA-F:.]+?)\.?"
+        ),
+        1,
+    ),
+    (
+        # GlobalProtect before PAN-OS 9.1.3, which gave it a log of its own.
+        re.compile(
+            r"(?P<service>GlobalProtect (?:gateway|portal)) user authentication "
+            r"(?P<verb>succeeded|failed)\. Login from: (?P<ip>[0-9a-fA-F:.]+),"
+            r"(?: Source region: [\w .()-]{1,64},)? User name: (?P<user>.*?)"
+            r"(?:, Client OS version: (?P<rest>.*)|, Reason: .*|, Auth type: [\w-]+)?\.?"
+        ),
+        1,
+    ),
+    (
+        re.compile(
             r"User (?P<user>.*) (?P<verb>logged in|logged out|failed to log ?in|timed out) via "
             r"(?P<service>[\w ]+?) from (?P<ip>[0-9a-fA-F:.]+?)(?: using (?P<rest>[\w ./-]*))?\.?"
         ),
@@ -167,6 +184,8 @@ READERS: Mapping[str, Callable[[Log], Event]] = MappingProxyType(
         "GLOBALPROTECT": globalprotect,
         "USERID": _login,
         "AUTHENTICATION": _login,
+        # Strata Logging Service's name for it.
+        "AUTH": _login,
         "CONFIG": config,
         "HIPMATCH": hip,
         "HIP-MATCH": hip,

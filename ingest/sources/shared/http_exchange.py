@@ -275,7 +275,7 @@ def basic_logon(user: str, service: str) -> dict[str, Any]:
         "class_uid": AUTHENTICATION,
         "activity_id": _LOGON,
         "status_id": FAILURE,
-        "user": _user(user) if user else None,
+        "user": user_of(user) if user else None,
         "is_remote": True,
         "logon_type_id": _NETWORK_LOGON,
         "auth_protocol": "Basic",
@@ -351,7 +351,7 @@ def http_event(
         "metadata": metadata(product, stamp, **x.meta),
         "src_endpoint": source or None,
         "dst_endpoint": target or None,
-        "actor": {"user": _user(x.user)} if x.user else None,
+        "actor": {"user": user_of(x.user)} if x.user else None,
         "device": device(host),
         "http_request": request or None,
         "http_response": response,
@@ -372,7 +372,8 @@ def http_event(
     return event(made.pop("class_uid", HTTP if spoken else NETWORK), activity, stamp, **made)
 
 
-def _user(name: str) -> dict[str, str]:
+def user_of(name: str) -> dict[str, str]:
+    """Name and, of `DOMAIN\\name`, domain of a user."""
     domain, result, account = name.partition("\\")
     return {"name": account, "domain": domain} if result and domain and account else {"name": name}
 
@@ -402,5 +403,5 @@ def _observables(
         ("http_request.url.hostname", A_HOST, link.get("hostname")),
         ("http_request.url.url_string", A_URL, link.get("url_string")),
         ("http_request.user_agent", AN_AGENT, x.agent),
-        ("actor.user.name", A_USER, _user(x.user)["name"] if x.user else None),
+        ("actor.user.name", A_USER, user_of(x.user)["name"] if x.user else None),
     )

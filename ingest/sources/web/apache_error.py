@@ -29,6 +29,7 @@ from ingest.sources.shared.http_exchange import (
     http_event,
     request_line,
     unescape,
+    user_of,
     whole,
 )
 from ingest.sources.shared.web_timestamps import replacing, write_ctime
@@ -85,6 +86,21 @@ _OF_USER = tuple(
 )
 """A login that failed, in the words of each module; what it does not say is missing."""
 QUOTED = re.compile(r"'.*'", re.DOTALL)
+_NOT_ALLOWED = (
+    # mod_authz_core since 2.4, mod_authz_host before
+    re.compile(r'user (?P<user>.*?): authorization failure for "(?P<target>.*)": ?', re.DOTALL),
+    # mod_authz_user, mod_authz_groupfile and others of 2.0 and 2.2
+    re.compile(
+        r"access to (?P<target>.*) failed, reason: user (?P<user>.*?) "
+        r"(?:does not meet 'require'ments|not allowed access).*",
+        re.DOTALL,
+    ),
+    re.compile(r"authorization failure \(no authenticated user\): (?P<target>.*)", re.DOTALL),
+)
+"""Who is known and may not: no login failed, the request was refused.
+
+The server knows the user, so the words of the format inside of it can only be the URL's.
+"""
 FORBIDDEN = re.compile(
     r"client denied by server configuration: (.*)|access to (\S+) (?:denied|failed).*|"
     r".*(?:client used wrong authentication scheme|not allowed access).*",
@@ -190,10 +206,12 @@ def _event(x: Exchange, text: str, cause: str, level: str, stamp: Stamp, line: L
 def _of_client(x: Exchange, words: str, failed: bool) -> dict[str, Any]:
     """What a message about a client says besides: who, which file, which request."""
     columns: dict[str, Any] = {}
+    # Behind these two codes the words of a failed login can only be the URL's.
+    known = x.meta.get("event_code") in ("AH01629", "AH01631")
     wrong = next(
         (match for form in (WRONG_PASSWORD, *_OF_USER) if (match := form.fullmatch(words))), None
     )
-    if wrong:
+    if wrong and not known:
         named = wrong.groupdict()
         x.target = named.get("target") or None
         name = named.get("user") or ""
@@ -209,11 +227,19 @@ def _of_client(x: Exchange, words: str, failed: bool) -> dict[str, Any]:
     missing = MISSING.fullmatch(words)
     if missing:
         columns["file"] = {"path": missing[1], "type_id": 0}
-    refused = FORBIDDEN.fullmatch(words)
+    not_allowed = next((match for form in _NOT_ALLOWED if (match := form.fullmatch(words))), None)
+    refused = not_allowed or FORBIDDEN.fullmatch(words)
     if refused:
         columns |= {"action_id": DENIED, "disposition_id": _BLOCKED, "status_id": FAILURE}
-        if refused[2]:
-            x.target = x.target or refused[2]
+    if not_allowed:
+        named = not_allowed.groupdict()
+        x.target = named["target"] or None
+        name = named.get("user") or ""
+        x.user = name[1:-1] if QUOTED.fullmatch(name) and "reason: " in words else name or None
+        if x.user:
+            x.columns["actor"] = (x.columns["actor"] or {}) | {"user": user_of(x.user)}
+    elif refused and refused[2]:
+        x.target = x.target or refused[2]
     # OCSF's HTTP Activity needs a request; without one it is the connection that failed.
     if not (x.target or x.method or x.referrer):
         columns["activity_id"] = _REFUSE if refused else _FAIL if failed else _TRAFFIC

@@ -218,6 +218,7 @@ DAEMONS = (
             "[client 10.0.0.5:1] AH01618: user {} not found: /x",
             "[client 10.0.0.5:1] AH01807: user '{}': authentication failure for \"/x\": password "
             "Mismatch",
+            '[client 10.0.0.5:1] AH01631: user ann: authorization failure for "{}": ',
             "[client 10.0.0.5:1] AH00128: File does not exist: /var/www/{}",
             "[client 10.0.0.5:1] AH01630: client denied by server configuration: /x, referer: {}",
         ),
@@ -226,6 +227,8 @@ DAEMONS = (
         (
             '[client 6.6.6.6:1] AH01617: user mallory: authentication failure for "/x": Password '
             "Mismatch",
+            '/x": authentication failure for "/x": Password Mismatch',
+            '/x": authorization failure for "/x": ',
         ),
     ),
     Holes(

@@ -181,6 +181,45 @@ def test_kea_messages(text: str, activity: int, ip: int, status: int, lease: int
     assert (row["status_id"], row["lease_dur"], row["transaction_uid"]) == (status, lease, "0xabc")
 
 
+@pytest.mark.parametrize(
+    ("code", "words", "name", "status"),
+    [
+        (
+            "DHCP6_PD_LEASE_ALLOC",
+            "lease for prefix 2001:db8:1::/56 and iaid=12 has been allocated for 3600 seconds",
+            "Reply prefix",
+            1,
+        ),
+        (
+            "DHCP6_PD_LEASE_ADVERT",
+            "lease for prefix 2001:db8:1::/56 and iaid=12 will be advertised",
+            "Advertise prefix",
+            1,
+        ),
+        (
+            "DHCP6_RELEASE_PD",
+            "prefix 2001:db8:1::/56 for iaid=12 was released properly",
+            "Release prefix",
+            1,
+        ),
+        (
+            "DHCP6_RELEASE_PD_FAIL_WRONG_DUID",
+            "client tried to release prefix 2001:db8:1::/56, but it belongs to another client",
+            "Release prefix",
+            2,
+        ),
+    ],
+)
+def test_prefixes_of_kea_are_no_leases(code: str, words: str, name: str, status: int) -> None:
+    who = "duid=[00:03:00:01:aa:bb:cc:00:11:22], [no hwaddr info], tid=0xa1"
+    row = good(
+        "kea_dhcp4", f"2026-03-02 09:00:00.123 INFO  [kea-dhcp6.leases/1.2] {code} {who}: {words}"
+    )
+    assert (row["activity_id"], row["activity_name"], row["status_id"]) == (99, name, status)
+    assert (row["src_ip"], row["mac"]) == ("2001:db8:1::", "aa:bb:cc:00:11:22")
+    assert json.loads(row["unmapped"])["prefix_length"] == "56"
+
+
 def test_dnsmasq_lab() -> None:
     found = rows("dnsmasq", *lines("lab/dnsmasq/syslog_rfc3164.log"), tz="America/New_York")
     dhcp = [row for row in found if row["class_uid"] == 4004]

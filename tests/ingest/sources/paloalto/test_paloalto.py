@@ -311,6 +311,117 @@ def test_the_firewall_itself() -> None:
     assert log(csv_line(hip))["src_ip"] == "10.0.0.5"
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            "User 'ann' failed authentication.  Reason: Invalid username/password From: "
+            "198.51.100.9.",
+            (2, "198.51.100.9", "ann", "PAN-OS"),
+        ),
+        (
+            "GlobalProtect gateway user authentication failed. Login from: 198.51.100.9, Source "
+            "region: US, User name: ann, Client OS version: Microsoft Windows 10 Pro , 64-bit, "
+            "Reason: Authentication failed: Invalid username or password, Auth type: profile.",
+            (2, "198.51.100.9", "ann", "GlobalProtect gateway"),
+        ),
+        (
+            "GlobalProtect portal user authentication succeeded. Login from: 198.51.100.9, User "
+            "name: corp\\Login from: 6.6.6.6, Auth type: profile.",
+            (1, "198.51.100.9", "Login from: 6.6.6.6", "GlobalProtect portal"),
+        ),
+    ],
+)
+def test_logins_of_older_releases(words: str, expected: tuple[Any, ...]) -> None:
+    fields = {
+        "receive_time": TIME,
+        "serial": "013",
+        "type": "SYSTEM",
+        "subtype": "auth",
+        "time_generated": TIME,
+        "opaque": words,
+    }
+    row = log(csv_line(fields))
+    assert (row["class_uid"], row["activity_id"]) == (3002, 1)
+    outcome = (row["status_id"], row["src_ip"], row["user"]["name"], row["service"]["name"])
+    assert outcome == expected
+
+
+CLOUD = {"TimeGenerated": "2026-03-02T09:00:00Z", "DeviceSN": "018", "DeviceName": "fw1"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (
+            {
+                "LogType": "GLOBALPROTECT",
+                "EventIDValue": "gateway-auth",
+                "AuthMethod": "LDAP",
+                "SourceUserName": "corp\\ann",
+                "SourceRegion": "US",
+                "PublicIPv4": "198.51.100.9",
+                "EventStatus": "failure",
+                "Description": "bad password",
+            },
+            {"class_uid": 3002, "status_id": 2, "src_ip": "198.51.100.9", "user_name": "ann"},
+        ),
+        (
+            {
+                "LogType": "CONFIG",
+                "AdminUsername": "corp\\ann",
+                "AdminUserDomain": "corp",
+                "AdminUserName": "ann",
+                "Client": "Web",
+                "IPaddress": "10.0.0.9",
+                "EventName": "delete",
+                "EventPath": "vsys1",
+                "EventResult": "Failed",
+            },
+            {
+                "class_uid": 6003,
+                "activity_id": 4,
+                "status_id": 2,
+                "src_ip": "10.0.0.9",
+                "user_name": "ann",
+                "message": "delete vsys1",
+            },
+        ),
+        (
+            {
+                "LogType": "AUTH",
+                "Subtype": "Radius",
+                "SourceIP": "10.0.0.9",
+                "User": "corp\\ann",
+                "AuthEvent": "User Password Failure",
+                "AuthenticationProtocol": "PAP",
+            },
+            {
+                "class_uid": 3002,
+                "status_id": 2,
+                "src_ip": "10.0.0.9",
+                "user_name": "ann",
+                "auth_protocol": "PAP",
+            },
+        ),
+        (
+            {"LogType": "AUTH", "User": "ann", "AuthEvent": "authentication success"},
+            {"class_uid": 3002, "status_id": 1, "user_name": "ann"},
+        ),
+        (
+            {"LogType": "USERID", "Subtype": "login", "SourceIP": "10.0.0.9", "User": "ann"},
+            {"class_uid": 3002, "status_id": 1, "src_ip": "10.0.0.9", "user_name": "ann"},
+        ),
+    ],
+)
+def test_logs_of_the_cloud(fields: dict[str, str], expected: dict[str, Any]) -> None:
+    row = log(json.dumps(CLOUD | fields))
+    assert {name: row[name] for name in expected} == expected
+    assert (row["device"]["hostname"], row["time_quality"]) == ("fw1", "exact")
+    if "AdminUserName" in fields:
+        assert json.loads(row["unmapped"])["AdminUserName"] == "ann"
+
+
 def test_decryption_and_unknown_types() -> None:
     fields = SESSION | {
         "type": "DECRYPTION",

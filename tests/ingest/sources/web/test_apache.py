@@ -182,6 +182,40 @@ ERRORS: list[tuple[str, dict[str, Any]]] = [
         {"class_uid": 3002, "user.name": "'ann'"},
     ),
     (
+        WHEN + "[authz_core:error] [pid 12] [client 1.2.3.4:5678] AH01631: user ann: "
+        r'authorization failure for "/x\": authorization failure for \"/y": , referer: http://b/',
+        {
+            "class_uid": 4002,
+            "status_id": 2,
+            "action_id": 2,
+            "actor.user": {"name": "ann"},
+            "actor.process.pid": 12,
+            "http_request.url.path": '/x": authorization failure for "/y',
+            "http_request.referrer": "http://b/",
+        },
+    ),
+    (
+        WHEN + "[authz_core:error] [pid 12] [client 1.2.3.4:5678] AH01629: authorization failure "
+        "(no authenticated user): /x",
+        {"class_uid": 4002, "status_id": 2, "action_id": 2, "http_request.url.path": "/x"},
+    ),
+    (
+        "[Mon Mar 02 09:00:00 2026] [error] [client 1.2.3.4] access to /x failed, reason: user "
+        "'eve' not allowed access failed, reason: user 'ray' does not meet 'require'ments for "
+        "user/valid-user to be allowed access",
+        {
+            "class_uid": 4002,
+            "action_id": 2,
+            "actor.user.name": "ray",
+            "http_request.url.path": "/x failed, reason: user 'eve' not allowed access",
+        },
+    ),
+    (
+        "[Mon Mar 02 09:00:00 2026] [error] [client 1.2.3.4] access to /x failed, reason: user "
+        "CORP\\\\ray not allowed access",
+        {"class_uid": 4002, "actor.user": {"name": "ray", "domain": "CORP"}},
+    ),
+    (
         WHEN + "[authz_core:error] [pid 12] [client 1.2.3.4:5678] AH01630: client denied by "
         "server configuration: /var/www/.ht",
         {
