@@ -62,7 +62,7 @@ def register() -> None:
         # It runs against the clock's doubt, and says the same but once.
         ScheduledCommand(
             "maintenance",
-            ("compact",),
+            ("compact", "--due"),
             lambda settings: settings.maintenance.minutes,
             clock.doubt,
             inf,

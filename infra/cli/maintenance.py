@@ -14,9 +14,11 @@ from infra.delta.catalog import catalog, table
 from infra.delta.log_reader import newest_version
 from infra.delta.retention import require_sources
 from infra.delta.schema import Table as Declared
+from infra.delta.table_places import TablePlaces
 from infra.errors import Fatal, HeadgateError, NoLakeHere
 from infra.maintenance.idle_checkpoints import move_on
 from infra.maintenance.maintenance import COLUMNS, Done, tend
+from infra.maintenance.resting_tables import tend_resting
 from infra.maintenance.retention_holds import leave, sentence
 from infra.process.table_output import add_output_option, print_rows
 from infra.spark.session import session
@@ -37,6 +39,12 @@ def build(commands: Any) -> None:
         "a table could not be tended, or a job that does not read on holds one up",
     )
     compact.add_argument("table", nargs="*", help="only these (default: all)")
+    compact.add_argument(
+        "--due",
+        action="store_true",
+        help="what runs on a schedule: where so little is to be done that it may wait for hours, "
+        "let it, and begin no Spark",
+    )
     add_output_option(compact)
     compact.set_defaults(run=_compact)
 
@@ -52,19 +60,43 @@ def _compact(arguments: argparse.Namespace, settings: Settings) -> int:
         )
     require_sources(settings)
     os.nice(_NICE)
-    small = settings.spark.model_copy(update={"driver_memory": _MEMORY})
     with ExitStack() as stack:
         lock = Lock(settings.checkpoint_root / "upkeep", "upkeep")
         stack.callback(lock.release)
-        spark = session(settings.model_copy(update={"spark": small}), "headgate-maintenance")
-        stack.callback(spark.stop)
-        lake = Lake(spark, settings)
-        lake.claim()  # before it deletes by its own checkpoints what another home's jobs need
+        # Before anything is deleted by our own checkpoints that another home's jobs need.
+        TablePlaces(settings).claim()
         for line in move_on(settings):
             print(line, file=sys.stderr)
-        done, refused = tend_all(lake, there)
+        done = tend_resting_tables(settings, there) if arguments.due else []
+        rests = {tended.table for tended in done}
+        due = [declared for declared in there if declared.name not in rests]
+        tended, refused = _with_spark(settings, due) if due else ([], [])
+        done += tended
     _show(done, arguments.output)
     return report(settings, done, refused, whole=not arguments.table)
+
+
+def tend_resting_tables(settings: Settings, tables: Sequence[Declared]) -> list[Done]:
+    """Tend what takes no Spark, and say so."""
+    each = (tend_resting(settings, declared) for declared in tables)
+    done = [tended for tended in each if tended is not None]
+    print(
+        f"{len(done)} of {len(tables)} tables have little or nothing to be done: not looked at "
+        f"with Spark{', which is not begun' if len(done) == len(tables) else ''}",
+        file=sys.stderr,
+    )
+    return done
+
+
+def _with_spark(
+    settings: Settings, tables: Sequence[Declared]
+) -> tuple[list[Done], list[HeadgateError]]:
+    small = settings.spark.model_copy(update={"driver_memory": _MEMORY})
+    spark = session(settings.model_copy(update={"spark": small}), "headgate-maintenance")
+    try:
+        return tend_all(Lake(spark, settings), tables)
+    finally:
+        spark.stop()
 
 
 def report(

@@ -87,7 +87,7 @@ def tend(lake: Lake, table: Table, say: Say = lambda line: None) -> Done:
     done.merged, done.made = merge_small_files(lake, table, say)
     jobs = list(behind(lake.settings, table.name, lake.folder(table)))
     done.held = tuple(holding(lake.settings, table.name, jobs, time.time()))
-    kept = _needed(lake.settings, table, jobs)
+    kept = needed(lake.settings, table, jobs)
     done.kept_hours = kept.total_seconds() / 3600
     done.deleted, done.freed = _vacuumed(lake, table, kept, jobs, say)
     with lake.alone(table):
@@ -101,18 +101,9 @@ def tend(lake: Lake, table: Table, say: Say = lambda line: None) -> Done:
 
 def merge_small_files(lake: Lake, table: Table, say: Say = lambda line: None) -> tuple[int, int]:
     """Make large files of small ones; how many were merged, and into how many."""
-    active = {
-        file.name: file
-        for file in active_files(lake.spark, lake.path(table))
-        if not file.has_deletions  # the file alone does not tell which rows are true
-    }
-    target = lake.settings.maintenance.file_mb * 2**20
-    pieces = [
-        CompactionPiece(name, weight(file, target), _millis(file.newest(_RECEIVED)))
-        for name, file in active.items()
-    ]
+    active = {file.name: file for file in active_files(lake.spark, lake.path(table))}
     merged = made = 0
-    for group in _groups(lake.settings, table, pieces, target):
+    for group in merge_groups(lake.settings, table, list(active.values())):
         files = [active[piece.name] for piece in group]
         if _rewritten(lake, table, files, data_change=False):
             merged, made = merged + len(files), made + 1
@@ -121,9 +112,16 @@ def merge_small_files(lake: Lake, table: Table, say: Say = lambda line: None) ->
     return merged, made
 
 
-def _groups(
-    settings: Settings, table: Table, pieces: Sequence[CompactionPiece], target: int
+def merge_groups(
+    settings: Settings, table: Table, files: Sequence[ActiveFile]
 ) -> list[tuple[CompactionPiece, ...]]:
+    """Which of a table's files become one, by their names."""
+    target = settings.maintenance.file_mb * 2**20
+    pieces = [
+        CompactionPiece(file.name, weight(file, target), _millis(file.newest(_RECEIVED)))
+        for file in files
+        if not file.has_deletions  # the file alone does not tell which rows are true
+    ]
     days = getattr(settings.retention, table.expires) if table.expires else 0
     if not days:
         return plan(pieces, target)
@@ -210,9 +208,9 @@ def expire(lake: Lake, table: Table, now: datetime, say: Say = lambda line: None
         return 0
     gone, mixed = [], []
     for file in active_files(lake.spark, lake.path(table)):
-        if _is_old(file, limits):
+        if is_old(file, limits):
             gone.append(file)
-        elif not file.has_deletions and _may_hold_old(file, limits):
+        elif may_be_mixed(file, limits):
             mixed.append(file)
     if gone or mixed:
         # Before: who comes upon the rows' absence must find why.
@@ -242,14 +240,14 @@ def _without_old(lake: Lake, table: Table, file: ActiveFile, limits: Applied) ->
     )
 
 
-def _is_old(file: ActiveFile, limits: Applied) -> bool:
+def is_old(file: ActiveFile, limits: Applied) -> bool:
     """Whether all rows of a file go. Where the log tells no arrival, it was written later."""
     return limits.every is not None and file.newest(_RECEIVED) < limits.every
 
 
-def _may_hold_old(file: ActiveFile, limits: Applied) -> bool:
+def may_be_mixed(file: ActiveFile, limits: Applied) -> bool:
     """Whether a file may have old rows of a source, or family, with a retention of its own."""
-    return any(
+    return not file.has_deletions and any(
         # Sources of a family lie between its name and the last text that begins with `name:`.
         file.may_hold("source", name, name if ":" in name else f"{name}:\U0010ffff")
         and file.may_hold(_RECEIVED, NEVER, limit)
@@ -278,15 +276,16 @@ def retention_interval(settings: Settings, table: Table, folder: Location) -> ti
     By readers, as long as the settings promise; by each stream, as far as it is behind: its
     next batch reads files that were added then, also those that were merged since.
     """
-    return _needed(settings, table, list(behind(settings, table.name, folder)))
+    return needed(settings, table, list(behind(settings, table.name, folder)))
 
 
-def _needed(settings: Settings, table: Table, jobs: Sequence[Behind]) -> timedelta:
-    needed = timedelta(hours=settings.maintenance.keep_hours)
-    needed = min(needed, table.rewritten or needed)
+def needed(settings: Settings, table: Table, jobs: Sequence[Behind]) -> timedelta:
+    """The same, where it is known which jobs are behind."""
+    promised = timedelta(hours=settings.maintenance.keep_hours)
+    promised = min(promised, table.rewritten or promised)
     # After `rewritten`: what a table must keep outranks what it may drop early.
-    needed = max(needed, table.kept)
-    return max([needed, *(timedelta(seconds=time.time() - job.since) + _MARGIN for job in jobs)])
+    promised = max(promised, table.kept)
+    return max([promised, *(timedelta(seconds=time.time() - job.since) + _MARGIN for job in jobs)])
 
 
 def _vacuumed(
