@@ -14,6 +14,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from ingest.parsing.ocsf import (
+    A_HASH,
     API,
     AUTHENTICATION,
     FAILURE,
@@ -43,6 +44,7 @@ from ingest.sources.shared.firewall import (
     connection,
     endpoint,
     ends_seen,
+    file_hash,
     firewall_disposition,
     located,
     severity,
@@ -54,9 +56,12 @@ from ingest.sources.shared.http_exchange import url
 from ingest.sources.shared.key_values import certain, put
 
 _PRODUCT: Mapping[str, str] = {"name": "VPN-1 & FireWall-1", "vendor_name": "Check Point"}
+# Behind the last value stands no semicolon, in most releases.
 # Possessive: a value whose closing quote is missing costs one pass, not one for each length that it
 # might have.
-_PAIR = re.compile(r'\s*(?P<key>[A-Za-z_][\w.-]{0,63}):"(?P<value>(?:[^"\\]|\\.)*+)"(?:;|$)')
+_PAIR = re.compile(
+    r'\s*(?P<key>[A-Za-z_][\w.-]{0,63}):"(?P<value>(?:[^"\\]|\\.)*+)"(?:;|(?=\s*\]?\s*$))'
+)
 _GENERIC = re.compile(r"(?P<key>[A-Za-z_][\w.-]{0,63})=(?P<value>(?:[^|\\]|\\.)*+)(?:\||$)")
 _START = re.compile(r'\[(?=[A-Za-z_][\w.-]{0,63}:")')
 _ESCAPED = re.compile(r"\\(.)")
@@ -147,6 +152,10 @@ class _Log:
         """The event of what kind of log it is."""
         action = (self.action or "").lower()
         fields = self.fields
+        # Management logs an administrator's login as an operation that it accepted.
+        operation = str(fields.get("operation")).lower()
+        if operation in _ACTIONS and action not in _ACTIONS:
+            return self._login(_ACTIONS[operation], operation)
         if action in _ACTIONS:
             return self._login(_ACTIONS[action], action)
         if any(fields.get(name) for name in _THREATS):
@@ -173,7 +182,7 @@ class _Log:
 
     def _login(self, activity: int, action: str) -> Event:
         common = self._common()
-        word = self.fields.text("auth_status", "status")
+        word = self.fields.text("auth_status", "status", "audit_status")
         failed = "failed" in action or "fail" in (word or "").lower()
         return located(
             AUTHENTICATION,
@@ -182,7 +191,7 @@ class _Log:
             status_id=FAILURE if failed else SUCCESS,
             status_code=word,
             status_detail=self.fields.text("reason", "auth_failure_reason"),
-            message=f"{self.action}: {(self.user or {}).get('name') or 'unknown'}",
+            message=f"{action.title()}: {(self.user or {}).get('name') or 'unknown'}",
             user=self.user or {"name": "unknown"},
             service={"name": self.product or "Check Point"},
             auth_method=self.fields.text("auth_method"),
@@ -198,6 +207,8 @@ class _Log:
         decided = firewall_disposition(verdict(self.action))
         # In a finding it says how far people are with it, not whether the traffic got through.
         decided.pop("status_id", None)
+        hashes = self._hashes()
+        file = kept(name=fields.text("file_name"), hashes=hashes or None) or None
         return located(
             FINDING,
             1,
@@ -210,12 +221,43 @@ class _Log:
                 "created_time": self.stamp.time,
             },
             actor={"user": self.user} if self.user else None,
+            file=file,
+            http_request=self._request(),
             connection_info=connection(fields.text("proto"), (self.source or {}).get("ip")),
             firewall_rule=self.rule or None,
-            observables=ends_seen(self.source, self.target, self.user),
+            observables=ends_seen(
+                self.source,
+                self.target,
+                self.user,
+                *(("file.hashes", A_HASH, each["value"]) for each in hashes),
+            ),
             **decided,
             **common,
             unmapped=self._left(),
+        )
+
+    def _hashes(self) -> list[dict[str, str]]:
+        """What a scanned file is known by; of what is no hash nothing is taken."""
+        hashes = []
+        for name in ("file_sha256", "file_sha1", "file_md5"):
+            written = file_hash(self.fields.get(name))
+            if written:
+                del self.fields[name]
+                hashes += written
+        return hashes
+
+    def _request(self) -> dict[str, Any] | None:
+        """What was asked for, where the log names a URL or a method."""
+        fields = self.fields
+        link, method = fields.text("resource"), fields.text("method")
+        if not link and not method:
+            return None
+        host = fields.get("http_host")
+        return kept(
+            http_method=method,
+            user_agent=fields.text("user_agent", "web_client_type"),
+            referrer=fields.text("referrer"),
+            url=url(link, method, host if type(host) is str else None) if link else None,
         )
 
     def _change(self) -> Event:
@@ -245,20 +287,11 @@ class _Log:
     def _session(self) -> Event:
         fields, common = self.fields, self._common()
         allowed = verdict(self.action)
-        link = fields.text("resource")
-        method = fields.text("method")
         sent = fields.number("client_outbound_bytes", "sent_bytes")
         back = fields.number("server_outbound_bytes", "received_bytes")
         seconds = fields.number("elapsed", most=10**9)
-        request = None
-        if link or method:
-            host = fields.get("http_host")
-            request = kept(
-                http_method=method,
-                user_agent=fields.text("user_agent", "web_client_type"),
-                referrer=fields.text("referrer"),
-                url=url(link or "", method, host if type(host) is str else None) if link else None,
-            )
+        request = self._request()
+        method = (request or {}).get("http_method")
         closed = (self.action or "").lower() in ("ctl", "monitored") or seconds is not None
         activity = REFUSE if allowed is False else CLOSE if closed else OPEN if allowed else TRAFFIC
         if request:

@@ -384,7 +384,7 @@ def dns(log: Log) -> Event:
 
 
 def other(log: Log) -> Event:
-    """A record of another feed, such as tunnels, alerts or the audit of administrators."""
+    """A record of another feed, such as tunnels or alerts."""
     return log.event(
         BASE,
         UNKNOWN,

@@ -1,9 +1,9 @@
 """Zscaler Internet Access: the feeds of its Nanolog Streaming Service and of Cloud NSS.
 
 https://help.zscaler.com/zia/nss-feed-output-format-web-logs , the pages of the same name for
-firewall and DNS logs, and https://help.zscaler.com/zia/about-cloud-nss-feeds . Records in JSON
-(alone, a line each, or in an array), in tabs as Splunk's add-on wants them, and in CEF of the
-devices `NSSWeblog` and `NSSFWlog`. A feed's times have the zone of its configuration.
+firewall, DNS and admin audit logs, and https://help.zscaler.com/zia/about-cloud-nss-feeds . Records
+in JSON (alone, a line each, or in an array), in tabs as Splunk's add-on wants them, and in CEF of
+the devices `NSSWeblog` and `NSSFWlog`. A feed's times have the zone of its configuration.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ingest.sources.generic.cef_leef_syntax import of_cef
 from ingest.sources.shared.device_header import each_line, read_header
 from ingest.sources.shared.firewall import Fields
 from ingest.sources.shared.key_values import certain, put
+from ingest.sources.zscaler.audit import audit
 from ingest.sources.zscaler.logs import READERS, Log, other
 
 _LONGEST_HEADER = 1024
@@ -38,6 +39,7 @@ _OWN_KEYS = (
     frozenset({"dns_req", "clt_sip"}),
     frozenset({"urlcategory", "action"}),
     frozenset({"urlcat", "action"}),
+    frozenset({"adminid", "auditlogtype"}),
 )
 """Columns that tell a record without a `sourcetype`."""
 _TIMES = ("datetime", "time", "eventtime")
@@ -83,11 +85,14 @@ def _feed(fields: Mapping[str, Any]) -> str:
         return named
     if "csip" in fields:
         return "zscalernss-fw"
+    if "adminid" in fields:
+        return "zscalernss-audit"
     return "zscalernss-dns" if "dns_req" in fields else "zscalernss-web"
 
 
 def _event(feed: str, fields: Fields, stamp: Stamp, rest: Mapping[str, Any]) -> Event:
-    reader = READERS.get(feed.lower().rpartition("-")[2], other)
+    kind = feed.lower().rpartition("-")[2]
+    reader = audit if kind == "audit" else READERS.get(kind, other)
     return reader(Log(feed, fields, stamp, rest))
 
 

@@ -287,6 +287,51 @@ SAMPLES = [
         '[action:"Drop"; loguid:"{1}"; origin:"10.0.0.1"; time:"1772442000"; src:"10.0.0.5"; '
         'dst:"203.0.113.9"; service:"445"; proto:"6"; src_user_name:"CORP\\\\ann"; rule_name:"x"]',
         (4001, 5, 2, "10.0.0.5", IP, "ann"),
+        {"firewall_rule.name": "x"},
+    ),
+    Sample(
+        "checkpoint",
+        "<134>1 2026-03-02T09:00:01Z gw1 CheckPoint 1 - "
+        '[action:"Prevent"; origin:"10.0.0.1"; time:"1772442000"; product:"Anti-Virus"; '
+        'protection_name:"Trojan.X"; file_name:"a.exe"; file_md5:"' + "ab" * 16 + '"; '
+        'resource:"http://evil.example/a.exe"; severity:"Critical"; dst:"203.0.113.9"; '
+        'service:"80"; proto:"6"; src:"10.0.0.5"]',
+        (2004, 1, None, "10.0.0.5", IP, None),
+        {
+            "severity_id": 5,
+            "file.name": "a.exe",
+            "file.hashes": [{"algorithm": "MD5", "value": "ab" * 16}],
+            "http_request.url.hostname": "evil.example",
+        },
+    ),
+    Sample(
+        "checkpoint",
+        "<134>1 2026-03-02T09:00:01Z mgmt CheckPoint 1 - "
+        '[action:"Accept"; origin:"10.0.0.1"; time:"1772442000"; administrator:"ann"; '
+        'audit_status:"Failure"; machine:"pc1"; operation:"Log In"; product:"SmartConsole"; '
+        'subject:"Administrator Login"; client_ip:"203.0.113.9"]',
+        (3002, 1, 2, IP, None, "ann"),
+    ),
+    # -- Zscaler Internet Access: the admin audit log
+    Sample(
+        "zscaler",
+        js(sourcetype="zscalernss-audit",
+           event={"time": "Mon Mar  2 09:00:00 2026", "recordid": "1", "action": "SIGN_IN",
+                  "category": "LOGIN", "subcategory": "LOGIN", "resource": "None",
+                  "interface": "UI", "adminid": USER, "clientip": IP, "result": "FAILURE",
+                  "errorcode": "AUTHENTICATION_FAILED", "auditlogtype": "ZIA"}),
+        (3002, 1, 2, IP, None, USER),
+        {"status_detail": "AUTHENTICATION_FAILED"},
+        "assumed_zone",
+    ),
+    Sample(
+        "zscaler",
+        js(time="Mon Mar  2 09:00:00 2026", tz="GMT", recordid="2", action="DELETE",
+           category="POLICY", subcategory="SSL_POLICY", resource="rule1", interface="API",
+           adminid=USER, clientip=IP, result="SUCCESS", errorcode="None", auditlogtype="ZIA"),
+        (6003, 4, 1, IP, None, USER),
+        {"resources": [{"name": "rule1", "type": "SSL_POLICY"}]},
+        "assumed_zone",
     ),
     Sample(
         "checkpoint",
