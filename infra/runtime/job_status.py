@@ -19,7 +19,8 @@ from infra.config.settings import Settings
 from infra.streaming.outbox import put_row
 
 SILENT_SECONDS = 15.0
-"""The driver writes every two seconds; one that has not for so long is gone or hangs."""
+"""The driver writes every two seconds, of a job that waits every five; one that has not for so long
+is gone or hangs."""
 
 _State = Literal["starting", "running", "waiting", "backoff", "failed", "stopped"]
 """starting: no batch yet in this run; running: in a batch or between two; waiting: nothing to do;
@@ -136,7 +137,7 @@ def _folder(settings: Settings) -> Path:
 
 def write_status(settings: Settings, status: JobStatus) -> None:
     """Leave a job's status for readers; whole or not at all."""
-    # Not forced to disk: it is written every two seconds, and anew after a crash.
+    # Not forced to disk: it is written every few seconds, and anew after a crash.
     row = asdict(status)
     del row["state"]
     put_row(_folder(settings), status.job, {**row, "standing": former_state(status.state)})

@@ -23,8 +23,17 @@ from infra.streaming.job import Job
 from infra.streaming.progress import durations, state, watermark
 
 WRITE_SECONDS = 2.0
+RESTING_WRITE_SECONDS = 5.0
+"""How often a status is written; the second of a job that waits, while nothing of it changes."""
+
+RESTING_SECONDS = 10.0
+"""So long a query that waits is not asked again, unless it began a batch: eight of them, asked
+every two seconds, were a good part of what an idle driver costs."""
+
 MEMORY_SECONDS = 10.0
-"""Walking the processes costs some milliseconds each."""
+RESTING_MEMORY_SECONDS = 30.0
+"""How often memory is measured, the second while all jobs wait: walking the processes and asking
+the JVM take some 20 ms."""
 
 
 @dataclass
@@ -40,6 +49,10 @@ class Watch:
     _memory: Memory = field(default_factory=Memory)
     _measured: float = 0.0
     _written: dict[str, float] = field(default_factory=dict)
+    _told: dict[str, tuple[str, int | None]] = field(default_factory=dict)
+    """State and batch of each job, as they were last written."""
+    _rested: dict[str, tuple[Job, int | None, float]] = field(default_factory=dict)
+    """Of each query that waits: after which batch, and when it said so."""
 
     def of(self, name: str) -> JobStatus:
         """The status of a job, made when it is first asked for."""
@@ -67,10 +80,10 @@ class Watch:
             self.tell(name)
 
     def look(self, job: Job) -> None:
-        """Bring a running job's status up to date; written every two seconds."""
+        """Bring a running job's status up to date; written every few seconds."""
         status, pulse = self.of(job.name), job.pulse
         self.gather(job)
-        idle = _idle(job)
+        idle = self._rests(job)
         if pulse.done_at is not None:
             status.batch, status.batch_at = pulse.done, pulse.done_at
             status.rows, status.written = pulse.rows, dict(pulse.written)
@@ -90,19 +103,34 @@ class Watch:
         if self._due(job.name):
             self.tell(job.name)
 
+    def _rests(self, job: Job) -> bool:
+        """Whether a query waits for something to do, as it said lately, if no batch began since."""
+        began, now = job.pulse.batch, time.monotonic()
+        known, batch, asked = self._rested.get(job.name, (None, None, 0.0))
+        if known is job and batch == began and now - asked < RESTING_SECONDS:
+            return True
+        if idle := _idle(job):
+            self._rested[job.name] = job, began, now
+        return idle
+
     def _due(self, name: str) -> bool:
-        return time.monotonic() - self._written.get(name, 0.0) >= WRITE_SECONDS
+        status = self.of(name)
+        rests = status.state == "waiting" and self._told.get(name) == (status.state, status.batch)
+        seconds = RESTING_WRITE_SECONDS if rests else WRITE_SECONDS
+        return time.monotonic() - self._written.get(name, 0.0) >= seconds
 
     def tell(self, name: str) -> None:
         """Write a job's status now."""
-        if time.monotonic() - self._measured >= MEMORY_SECONDS:
+        rest = all(status.state == "waiting" for status in self.statuses.values())
+        every = RESTING_MEMORY_SECONDS if rest else MEMORY_SECONDS
+        if time.monotonic() - self._measured >= every:
             self._memory, self._measured = memory(self.spark), time.monotonic()
         status = self.of(name)
         status.at, status.memory = clock.time(), self._memory
         self._waits(status)
         with suppress(OSError):  # a full disk must not end the watch; readers see it grow old
             write_status(self.settings, with_ages(status, clock.jumped))
-        self._written[name] = time.monotonic()
+        self._written[name], self._told[name] = time.monotonic(), (status.state, status.batch)
 
     def _waits(self, status: JobStatus) -> None:
         """What it has not taken, also while its query hangs or there is none."""

@@ -30,6 +30,12 @@ from infra.streaming.progress import newest_from
 LOOK_SECONDS = 0.2
 """How often tables are looked at that another process may have written to."""
 
+RESTING_LOOK_SECONDS = 0.5
+"""The same while all queries rest: what this process commits, and what the broker gets, rings."""
+
+ACTIVE_SECONDS = 5.0
+"""So long after it was woken, or had a batch, a query does not count as one that rests."""
+
 LONGEST_SECONDS = 60.0
 """The longest a query rests: what nobody thought of comes then."""
 
@@ -113,6 +119,7 @@ class Waker:
         with self._lock:
             spec = JOBS.get(job.name)
             self._resting[job.name] = _Resting(job, job.control, bool(spec and spec.history))
+        self.bell.ring()
 
     def leave(self, job: Job) -> None:
         """Wake it no more: it ends."""
@@ -136,17 +143,20 @@ class Waker:
         )
 
     def _run(self) -> None:
+        active = True
         while not self._stopped:
-            self.bell.wait(LOOK_SECONDS)
+            self.bell.wait(LOOK_SECONDS if active else RESTING_LOOK_SECONDS)
             with self._lock:
                 resting = list(self._resting.values())
             self._look_at_tables({path for each in resting for path in each.job.reads if path})
             begins = self._begins(resting)
+            active = False
             for each in resting:
                 try:
-                    self._see_to(each, begins)
+                    active = self._see_to(each, begins) or active
                     self._news.over()
                 except Exception as error:  # a query that has just ended has no clock any more
+                    active = True
                     self._news.tell(f"job {each.job.name}: not woken: {error}")
 
     def _look_at_tables(self, paths: set[str]) -> None:
@@ -166,26 +176,30 @@ class Waker:
         begun = [each.job.pulse.done is not None for each in resting if not each.history]
         return not all(begun) and time.monotonic() - self._began < FIRST_SECONDS
 
-    def _see_to(self, each: _Resting, begins: bool) -> None:
+    def _see_to(self, each: _Resting, begins: bool) -> bool:
+        """Wake a query if it is time to; whether it may be soon, so that looks go on quickly."""
         pulse, now = each.job.pulse, time.monotonic()
         if pulse.done != each.counted:
             each.counted, each.ended = pulse.done, now
             self._arrived = now if pulse.rows else self._arrived
         each.rests = each.rests or each.control.rest_until_woken()
-        if not each.rests:
-            return
         # What comes in the middle of a batch is seen behind it.
-        if pulse.under_way or now - each.woken < self._pause(each, now):
-            return
+        if not each.rests or pulse.under_way:
+            return True
         if begins and pulse.done is not None and now - each.ended < YIELD_SECONDS:
-            return
+            return True
         inputs = [self._input(path) for path in each.job.reads]
         more = inputs != each.inputs or pulse.done != each.done
+        rest = each.woken + self._pause(each, now) - now
+        if rest > 0:
+            soon = more and rest < RESTING_LOOK_SECONDS
+            return soon or now - max(each.woken, each.ended) < ACTIVE_SECONDS
         if not more and now - each.woken < LONGEST_SECONDS:
-            return
+            return now - max(each.woken, each.ended) < ACTIVE_SECONDS
         # Noted before it looks: what comes while it does is then news.
         each.inputs, each.done, each.woken = inputs, pulse.done, now
         each.control.wake()
+        return True
 
     def _pause(self, each: _Resting, now: float) -> float:
         """Least seconds between two looks."""

@@ -66,6 +66,7 @@ def resting(*reads: str | None, pause: float = 0.01) -> tuple[Job, Control]:
 @pytest.fixture
 def waking(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Waker]:
     monkeypatch.setattr(waker_module, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(waker_module, "RESTING_LOOK_SECONDS", 0.01)
 
     def begin(ticker: Any = None) -> Waker:
         return Waker(ticker, Bell()).start()
@@ -94,6 +95,29 @@ def test_a_commit_wakes_who_reads_the_table_and_nothing_else_does(
         table.commit()
         until(lambda: control.woken == 2)
         assert settled(control) == 2
+    finally:
+        waker.stop()
+
+
+def test_looks_are_seldom_while_all_rest_and_a_ring_or_what_waits_ends_that(
+    table: Table, waking: Callable[..., Waker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, control = resting(str(table.folder), pause=0.3)
+    waker = waking()
+    try:
+        waker.take(job)
+        until(lambda: control.woken == 1)
+        time.sleep(0.4)
+        monkeypatch.setattr(waker_module, "ACTIVE_SECONDS", 0.0)
+        monkeypatch.setattr(waker_module, "RESTING_LOOK_SECONDS", 3600.0)
+        assert settled(control) == 1
+        table.commit()
+        assert settled(control) == 1  # by another process, and nobody looks for an hour
+        waker.bell.ring()
+        until(lambda: control.woken == 2)
+        table.commit()
+        waker.bell.ring()  # into its pause: it is woken behind that without another ring
+        until(lambda: control.woken == 3)
     finally:
         waker.stop()
 
