@@ -80,6 +80,12 @@ def _read(fields: Fields, context: Context) -> Event:
     return entry.sign_in() if entry.is_sign_in else entry.call()
 
 
+_CLAIMS = "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/"
+_CLAIMED_NAMES = (f"{_CLAIMS}upn", f"{_CLAIMS}name", "upn", "name", "appid")
+"""Who a token is for: a user's principal name, else a service's id."""
+_OBJECT_ID = "http://schemas.microsoft.com/identity/claims/objectidentifier"
+
+
 class _Entry:
     """One record, read piece by piece; `fields` holds what is left."""
 
@@ -153,10 +159,16 @@ class _Entry:
         user, app = inner(by, "user"), inner(by, "app")
         name = take_text(user, "userPrincipalName") or take_text(app, "displayName")
         named = take_text(self.fields, "identity") or take_text(self.fields, "caller")
+        # Who called Azure's resource manager stands in the claims of the token that was shown.
+        claims = inner(inner(self.fields, "identity"), "claims") or inner(self.fields, "claims")
+        shown = next((text for key in _CLAIMED_NAMES if (text := take_text(claims, key))), None)
+        named = named or shown
         full = take_text(user, "displayName")
         actor = filled(
             name=name or named or full,
-            uid=take_text(user, "id") or take_text(app, "servicePrincipalId"),
+            uid=take_text(user, "id")
+            or take_text(app, "servicePrincipalId")
+            or take_text(claims, _OBJECT_ID),
             full_name=full,
             email_addr=mail(name or named),
         )

@@ -21,9 +21,12 @@ from ingest.parsing.ocsf import (
     HTTP_METHODS,
     NETWORK,
     SUCCESS,
+    address,
     kept,
 )
 from ingest.sources.generic.json_ecs import ClassGuess, by_category, words_of
+from ingest.sources.shared.dns import RCODES, RESPONSE, answered
+from ingest.sources.shared.firewall import connection, traffic
 from ingest.sources.shared.http_exchange import url
 
 _METHOD = ("httprequestmethod", "httpmethod", "requestmethod", "method", "verb")
@@ -111,7 +114,45 @@ def guessed(
         named.take(_NAME, _domain)
         # The name of the root zone is a dot alone.
         query = kept(hostname=name.rstrip(".") or name, type=named.take(_TYPE))
-        return ClassGuess(DNS, _QUERY, by | {"query": query})
+        code = named.take(("dnsresponsecode",), _rcode)
+        reply = answered(code)
+        addresses = named.take(("dnsresolvedip",), _addresses)
+        if addresses:
+            reply["answers"] = [{"rdata": ip} for ip in addresses]
+        columns = by | {"query": query} | _link(named, source) | reply
+        return ClassGuess(DNS, RESPONSE if code or addresses else _QUERY, columns)
     if source and target and source.get("ip") and target.get("ip") and target.get("port"):
-        return ClassGuess(NETWORK, _TRAFFIC, by)
+        return ClassGuess(NETWORK, _TRAFFIC, by | _link(named, source) | _volumes(named))
     return None
+
+
+def _rcode(value: Any) -> str | None:
+    return value.upper() if type(value) is str and value.upper() in RCODES else None
+
+
+def _addresses(value: Any) -> list[str] | None:
+    values = value if type(value) is list else [value]
+    good = all(type(each) is str and address(each) for each in values)
+    return values if values and good else None
+
+
+def _protocol(value: Any) -> str | None:
+    return value if type(value) is str and re.fullmatch(r"[A-Za-z][\w-]{1,15}", value) else None
+
+
+def _link(named: Named, source: dict[str, Any] | None) -> dict[str, Any]:
+    spoken = named.take(("networktransport",), _protocol)
+    return {"connection_info": connection(spoken, (source or {}).get("ip"))} if spoken else {}
+
+
+def _volumes(named: Named) -> dict[str, Any]:
+    """What each end sent, by the names of ECS, which nothing else writes."""
+    numbers = [
+        named.take((name,), field_lookup.whole)
+        for name in ("sourcebytes", "destinationbytes", "sourcepackets", "destinationpackets")
+    ]
+    total, packets = (
+        named.take((name,), field_lookup.whole) for name in ("networkbytes", "networkpackets")
+    )
+    volumes = traffic(*numbers, total=total, packets=packets)
+    return {"traffic": volumes} if volumes else {}

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ingest.parsing import field_lookup
 from ingest.parsing.field_lookup import Named
 from ingest.parsing.ocsf import ACCOUNT, FILE, GROUP, OTHER, PROCESS, kept
+from ingest.sources.shared.firewall import file_hash
 
 _PROCESS: Mapping[str, int] = MappingProxyType({"start": 1, "end": 2})
 _FILE: Mapping[str, int] = MappingProxyType(
@@ -84,6 +85,7 @@ def _of_process(
     )
     # OCSF has no process of a name alone.
     whole = parent if parent.keys() - {"name"} else None
+    process = process | kept(hashes=_hashes(named, "processhash"))
     return ClassGuess(PROCESS, activity, {"process": process, "actor": _actor(user, whole)})
 
 
@@ -97,18 +99,16 @@ def _of_file(
     if activity is None or path is None:
         return None
     named.take(("filepath",))
-    sha256 = named.take(("filehashsha256",), _sha256)
-    file = kept(
-        path=path,
-        name=named.take(("filename",)),
-        hashes=[{"algorithm": "SHA-256", "value": sha256}] if sha256 else None,
-    )
+    file = kept(path=path, name=named.take(("filename",)), hashes=_hashes(named, "filehash"))
     return ClassGuess(FILE, activity, {"file": file, "actor": _actor(user, process)})
 
 
-def _sha256(value: Any) -> str | None:
-    good = type(value) is str and len(value) == 64 and value.isalnum() and value.isascii()
-    return value.lower() if good else None
+def _hashes(named: Named, prefix: str) -> list[dict[str, str]] | None:
+    """What `process.hash` or `file.hash` holds; the length tells of which kind each is."""
+    written = (named.take((prefix + kind,), file_hash) for kind in ("sha256", "sha1", "md5"))
+    return [
+        each | {"value": each["value"].lower()} for hashes in written for each in hashes or ()
+    ] or None
 
 
 def _of_group(

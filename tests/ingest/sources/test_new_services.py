@@ -312,6 +312,26 @@ SAMPLES = [
         'subject:"Administrator Login"; client_ip:"203.0.113.9"]',
         (3002, 1, 2, IP, None, "ann"),
     ),
+    # -- Azure's activity log, where the claims of the token tell who called
+    Sample(
+        "azure_audit",
+        js(time="2026-03-02T09:00:00Z", category="Administrative", level="Error",
+           resourceId="/SUBSCRIPTIONS/S/VM1", operationName="MICROSOFT.COMPUTE/VM/DELETE",
+           resultType="Failure", callerIpAddress=IP,
+           identity={"claims": {
+               "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/upn": USER,
+               "http://schemas.microsoft.com/identity/claims/objectidentifier": "o1",
+               "name": "Ann Lee", "appid": "a1"}}),
+        (6003, 4, 2, IP, None, USER),
+        {"actor.user.uid": "o1"},
+    ),
+    Sample(
+        "azure_audit",
+        js(time="2026-03-02T09:00:00Z", category="Administrative", level="Information",
+           resourceId="/SUBSCRIPTIONS/S/VM1", operationName="MICROSOFT.COMPUTE/VM/WRITE",
+           resultType="Success", callerIpAddress=IP, identity={"claims": {"appid": "a1"}}),
+        (6003, 3, 1, IP, None, "a1"),
+    ),
     # -- Zscaler Internet Access: the admin audit log
     Sample(
         "zscaler",

@@ -134,3 +134,57 @@ def test_a_command_line_that_imitates_fields_adds_none() -> None:
     row = of(["process"], ["start"], process={"pid": 42, "command_line": typed})
     assert (row["process"]["cmd_line"], row["actor"]["user"]["name"]) == (typed, "ann")
     assert row.get("src_endpoint") is None
+
+
+def test_hashes_of_a_process_and_a_file_are_read_by_their_length() -> None:
+    started = {"process": STARTED["process"] | {"hash": {"sha256": "A" * 64, "md5": "no hash"}}}
+    row = of("process", "start", **started)
+    assert row["process"]["hashes"] == [{"algorithm": "SHA-256", "value": "a" * 64}]
+    assert json.loads(row["unmapped"])["process"]["hash"] == {"md5": "no hash"}
+    file = {"path": "/etc/passwd", "hash": {"sha1": "b" * 40, "md5": "c" * 32}}
+    row = of("file", "change", file=file)
+    assert [each["algorithm"] for each in row["file"]["hashes"]] == ["SHA-1", "MD5"]
+    assert faults(row) == [] == misfits(row)
+
+
+def test_a_flow_has_its_protocol_and_what_each_end_sent() -> None:
+    row = of(
+        "network",
+        ["connection", "end"],
+        source={"ip": "10.0.0.5", "port": 51234, "bytes": 10},
+        destination={"ip": "203.0.113.9", "port": 443, "bytes": 20},
+        network={"transport": "tcp", "bytes": 30},
+    )
+    assert (row["class_uid"], row["connection_info"]["protocol_num"]) == (4001, 6)
+    assert bare(row["traffic"]) == {"bytes": 30, "bytes_out": 10, "bytes_in": 20}
+    assert faults(row) == [] == misfits(row)
+
+
+@pytest.mark.parametrize(
+    ("dns", "expected"),
+    [
+        ({}, (1, None, None, None)),
+        ({"response_code": "NXDOMAIN"}, (2, 2, "NXDOMAIN", None)),
+        (
+            {"response_code": "NOERROR", "resolved_ip": ["203.0.113.9"]},
+            (2, 1, "NOERROR", ["203.0.113.9"]),
+        ),
+        ({"response_code": "6.6.6.6", "resolved_ip": ["nobody"]}, (1, None, None, None)),
+    ],
+)
+def test_a_question_with_its_answer_is_a_response(
+    dns: dict[str, Any], expected: tuple[Any, ...]
+) -> None:
+    row = of(
+        "network",
+        "protocol",
+        source={"ip": "10.0.0.5", "port": 51234},
+        destination={"ip": "10.0.0.1", "port": 53},
+        network={"transport": "udp"},
+        dns=dns | {"question": {"name": "a.example", "type": "A"}},
+    )
+    answers = [each["rdata"] for each in row.get("answers") or ()] or None
+    got = (row["activity_id"], row.get("status_id") or None, row.get("rcode"), answers)
+    assert (row["class_uid"], got) == (4003, expected)
+    assert row["connection_info"]["protocol_name"] == "udp"
+    assert faults(row) == [] == misfits(row)
