@@ -87,7 +87,7 @@ def tend(lake: Lake, table: Table, say: Say = lambda line: None) -> Done:
     done.merged, done.made = merge_small_files(lake, table, say)
     jobs = list(behind(lake.settings, table.name, lake.folder(table)))
     done.held = tuple(holding(lake.settings, table.name, jobs, time.time()))
-    kept = needed(lake.settings, table, jobs)
+    kept = needed_interval(lake.settings, table, jobs)
     done.kept_hours = kept.total_seconds() / 3600
     done.deleted, done.freed = _vacuumed(lake, table, kept, jobs, say)
     with lake.alone(table):
@@ -276,10 +276,10 @@ def retention_interval(settings: Settings, table: Table, folder: Location) -> ti
     By readers, as long as the settings promise; by each stream, as far as it is behind: its
     next batch reads files that were added then, also those that were merged since.
     """
-    return needed(settings, table, list(behind(settings, table.name, folder)))
+    return needed_interval(settings, table, list(behind(settings, table.name, folder)))
 
 
-def needed(settings: Settings, table: Table, jobs: Sequence[Behind]) -> timedelta:
+def needed_interval(settings: Settings, table: Table, jobs: Sequence[Behind]) -> timedelta:
     """The same, where it is known which jobs are behind."""
     promised = timedelta(hours=settings.maintenance.keep_hours)
     promised = min(promised, table.rewritten or promised)

@@ -20,7 +20,7 @@ from infra.delta.schema import Table
 from infra.delta.schema_evolution import described
 from infra.delta.table_places import TablePlaces
 from infra.errors import HeadgateError
-from infra.maintenance.maintenance import Done, is_old, may_be_mixed, merge_groups, needed
+from infra.maintenance.maintenance import Done, is_old, may_be_mixed, merge_groups, needed_interval
 from infra.maintenance.retention_holds import behind, holding
 from infra.process.clock import clock
 from infra.storage.paths import Location, sizes
@@ -29,7 +29,7 @@ from infra.streaming.log_retention import forget_archived, retire
 WAITING_FILES = 256
 """So many small files do not wait to be merged: a busy hour has ten times as many."""
 
-WAITING = timedelta(hours=6)
+LONGEST_UNMERGED = timedelta(hours=6)
 """For how long they may."""
 
 
@@ -45,7 +45,7 @@ def tend_resting(settings: Settings, table: Table) -> Done | None:
     try:
         files = listed_files(folder, newest_version(folder))
         jobs = list(behind(settings, table.name, folder))
-        kept = needed(settings, table, jobs)
+        kept = needed_interval(settings, table, jobs)
         if spark_work(settings, table, folder, files, kept):
             return None
         held = tuple(holding(settings, table.name, jobs, time.time()))
@@ -84,7 +84,7 @@ def _merges(settings: Settings, table: Table, files: Sequence[ActiveFile], now: 
     groups = merge_groups(settings, table, files)
     names = {piece.name for group in groups for piece in group}
     written = (file.written for file in files if file.name in names)
-    return len(names) >= WAITING_FILES or min(written, default=now) <= now - WAITING
+    return len(names) >= WAITING_FILES or min(written, default=now) <= now - LONGEST_UNMERGED
 
 
 def _strays(folder: Location, files: Sequence[ActiveFile], before: datetime) -> bool:

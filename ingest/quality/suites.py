@@ -42,6 +42,7 @@ LEAST_VOLUME, MOST_VOLUME = 0.2, 5.0
 _DISPOSITIONS = (*range(28), 99)
 FINDING_STATUS = (*range(7), 99)
 _SET = "is a value of its class"
+NEVER_SO_SILENT = "no source is silent for longer than it ever was"
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,13 @@ def suites(found: Written) -> Iterator[Suite]:
         yield from _of_classes(found)
     if found.silences:
         yield freshness(found.silences, found.until)
-    if found.volumes is not None and found.volumes["ratio"].notna().any():
+    if compares(found) and found.volumes is not None:
         yield volume(found.volumes, found.hour)
+
+
+def compares(found: Written) -> bool:
+    """Whether a source's hour can be held against the same hour last week."""
+    return found.volumes is not None and bool(found.volumes["ratio"].notna().any())
 
 
 def event_expectations() -> list[Expectation]:
@@ -235,7 +241,7 @@ def freshness(found: tuple[Silence, ...], until: datetime | None) -> Suite:
         column_B="silent_seconds",
         or_equal=True,
         ignore_row_if="either_value_is_missing",
-        notes="no source is silent for longer than it ever was",
+        notes=NEVER_SO_SILENT,
     )
     says = {silence.source: silence.sentence() for silence in found}
     return Suite("freshness", frame, [expected], "source", says, None, until)

@@ -17,7 +17,7 @@ from infra.cli import maintenance as maintenance_command
 from infra.config.settings import Settings, load
 from infra.delta.schema import Column, Table
 from infra.maintenance.compaction_plan import FAN_IN
-from infra.maintenance.resting_tables import WAITING, WAITING_FILES, tend_resting
+from infra.maintenance.resting_tables import LONGEST_UNMERGED, WAITING_FILES, tend_resting
 from infra.process.clock import clock
 
 NOTE = Table(
@@ -30,7 +30,7 @@ NOTE = Table(
     expires="silver_days",
 )
 HOUR = 3600.0
-LONG = WAITING.total_seconds() + 60
+LONG = LONGEST_UNMERGED.total_seconds() + 60
 
 
 @pytest.fixture
