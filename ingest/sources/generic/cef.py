@@ -51,6 +51,7 @@ from ingest.parsing.timestamps import (
     stamp_parts,
 )
 from ingest.sources.generic.cef_leef_syntax import CefHeader, of_cef, of_leef
+from ingest.sources.generic.cef_panos import is_login, usual_keys
 from ingest.sources.shared.device_header import (
     OFFSETS,
     Header,
@@ -272,6 +273,8 @@ def _class(told: CefHeader, common: Mapping[str, Any], level: int) -> int:
     ends = common.get("src_endpoint") or common.get("dst_endpoint")
     named = common.get("user") or common.get("actor")
     # A login without a user would be no Authentication to OCSF.
+    if named and is_login(told.vendor, told.signature, told.fields):
+        return AUTHENTICATION
     # Who connects to a VPN gateway says so in the class that the product gives the event.
     if _TUNNEL.match(f"{told.name} {told.signature} {told.fields.get('cat', '')}") and ends:
         return TUNNEL
@@ -314,6 +317,7 @@ def _to_event(told: CefHeader, header: Header, context: Context) -> Event:
     fields = told.fields
     stamp = stamp_of(fields, header, context)
     labelled(fields)
+    usual_keys(told.vendor, told.signature, fields)
     level = _level(told.severity)
     source, target = _ends(fields)
     by, upon = _user(fields, "s"), _user(fields, "d")

@@ -150,7 +150,7 @@ def columns_of(fields: Mapping[str, Any], context: Context) -> tuple[str, Fields
     received_at = context.record.received_at
     stamp = None
     kind = kind.upper()
-    names = _NAMES | _OF_TYPE.get(kind, {})
+    names = {**_NAMES, **_OF_TYPE.get(kind, {})}
     columns = Fields()
     for key, spelled in spellings.items():
         value = _word(fields[key])

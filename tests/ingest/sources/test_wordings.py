@@ -190,6 +190,58 @@ def test_globalprotect_in_cef_is_a_tunnel() -> None:
     assert (row["user_name"], row["user"]["domain"], row["src_ip"]) == ("ann", "corp", "10.0.0.5")
 
 
+STRATA = (
+    "CEF:0|Palo Alto Networks|LF|2.0|{}|{}|3|dtz=UTC rt=Mar 02 2026 09:00:00 "
+    "deviceExternalId=0018 {}"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        (
+            STRATA.format(
+                "GLOBALPROTECT",
+                "globalprotect",
+                "PanOSEventIDValue=gateway-auth PanOSSourceUserName=corp\\\\\\\\ann "
+                "PanOSEndpointDeviceName=pc1 PanOSPublicIPv4=10.0.0.5 PanOSEventStatus=failure",
+            ),
+            2,
+        ),
+        (
+            "CEF:0|Palo Alto Networks|PAN-OS|10.0.0|portal-auth|GLOBALPROTECT|1|rt=Mar 02 2026 "
+            "09:00:00 PanOSEventStatus=success suser=corp\\\\ann PanOSPublicIPv4=10.0.0.5",
+            1,
+        ),
+        (
+            STRATA.format(
+                "AUTH", "Radius", "src=10.0.0.5 duser=corp\\\\ann msg=Invalid Certificate"
+            ),
+            2,
+        ),
+        (
+            STRATA.format(
+                "AUTH", "Radius", "src=10.0.0.5 duser=corp\\\\ann msg=authentication success"
+            ),
+            1,
+        ),
+    ],
+)
+def test_logins_of_pan_os_in_cef(line: str, status: int) -> None:
+    row = good("paloalto", line)
+    assert (row["class_uid"], row["activity_id"], row["status_id"]) == (3002, 1, status)
+    assert (row["user_name"], row["user"]["domain"], row["src_ip"]) == ("ann", "corp", "10.0.0.5")
+
+
+def test_names_of_pan_os_in_cef_of_others_mean_nothing() -> None:
+    row = good(
+        "cef",
+        "CEF:0|Other|X|1|AUTH|x|1|rt=Mar 02 2026 09:00:00 src=10.0.0.5 "
+        "PanOSSourceUserName=eve PanOSEventIDValue=gateway-auth",
+    )
+    assert (row["class_uid"], row.get("user_name")) == (4001, None)
+
+
 def test_bind_answers_with_their_records() -> None:
     row = good(
         "bind",
