@@ -21,7 +21,7 @@ import msgspec
 from alerts.explain.explain import LEASE_REACH, explain, findings_behind
 from infra.config.settings import Settings
 from infra.delta.log_reader import newest_version, table_id
-from infra.delta.table_path import path_of
+from infra.storage.paths import path_of
 
 Row = dict[str, Any]
 Ask = Callable[..., list[Row]]

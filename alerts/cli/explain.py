@@ -6,7 +6,9 @@ import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -82,9 +84,15 @@ def asking(settings: Settings) -> Iterator[Ask]:
 
     views = AskedViews(settings.lake_root, memory=settings.api.statement_memory)
 
-    def ask(sql: str, params: Mapping[str, Any], *, needs: Sequence[str] = ()) -> list[RerunRow]:
+    def ask(
+        sql: str,
+        params: Mapping[str, Any],
+        *,
+        needs: Sequence[str] = (),
+        within: Mapping[str, tuple[str, datetime, datetime]] = MappingProxyType({}),
+    ) -> list[RerunRow]:
         try:
-            answer = views.execute(sql, params)
+            answer = views.execute(sql, params, within)
             names = [column[0] for column in answer.description or ()]
             return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
         except duckdb.CatalogException:

@@ -148,7 +148,8 @@ def _findings(ask: Ask, one: Subject, rule: Described | None) -> list[RerunRow]:
     counted = list(rule.rules) if isinstance(rule, Correlation) else []
     since, until = one.span
     asked = {"rules": [one.row["rule_id"], *counted], "since": since, "until": until}
-    rows = ask(FINDINGS_SQL, asked, needs=FINDINGS_NEED)
+    within = {"gold.finding": ("event_time", since, until)}
+    rows = ask(FINDINGS_SQL, asked, needs=FINDINGS_NEED, within=within)
     shown = set(one.evidence)
     return [row for row in rows if shown & {row["event_uid"], *_uids(row)}]
 
@@ -178,6 +179,7 @@ def _events(ask: Ask, one: Subject, findings: Sequence[RerunRow]) -> list[RerunR
         f"AND time >= $since AND time <= $until ORDER BY time, event_uid LIMIT {MOST_EVENTS}",
         {"uids": uids, "since": since, "until": until},
         needs=("silver.event",),
+        within={"silver.event": ("time", since, until)},
     )
 
 
@@ -355,6 +357,7 @@ def _batches_of(
         "WHERE list_contains($uids, event_uid) AND time >= $since AND time <= $until",
         {"uids": list(uids), "since": span[0], "until": span[1]},
         needs=("silver.event",),
+        within={"silver.event": ("time", *span)},
     )
     named = (_BATCH.search(Path(row["filename"]).name) for row in files)
     return {(match_parts[1], int(match_parts[2])) for match_parts in named if match_parts}

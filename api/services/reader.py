@@ -66,12 +66,14 @@ class Reader:
         needs: Sequence[str],
         seconds: float = _SECONDS,
         kept: bool = False,
+        within: object = None,
     ) -> list[ReaderRow]:
         """The rows of a query as dictionaries, times aware in UTC.
 
         `needs`: tables and views it reads, or `INDEX`. `kept`: as it was answered before, where
-        none of these has another version since; for what many pages ask. Raises `Retryable`
-        when a table is not there yet or the time is up.
+        none of these has another version since; for what many pages ask. `within`
+        says where to look (`infra.delta.duckdb_views.AskedViews`); Delta skips files itself. Raises
+        `Retryable` when a table is not there yet or the time is up.
         """
         cursor, versions = self._cursor(needs)
         question = (sql, repr(params))

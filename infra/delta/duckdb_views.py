@@ -15,12 +15,13 @@ import shutil
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, cast
 
+from infra.delta.plain_files import PlainTables, Span
 from infra.errors import Fatal, NoLakeHere, Retryable
 from infra.storage.paths import Location, bucketed, is_table, location, store, there
 
@@ -41,7 +42,8 @@ class Definition:
     """How DuckDB makes one table or view. `folder` is None for a view over others.
 
     `columns`: of a table, each with its type; one that an earlier release did not have yet is
-    null. `version`: of a table, which one; None: the newest there is.
+    null. `version`: of a table, which one; None: the newest there is. `plain`: of a table whose
+    files alone say what is in it, how they are read (`infra.delta.plain_files`).
     """
 
     name: str
@@ -49,10 +51,13 @@ class Definition:
     folder: str | None
     columns: tuple[tuple[str, str], ...] = ()
     version: int | None = None
+    plain: str | None = None
 
     @property
     def scan(self) -> str:
-        """The table as DuckDB's Delta extension reads it."""
+        """The table as DuckDB's Delta extension reads it, or its files where they are known."""
+        if self.plain is not None:
+            return self.plain
         which = "" if self.version is None else f", version => {self.version}"
         return f"delta_scan({_text(str(self.folder))}{which})"
 
@@ -126,23 +131,74 @@ class AskedViews:
     """A connection whose tables and views are made when the first statement names them.
 
     To look at every table of a lake takes longer than to answer a question about two. Raises
-    `NoLakeHere` when there is no lake.
+    `NoLakeHere` when there is no lake. Tables are as they were when they were first asked where
+    their files alone say what is in them: these are read without the Delta extension, which takes
+    longer to load than most questions to answer.
     """
 
     def __init__(self, lake_root: Location, *, memory: str = "1GB", threads: int = 2) -> None:
         _require_lake(lake_root)
-        self.connection = open_engine(memory=memory, threads=threads)
+        self.connection = _bare_engine(memory=memory, threads=threads)
         self._known = definitions(lake_root)
-        self._made: set[str] = set()
+        self._made: dict[str, Span | None] = {}
+        self._plain: PlainTables | None = PlainTables(self.connection)
 
-    def execute(self, sql: str, params: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
-        """Run a statement; raises what DuckDB raises, `CatalogException` for a missing table."""
-        named = [d.name for d in self._known if re.search(rf"\b{re.escape(d.name)}\b", sql)]
-        wanted = [d for d in needed(named, self._known) if d.name not in self._made]
-        left = refresh(self.connection, wanted)
-        self._made |= {definition.name for definition in wanted} - left.keys()
-        with _without_pandas():
-            return self.connection.execute(sql, dict(params))
+    def execute(
+        self,
+        sql: str,
+        params: Mapping[str, object],
+        within: Mapping[str, Span] = MappingProxyType({}),
+    ) -> duckdb.DuckDBPyConnection:
+        """Run a statement; raises what DuckDB raises, `CatalogException` for a missing table.
+
+        `within`: of tables, the column and the two instants between which lies what the statement
+        asks of them: files of other times are not opened.
+        """
+        import duckdb
+
+        while True:
+            try:
+                with _without_pandas():
+                    return self.connection.execute(self._viewed(sql, within), dict(params))
+            except duckdb.CatalogException:
+                raise
+            except duckdb.Error:
+                # A file that is not as the others: the extension knows what it means, or says
+                # what is wrong with it.
+                if self._plain is None:
+                    raise
+                self._plain = None
+                self._made.clear()
+
+    def _viewed(self, sql: str, within: Mapping[str, Span]) -> str:
+        """Make what a statement needs; the statement as it is to be run."""
+        named = [
+            d.name
+            for d in self._known
+            if re.search(rf"\b{re.escape(d.name)}\b", sql) or (d.folder and d.scan in sql)
+        ]
+        wanted = []
+        for table in needed(named, self._known):
+            span = within.get(table.name)
+            shown = self._plainly(table, span)
+            # A statement may name the scan of a table, since its view has no names of files.
+            sql = sql.replace(table.scan, shown.scan) if table.folder else sql
+            if table.name not in self._made or self._made[table.name] != span:
+                wanted.append((shown, span))
+        left = refresh(self.connection, [shown for shown, _ in wanted])
+        self._made |= {d.name: span for d, span in wanted if d.name not in left}
+        return sql
+
+    def _plainly(self, table: Definition, span: Span | None) -> Definition:
+        if table.folder is None or not is_table(location(table.folder)):
+            return table
+        if self._plain is not None:
+            plain = self._plain.source(location(table.folder), table.columns, span)
+            if plain is not None:
+                return replace(table, plain=plain)
+        # Loading it twice does nothing.
+        self.connection.execute(f"LOAD {_text(str(extension_file()))}")
+        return table
 
 
 @contextmanager
@@ -166,10 +222,15 @@ def _require_lake(lake_root: Location) -> None:
 
 def open_engine(*, memory: str, threads: int) -> duckdb.DuckDBPyConnection:
     """An empty in-memory DuckDB in UTC with the Delta extension, which spills to no disk."""
+    connection = _bare_engine(memory=memory, threads=threads)
+    connection.execute(f"LOAD {_text(str(extension_file()))}")
+    return connection
+
+
+def _bare_engine(*, memory: str, threads: int) -> duckdb.DuckDBPyConnection:
     import duckdb
 
     connection = duckdb.connect(":memory:", config=dict(_CONFIG))
-    connection.execute(f"LOAD {_text(str(extension_file()))}")
     connection.execute(f"SET memory_limit = {_text(memory)}")
     connection.execute(f"SET threads = {int(threads)}")
     connection.execute("SET temp_directory = ''")

@@ -12,9 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from infra.config.settings import RetentionSettings, Settings
-from infra.delta.table_path import path_of
 from infra.errors import Usage
-from infra.storage.paths import Location
+from infra.storage.paths import Location, path_of
 from infra.storage.state_file import StateFile
 
 if TYPE_CHECKING:

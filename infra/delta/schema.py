@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from pyspark.sql import types as T
 
-from infra.delta.table_path import path_of
+from infra.storage.paths import path_of
 
 S, N, L, B, _D, TS = (
     T.StringType(),

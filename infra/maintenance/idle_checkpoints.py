@@ -15,9 +15,8 @@ from infra.checkpoint.log_files import pass_over
 from infra.checkpoint.offset_log import numbers, places
 from infra.config.settings import Settings
 from infra.delta.log_reader import Commit, commit, newest_version, table_id
-from infra.delta.table_path import path_of
 from infra.errors import HeadgateError
-from infra.storage.paths import Location
+from infra.storage.paths import Location, path_of
 from infra.streaming.admission import place
 from infra.streaming.job import Lock
 

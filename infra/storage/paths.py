@@ -134,6 +134,11 @@ def is_table(folder: Location) -> bool:
     return (folder / "_delta_log").is_dir()
 
 
+def path_of(name: str) -> str:
+    """Path of a table below the lake's root: `silver.event` lies in `silver/event`."""
+    return name.replace(".", "/")
+
+
 def tables_below(root: Location) -> list[Location]:
     """Every Delta table of a lake, also of one that this release does not know."""
     layers = [

@@ -35,14 +35,13 @@ from infra.delta.parquet_writer import (
 )
 from infra.delta.schema import Table
 from infra.delta.table_lock import table_locked
-from infra.delta.table_path import path_of
 from infra.delta.tables import DeltaTables
 from infra.delta.time_travel import bring_back
 from infra.delta.transaction import commit_files
 from infra.errors import Fatal
 from infra.process.clock import clock
 from infra.process.log import say
-from infra.storage.paths import Location, beginning, delete, tables_below
+from infra.storage.paths import Location, beginning, delete, path_of, tables_below
 from infra.streaming.admission import ALL, Intake
 from infra.streaming.checkpoint_sources import adopt
 from infra.streaming.job import Batch, Job, Work, start

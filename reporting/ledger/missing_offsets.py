@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from infra.config.settings import Settings
 from infra.delta.log_reader import newest_first
 from infra.delta.retention import furthest
-from infra.delta.table_path import path_of
 from infra.delta.time_travel import Committed
 from infra.kafka.client import source_of
+from infra.storage.paths import path_of
 from infra.streaming.kafka_offsets import BrokerRange, TopicPartitionKey
 from ingest.completeness.log_truncation import NEAR, PartitionLog
 from ingest.completeness.offset_ranges import CountedStretch, Span, Stretch, size, without
