@@ -28,7 +28,7 @@ from ingest.sources.cloud.common import (
     take_time,
 )
 from ingest.sources.cloud.record import CloudRecord, person
-from ingest.sources.shared.firewall import endpoint
+from ingest.sources.shared.firewall import endpoint, file_hash
 
 _PRODUCT: Mapping[str, str] = {"name": "Microsoft Graph Security", "vendor_name": "Microsoft"}
 # As activities of a finding in OCSF: create, update, close.
@@ -81,6 +81,36 @@ def _source(evidence: list[Fields]) -> Fields | None:
     return None
 
 
+def _hashes(details: Fields) -> list[dict[str, str]]:
+    written = (file_hash(look_text(details, name)) for name in ("sha256", "sha1", "md5"))
+    return [each for hashes in written for each in hashes or ()]
+
+
+def _process(evidence: list[Fields]) -> Fields | None:
+    """The first process with a command line or a number."""
+    for each in _of_kind(evidence, "processEvidence"):
+        image, number = inner(each, "imageFile"), look(each, "processId")
+        folder, name = look_text(image, "filePath"), look_text(image, "fileName")
+        process: Fields = kept(
+            pid=number if type(number) is int and 0 <= number < 2**31 else None,
+            cmd_line=look_text(each, "processCommandLine"),
+        )
+        if process:
+            # OCSF wants a number or another id of a process.
+            process = process if "pid" in process else process | {"uid": "unknown"}
+            return process | kept(name=name, path=folder, hashes=_hashes(image) or None)
+    return None
+
+
+def _file(evidence: list[Fields]) -> Fields | None:
+    for each in _of_kind(evidence, "fileEvidence"):
+        details = inner(each, "fileDetails")
+        name, hashes = look_text(details, "fileName"), _hashes(details)
+        if name:
+            return kept(name=name, path=look_text(details, "filePath"), hashes=hashes or None)
+    return None
+
+
 def _read(fields: Fields, context: Context) -> Event:
     title, uid = take_text(fields, "title"), take_name(fields, "id")
     if title is None and uid is None:
@@ -106,7 +136,7 @@ def _read(fields: Fields, context: Context) -> Event:
     detector = take_text(fields, "detectorId")
     tenant = take_text(fields, "tenantId")
     level = take_text(fields, "severity")
-    return record.event(
+    row = record.event(
         FINDING,
         _STATES.get((state or "").lower(), 1),
         about=kept(
@@ -121,6 +151,7 @@ def _read(fields: Fields, context: Context) -> Event:
         source=source,
         by=by,
         device=_device(evidence),
+        file=_file(evidence),
         start_time=seen,
         end_time=last,
         cloud=kept(provider="Azure", account={"uid": tenant}) if tenant else None,
@@ -135,6 +166,10 @@ def _read(fields: Fields, context: Context) -> Event:
         ),
         more=more or None,
     )
+    process = _process(evidence)
+    if process:
+        row["actor"] = (row.get("actor") or {}) | {"process": process}
+    return row
 
 
 @dataclass(frozen=True)

@@ -312,6 +312,22 @@ SAMPLES = [
         'subject:"Administrator Login"; client_ip:"203.0.113.9"]',
         (3002, 1, 2, IP, None, "ann"),
     ),
+    # -- Graph's alerts with evidence of a process and a file
+    Sample(
+        "graph_alerts",
+        js(id="da2", title="Susp", severity="high", status="new", serviceSource="x",
+           createdDateTime="2026-03-02T09:00:00Z",
+           evidence=[
+               {"@odata.type": "#microsoft.graph.security.processEvidence", "processId": 12,
+                "processCommandLine": "a.exe -x",
+                "imageFile": {"fileName": "a.exe", "filePath": "C:\\t", "sha256": "a" * 64}},
+               {"@odata.type": "#microsoft.graph.security.fileEvidence",
+                "fileDetails": {"fileName": "b.dll", "filePath": "C:\\t", "sha1": "b" * 40}}]),
+        (2004, 1, None, None, None, None),
+        {"actor.process.cmd_line": "a.exe -x", "actor.process.pid": 12,
+         "actor.process.hashes": [{"algorithm": "SHA-256", "value": "a" * 64}],
+         "file.name": "b.dll", "file.hashes": [{"algorithm": "SHA-1", "value": "b" * 40}]},
+    ),
     # -- Azure's activity log, where the claims of the token tell who called
     Sample(
         "azure_audit",
