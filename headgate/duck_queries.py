@@ -24,6 +24,8 @@ from infra.delta.view_refresh import Views
 from infra.errors import Fatal, Retryable, Usage
 from infra.storage.temp_dirs import scratch
 
+_ROWS_AT_ONCE = 10_000
+
 
 class DuckQueries:
     """Answers one statement at a time over one lake; the engine starts with the first."""
@@ -99,7 +101,8 @@ def _answer(
         # A job may make the table any moment.
         raise Retryable(missing_sentence(lacking))
     try:
-        table: pa.Table = connection.execute(written).fetch_arrow_table()
+        # By itself DuckDB makes room for a million rows at once, however wide they are.
+        table: pa.Table = connection.execute(written).to_arrow_table(_ROWS_AT_ONCE)
     except duckdb.OutOfMemoryException:
         raise Fatal(
             f"the statement needs more than api.statement_memory = {limit}; narrow it by time"

@@ -129,7 +129,8 @@ def sample(
     batches: list[pa.RecordBatch] = []
     for begin, until_then in pairwise(bounds):
         span = {"since": begin, "until": until_then}
-        cast = connection.execute(question, span).to_arrow_table().cast(fields)
+        # By itself DuckDB makes room for a million rows at once, gigabytes where they are wide.
+        cast = connection.execute(question, span).to_arrow_table(_BATCH_ROWS).cast(fields)
         # In batches of the size that job `ingest` hands over: the cost of a call counts in.
         batches += cast.combine_chunks().to_batches(_BATCH_ROWS)
     seconds = (last - first).total_seconds()

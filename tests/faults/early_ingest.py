@@ -41,6 +41,7 @@ class Jobs:
         self.dropped: set[int] = set()
         self._settings, self._topic = settings, topic
         self._packs = rule_store(settings)
+        self._spool = str(settings.home / "rule_cost")
         self._findings = ByHand(settings, FINDING)
         self._answers = ByHand(settings, PRELIMINARY_ANSWER)
         self._parser = Parser(ParseSettings.of(settings))
@@ -89,7 +90,7 @@ class Jobs:
             for message in kept
         ]
         chosen = selection_of(MarkingLane(self._settings, self._packs).choose())
-        find = detection(str(self._packs.folder), self._packs.current(), "", chosen)
+        find = detection(str(self._packs.folder), self._packs.current(), self._spool, chosen)
         records = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(RECORD))
         return [row for events in self._parser(records) for row in find(events)[0].to_pylist()]
 
