@@ -342,6 +342,8 @@ def test_what_the_driver_of_all_jobs_starts_by_these_settings_each_form_does_its
     started = [one._command for one in scheduled if one.name in names]
     assert len(started) == 4
     for command in started:
+        # Beside jobs it looks more often than a clock does, and only at what is due.
+        command = [word for word in command if word != "--due"]
         said = " ".join(("headgate", *command))
         assert f"ExecStart=/opt/headgate/bin/{said}\n" in units
         assert f" {said} >" in table
