@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -91,7 +90,6 @@ def test_each_device_that_held_an_address_has_a_lane_with_its_name() -> None:
     assert document["spec"]["encoding"]["y"]["sort"] == {"field": "lease_start", "op": "min"}
 
 
-@pytest.mark.skipif(find_spec("vl_convert") is None, reason="comes with the extra `notebooks`")
 def test_a_chart_is_shown_without_a_server_of_others() -> None:
     page = charts.rarity_chart(agents(), "user.agent", "devices")._repr_mimebundle_()["text/html"]
     assert "vegaEmbed" in page
