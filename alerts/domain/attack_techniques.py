@@ -1,8 +1,9 @@
 """Techniques of MITRE ATT&CK for Enterprise: their names, and under which tactics each stands.
 
-After version 16 (https://attack.mitre.org/techniques/enterprise/), without sub-techniques, which
-stand where their technique does. A rule's tags name tactics and techniques side by side and do not
-say which belong together.
+Version 18.1 (https://attack.mitre.org/techniques/enterprise/), compared with MITRE's STIX bundle
+enterprise-attack-18.1.json: all techniques that it neither revokes nor deprecates, without
+sub-techniques, each of which stands where its technique does. A rule's tags name tactics and
+techniques side by side and do not say which belong together.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ _TECHNIQUES = {
     "T1106": ("Native API", "execution"),
     "T1110": ("Brute Force", "credential-access"),
     "T1111": ("Multi-Factor Authentication Interception", "credential-access"),
-    "T1112": ("Modify Registry", "defense-evasion"),
+    "T1112": ("Modify Registry", "persistence", "defense-evasion"),
     "T1113": ("Screen Capture", "collection"),
     "T1114": ("Email Collection", "collection"),
     "T1115": ("Clipboard Data", "collection"),
@@ -90,7 +91,7 @@ _TECHNIQUES = {
     "T1136": ("Create Account", "persistence"),
     "T1137": ("Office Application Startup", "persistence"),
     "T1140": ("Deobfuscate/Decode Files or Information", "defense-evasion"),
-    "T1176": ("Browser Extensions", "persistence"),
+    "T1176": ("Software Extensions", "persistence"),
     "T1185": ("Browser Session Hijacking", "collection"),
     "T1187": ("Forced Authentication", "credential-access"),
     "T1189": ("Drive-by Compromise", "initial-access"),
@@ -224,6 +225,19 @@ _TECHNIQUES = {
     "T1659": ("Content Injection", "initial-access", "command-and-control"),
     "T1665": ("Hide Infrastructure", "command-and-control"),
     "T1666": ("Modify Cloud Resource Hierarchy", "defense-evasion"),
+    "T1667": ("Email Bombing", "impact"),
+    "T1668": ("Exclusive Control", "persistence"),
+    "T1669": ("Wi-Fi Networks", "initial-access"),
+    "T1671": ("Cloud Application Integration", "persistence"),
+    "T1672": ("Email Spoofing", "defense-evasion"),
+    "T1673": ("Virtual Machine Discovery", "discovery"),
+    "T1674": ("Input Injection", "execution"),
+    "T1675": ("ESXi Administration Command", "execution"),
+    "T1677": ("Poisoned Pipeline Execution", "execution"),
+    "T1678": ("Delay Execution", "defense-evasion"),
+    "T1679": ("Selective Exclusion", "defense-evasion"),
+    "T1680": ("Local Storage Discovery", "discovery"),
+    "T1681": ("Search Threat Vendor Data", "reconnaissance"),
 }
 """By id: the name, then the tactics in ATT&CK's order."""
 
