@@ -147,8 +147,7 @@ def _put_user(arguments: argparse.Namespace, settings: Settings) -> int:
         password = sys.stdin.readline().rstrip("\n")
     tenants = known_tenants(arguments.tenant, settings)
     user = Credentials(settings).put_user(arguments.name, arguments.role, password, tenants)
-    limits = {} if user.tenants is None else {"tenants": user.tenants}
-    _note(settings, "user.put", user.name, {"role": user.role, **limits})
+    _note(settings, "user.put", user.name, {"role": user.role, **user.limits})
     return 0
 
 

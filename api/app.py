@@ -42,12 +42,12 @@ from api.sql.runner import Statements
 from infra.config.settings import Settings
 
 MAX_BODY = 1 << 20
+"""Bytes of a request; a statement is at most 100,000 characters."""
 
 MAX_PACK_BODY = 16 << 20
 """Of a request that brings a pack of rules: four thousand public ones are six megabytes."""
 
 _PACK_PATH = re.compile(r"/api/v1/rule-packs/[^/]+/import(/preview)?")
-"""Bytes of a request; a statement is at most 100,000 characters."""
 
 
 def create_app(settings: Settings) -> FastAPI:

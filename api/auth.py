@@ -160,19 +160,23 @@ BY_LINK = Caller("console", "admin", credential="link")
 
 
 def _of_key(key: StoredKey) -> Caller:
-    limits = Limits(key.tables, key.sources, key.tenants)
-    given = None if limits == Limits() else limits
-    return Caller(key.name, key.role, key.requests_per_minute, given, key.digest[:16])
+    limits = _limits(Limits(key.tables, key.sources, key.tenants))
+    return Caller(key.name, key.role, key.requests_per_minute, limits, key.digest[:16])
 
 
 def _of_user(user: StoredUser) -> Caller:
-    limits = None if user.tenants is None else Limits(tenants=user.tenants)
+    limits = _limits(Limits(tenants=user.tenants))
     return Caller(user.name, user.role, limits=limits, credential=user.digest[:16])
 
 
 def _of_person(person: KnownPerson) -> Caller:
-    limits = None if person.tenants is None else Limits(tenants=person.tenants)
+    limits = _limits(Limits(tenants=person.tenants))
     return Caller(person.name, person.role, limits=limits, credential=person.credential)
+
+
+def _limits(given: Limits) -> Limits | None:
+    """As a caller has them: None where nothing is limited."""
+    return None if given == Limits() else given
 
 
 def _mark(token: str) -> str:

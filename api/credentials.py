@@ -87,6 +87,11 @@ class StoredUser:
     tenants: tuple[str, ...] | None = None
     """Tenants whose rows their statements see; None: all."""
 
+    @property
+    def limits(self) -> dict[str, tuple[str, ...]]:
+        """What they are limited to, as ops.audit keeps it."""
+        return {} if self.tenants is None else {"tenants": self.tenants}
+
 
 @dataclass(frozen=True)
 class _Content:

@@ -269,7 +269,7 @@ class Headgate:
         """
         begin = _instant("since", since)
         end = datetime.now(UTC) if until is None else _instant("until", until)
-        return self.rules.run_backtest(self._lake, rule, begin, end, against, progress)
+        return self.rules.run_backtest(lambda: self._lake, rule, begin, end, against, progress)
 
     def close(self) -> None:
         """End what was started here: the engines, and Spark where it was not given."""

@@ -239,7 +239,7 @@ class RuleBook:
 
     def run_backtest(
         self,
-        lake: Lake,
+        lake: Callable[[], Lake],
         rule: str | RuleDraft,
         since: datetime,
         until: datetime,
@@ -255,8 +255,8 @@ class RuleBook:
             backtest_folder,
             begin_backtest,
             forget_backtest,
+            require_fit_queries,
         )
-        from alerts.spark_rules.rule_tests import require_fit
 
         settings = self._settings
         if since >= until:
@@ -268,11 +268,9 @@ class RuleBook:
         asked = f"{since.isoformat()} {until.isoformat()}"
         against_name = _name(against) if against else None
         wish = BacktestRequest((_name(rule),), chosen, since, until, other, against_name, asked)
-        for side in wish.sides().values():
-            # A query that may not go live is refused before an hour of history is read.
-            require_fit(lake.spark, side.pack.queries)
+        require_fit_queries(wish, lake)
         run = begin_backtest(settings, wish)
-        work = Backtest(settings, lambda: lake, run)
+        work = Backtest(settings, lake, run)
         tell = _say if progress else _silent
         summary = summarise(work, work.through(tell), PackStore(store_folder(settings)))
         work.finish()

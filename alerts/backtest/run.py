@@ -145,6 +145,18 @@ def _fresh(run: Run) -> bool:
     return datetime.now(UTC) - datetime.fromisoformat(run.began) < RESUMED
 
 
+def require_fit_queries(wish: BacktestRequest, lake: Callable[[], Lake]) -> None:
+    """Refuse a query that may not go live before an hour of history is read.
+
+    Raises `Usage` with the reason; where no rule is a query, `lake` is not asked for.
+    """
+    queries = [query for side in wish.sides().values() for query in side.pack.queries]
+    if queries:
+        from alerts.spark_rules.rule_tests import require_fit
+
+        require_fit(lake().spark, queries)
+
+
 def begin_backtest(settings: Settings, wish: BacktestRequest) -> Run:
     """The run for a wish: the one that was left unfinished, or a new one on the newest versions."""
     asked, places = _asked(settings, wish), TablePlaces(settings)

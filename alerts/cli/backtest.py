@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import cache
@@ -60,7 +59,12 @@ def _backtest(args: argparse.Namespace, settings: Settings) -> int:
     # All that can be wrong is found before a JVM starts.
     wish = _wish(args, settings)
     from alerts.backtest.result import summarise
-    from alerts.backtest.run import Backtest, begin_backtest, forget_backtest
+    from alerts.backtest.run import (
+        Backtest,
+        begin_backtest,
+        forget_backtest,
+        require_fit_queries,
+    )
     from alerts.rulepack.locations import store_folder
     from alerts.rulepack.rule_pack import PackStore
 
@@ -69,7 +73,7 @@ def _backtest(args: argparse.Namespace, settings: Settings) -> int:
     with ExitStack() as stack:
         # One session, whoever asks first.
         lake = cache(lambda: _lake(settings, stack))
-        _require_fit(wish, lake)
+        require_fit_queries(wish, lake)
         run = begin_backtest(settings, wish)
         if run.chunks:
             _tell(f"goes on with backtest {run.id}: {len(run.chunks)} chunks are through")
@@ -90,15 +94,6 @@ def _lake(settings: Settings, stack: ExitStack) -> Lake:
     spark = session(settings, "headgate backtest")
     stack.callback(spark.stop)
     return Lake(spark, settings)
-
-
-def _require_fit(wish: BacktestRequest, lake: Callable[[], Lake]) -> None:
-    """Refuse a query that may not go live before an hour of history is read."""
-    queries = [query for side in wish.sides().values() for query in side.pack.queries]
-    if queries:
-        from alerts.spark_rules.rule_tests import require_fit
-
-        require_fit(lake().spark, queries)
 
 
 def _of_model(args: argparse.Namespace, settings: Settings, name: str) -> int:

@@ -53,7 +53,7 @@ def _verify(args: argparse.Namespace, settings: Settings) -> int:
     check = check_topic(settings)
     print_rows(check.wrong, args.output, ("alert_id", "problem"))
     print(
-        f"{check.told} preliminary alerts, {check.answered} answers; {len(check.waiting)} wait, "
+        f"{check.alerts} preliminary alerts, {check.answered} answers; {len(check.waiting)} wait, "
         f"{check.late} of them too long",
         file=sys.stderr,
     )

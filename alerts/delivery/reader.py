@@ -7,7 +7,8 @@ gold.alert_action, and job `alert` makes it a revision.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -47,6 +48,7 @@ WHERE ($levels IS NULL OR list_contains($levels, level))
   AND ($entity IS NULL OR lower(entity_value) = lower($entity) OR src_ip = $entity)
 ORDER BY event_time DESC, alert_id LIMIT $most
 """
+_NEWEST = "SELECT alert_id, rule_id, body FROM gold.alert_current WHERE alert_id = $id"
 _REVISIONS = """
 SELECT revision, activity, reason, event_time, entity_type, entity_value, previous_entity, status,
        "count"
@@ -80,32 +82,30 @@ class Detail:
 
 def newest_revisions(settings: Settings, wanted: Wanted) -> tuple[list[_Row], bool]:
     """Alerts in their newest revision, newest event first, and whether there are more."""
-    answer = _ask(
-        settings,
-        _LISTED,
-        levels=list(wanted.levels) or None,
-        since=wanted.since,
-        entity=wanted.entity,
-        muted=wanted.muted,
+    asked = {
+        "levels": list(wanted.levels) or None,
+        "since": wanted.since,
+        "entity": wanted.entity,
+        "muted": wanted.muted,
         # One more than asked tells whether there are more.
-        most=wanted.limit + 1,
-    )
+        "most": wanted.limit + 1,
+    }
+    with _asking(settings) as ask:
+        answer = ask(_LISTED, asked)
     return [_short(row) for row in answer[: wanted.limit]], len(answer) > wanted.limit
 
 
 def detail(settings: Settings, alert_id: str) -> Detail:
     """One alert by its id or by the first characters of it; raises `Usage` unless it is one."""
-    whole = whole_id(lambda sql, values: _ask(settings, sql, **values), alert_id)
-    (newest_row,) = _ask(
-        settings,
-        "SELECT alert_id, rule_id, body FROM gold.alert_current WHERE alert_id = $id",
-        id=whole,
-    )
+    with _asking(settings) as ask:
+        whole = {"id": whole_id(ask, alert_id)}
+        (newest_row,) = ask(_NEWEST, whole)
+        revisions = ask(_REVISIONS, whole)
     return Detail(
         alert_id=newest_row["alert_id"],
         rule_id=newest_row["rule_id"],
         body=msgspec.json.decode(newest_row["body"]),
-        revisions=[_plain(row) for row in _ask(settings, _REVISIONS, id=newest_row["alert_id"])],
+        revisions=[_plain(row) for row in revisions],
     )
 
 
@@ -186,13 +186,19 @@ def _passing(problem: KafkaError | None, topic: str) -> bool:
     return True
 
 
-def _ask(settings: Settings, sql: str, **values: Any) -> list[_Row]:
+@contextmanager
+def _asking(settings: Settings) -> Iterator[Callable[[str, dict[str, Any]], list[_Row]]]:
+    """Questions about alerts, by one connection: to open it takes longer than to answer."""
     connection = connect(settings.lake_root, needs=ALERTS_NEED)
-    try:
+
+    def ask(sql: str, values: dict[str, Any]) -> list[_Row]:
         # Only what the statement names: DuckDB refuses a value that it does not use.
         answer = connection.execute(sql, values)
         names = [column[0] for column in answer.description or ()]
         return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
+
+    try:
+        yield ask
     except duckdb.IOException as error:
         raise Retryable(f"the lake cannot be read: {str(error).splitlines()[0]}") from None
     finally:

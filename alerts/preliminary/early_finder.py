@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +14,7 @@ from confluent_kafka import Message
 from alerts.matching.matcher import Matcher
 from alerts.preliminary.early_publisher import EarlyFinding
 from alerts.preliminary.raw_topics import STALE
-from alerts.preliminary.selection import Selection, is_selected, marked
+from alerts.preliminary.selection import chosen_now, is_selected, marked
 from alerts.rulepack.rule_pack import PackStore
 from infra.config.settings import Settings
 from infra.delta.parquet_writer import arrow_schema
@@ -23,10 +22,9 @@ from infra.errors import Fatal, Retryable
 from infra.kafka.client import source_of
 from infra.process.clock import clock
 from infra.streaming.kafka_offsets import OffsetReader, kafka_checkpoint
-from ingest.decoding.decoding import readable
 from ingest.parsing.arrow_parser import Parser
-from ingest.parsing.event_rows import is_large
-from ingest.parsing.source import Context, JoiningSource, ParseSettings, Record, sources
+from ingest.parsing.event_rows import is_large, joins_by
+from ingest.parsing.source import ParseSettings, Record, sources
 from ingest.pipeline.batch_pass import dated
 from ingest.tables import RECORD
 
@@ -104,16 +102,12 @@ class EarlyFinder:
         findings = self._matcher.match(pa.concat_batches(events))
         if not findings.num_rows:
             return []
+        chosen = chosen_now(self._settings, clock.time(), every=True)
         return [
             EarlyFinding(row | {"pack": self._pack}, places[row["event_uid"].rpartition("#")[0]])
-            for row in marked(findings, self._rules, self._chosen()).to_pylist()
+            for row in marked(findings, self._rules, chosen).to_pylist()
             if row["answer_by"] is not None
         ]
-
-    def _chosen(self) -> Selection:
-        alerts = self._settings.alerts
-        by = round((clock.time() + alerts.preliminary_seconds) * 1_000_000)
-        return Selection(by, alerts.preliminary_levels, every=True)
 
     def _row(self, message: Message) -> dict[str, Any] | None:
         """A row of bronze.record as job `ingest` makes it; None: it is not looked at here."""
@@ -149,16 +143,7 @@ class EarlyFinder:
         record = Record(
             row["record_id"], row["source"], row["mode"], row["received_at"], row["raw"], headers
         )
-        if is_large(record):
-            return True
-        source = sources().get(record.source)
-        if not isinstance(source, JoiningSource):
-            return False
-        # Whoever cannot be asked is an event of its own (`ingest.parsing.event_rows.joined`).
-        with suppress(Exception):
-            known = readable(record, self._parsing)
-            return source.part_of(known, Context(known, self._parsing)) is not None
-        return False
+        return is_large(record) or joins_by(record, self._parsing) is not None
 
     def _topic_id(self, topic: str) -> str | None:
         """What ingest names the topic's records by; None: nobody knows it at the moment."""

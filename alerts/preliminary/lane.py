@@ -12,7 +12,7 @@ import msgspec
 from alerts.preliminary.known_holders import KnownHolders
 from alerts.preliminary.known_suppressions import KnownSuppressions
 from alerts.preliminary.publisher import MOST_WAITING, PreliminaryPublisher
-from alerts.preliminary.selection import Selection
+from alerts.preliminary.selection import chosen_now
 from alerts.rulepack.rule_pack import PackStore
 from infra.config.settings import Settings
 from infra.errors import HeadgateError, Retryable
@@ -61,13 +61,7 @@ class PreliminaryLane:
             # The batch goes on without: nobody is to be told early of what may be silenced.
             say(f"job ingest: no preliminary alerts, as suppressions cannot be read: {error}")
             return None
-        alerts = self._settings.alerts
-        chosen = Selection(
-            answer_by=round((clock.time() + alerts.preliminary_seconds) * 1_000_000),
-            levels=alerts.preliminary_levels,
-            rules=tuple(sorted(alerts.preliminary_rules.items())),
-            suppressions=suppressions,
-        )
+        chosen = chosen_now(self._settings, clock.time(), suppressions)
         plain: dict[str, Any] = msgspec.to_builtins(chosen)
         return plain
 
@@ -102,13 +96,7 @@ class MarkingLane:
 
     def choose(self) -> dict[str, Any]:
         """As `PreliminaryLane.choose`."""
-        alerts = self._settings.alerts
-        chosen = Selection(
-            answer_by=round((clock.time() + alerts.preliminary_seconds) * 1_000_000),
-            levels=alerts.preliminary_levels,
-            rules=tuple(sorted(alerts.preliminary_rules.items())),
-            every=True,
-        )
+        chosen = chosen_now(self._settings, clock.time(), every=True)
         plain: dict[str, Any] = msgspec.to_builtins(chosen)
         return plain
 

@@ -6,7 +6,7 @@ where the finding is, so what is told and what is answered are the same rows of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from alerts.domain.entity import entity_of, event_instant, micros
 from alerts.domain.finding import finding_schema
 from alerts.lifecycle.suppression import Suppression, covering
 from alerts.rulepack.rule_pack import Rule, RulePack
+from infra.config.settings import Settings
 
 MOST = 50
 """Of so many events as a worker takes at once; the rest is told by its alert alone."""
@@ -38,6 +39,20 @@ class Selection(msgspec.Struct, frozen=True):
     rules: Overrides = ()
     suppressions: tuple[Suppression, ...] = ()
     every: bool = False
+
+
+def chosen_now(
+    settings: Settings, now: float, suppressions: Iterable[Suppression] = (), *, every: bool = False
+) -> Selection:
+    """What the settings want told early of what is found at `now`, seconds since 1970."""
+    alerts = settings.alerts
+    return Selection(
+        answer_by=round((now + alerts.preliminary_seconds) * 1_000_000),
+        levels=alerts.preliminary_levels,
+        rules=tuple(sorted(alerts.preliminary_rules.items())),
+        suppressions=tuple(suppressions),
+        every=every,
+    )
 
 
 def selection_of(decided: dict[str, Any] | None) -> Selection | None:

@@ -29,7 +29,7 @@ class TopicCheck:
     `waiting`: alert_id to `answer_by` of those without an answer, late or not.
     """
 
-    told: int = 0
+    alerts: int = 0
     answered: int = 0
     late: int = 0
     waiting: dict[str, str] = field(default_factory=dict)
@@ -57,7 +57,7 @@ def judged(messages: Iterable[EarlyMessage], now: datetime) -> TopicCheck:
         begin = begins.setdefault(message.partition, message.offset)
         alert_id = message.body["alert_id"]
         if "certainty" in message.body:
-            check.told += 1
+            check.alerts += 1
             if alert_id in answers:
                 check.wrong.append(_row(alert_id, "told twice, or behind its answer"))
             answers.setdefault(alert_id, 0)

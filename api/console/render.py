@@ -26,7 +26,7 @@ from api.console.safe_text import plain_text, shown_lines, shown_text
 _OURS = ("api.", "alerts.", "infra.", "enrich.", "reporting.")
 """Modules whose classes have all their fields always."""
 THEMES = ("auto", "dark", "light")
-ZONES = ("utc", "local")
+_ZONES = ("utc", "local")
 _FOLDER = Path(__file__).parent
 _INSTANT = re.compile(r"\b(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z")
 """An instant within a sentence, as programs write it."""
@@ -47,7 +47,7 @@ def respond(request: Request, template: str, status: int = 200, **context: Any) 
                 "session": session,
                 "csrf": session.csrf if session else "",
                 "theme": _choice(request, "headgate_theme", THEMES),
-                "zone": _choice(request, "headgate_zone", ZONES),
+                "zone": _choice(request, "headgate_zone", _ZONES),
                 "navigation": console.pages,
                 "sign_on": console.sign_on,
                 "address": str(request.base_url).rstrip("/"),

@@ -36,6 +36,7 @@ class SparkEngine:
             SPARK,
         )
         self._line = WorkerLine([self.worker])
+        self._rest: threading.Timer | None = None
 
     def ask(
         self,
@@ -50,7 +51,13 @@ class SparkEngine:
             try:
                 return worker.ask(asked, seconds, cancelled, tell)
             finally:
-                # A little later than idle: what asks at that very moment is not ended.
-                timer = threading.Timer(self._idle + 1, worker.rest, [self._idle])
-                timer.daemon = True
-                timer.start()
+                self._rest_later()
+
+    def _rest_later(self) -> None:
+        # One that waits is enough, however many statements come.
+        if self._rest is not None:
+            self._rest.cancel()
+        # A little later than idle: what asks at that very moment is not ended.
+        self._rest = threading.Timer(self._idle + 1, self.worker.rest, [self._idle])
+        self._rest.daemon = True
+        self._rest.start()

@@ -15,9 +15,7 @@ import shutil
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
@@ -32,12 +30,21 @@ from pyspark.sql import types as T
 from api.sql.arrow_answer import cut_stream
 from api.sql.spark_guard import as_question, only_listed_functions, require_readable
 from api.sql.spark_lake import SparkLake
-from api.sql.worker import FAILED_LIMITED, StatementRefused, leave_with_parent, plain, say
+from api.sql.worker import (
+    StatementRefused,
+    cut_rows,
+    fault_of,
+    for_caller,
+    leave_with_parent,
+    plain,
+    require_few,
+    say,
+    told_meanwhile,
+)
 from infra.config.settings import Settings, load
 from infra.errors import HeadgateError, Usage
 from infra.spark.session import session
 
-_PROGRESS_SECONDS = 0.5
 _UNANSWERABLE = (
     T.VariantType, T.CalendarIntervalType, T.DayTimeIntervalType, T.YearMonthIntervalType
 )  # fmt: skip
@@ -72,11 +79,7 @@ def serve_spark(requests: TextIO, answers: TextIO) -> None:
         # Told apart from the answer, since reading and running have time limits of their own.
         tell(read)
         if answer is not None:
-            reply = _answered(partial(_run, spark, answer, asked, tell))
-            if "failed" in reply and asked.get("only_rows"):
-                # Spark quotes the value that failed, and may try it before it leaves rows out.
-                reply = {"failed": FAILED_LIMITED}
-            tell(reply)
+            tell(for_caller(_answered(partial(_run, spark, answer, asked, tell)), asked))
 
 
 def _begin(setup: Mapping[str, Any]) -> SparkSession:
@@ -133,7 +136,7 @@ def _run(
     most = asked["max_rows"]
     columns = [{"name": field.name, "type": _type(field.dataType)} for field in answer.schema]
     if asked.get("into"):
-        with _progress(spark, tell):
+        with told_meanwhile(lambda percent: tell({"progress": percent}), _progress(spark)):
             reply = {"rows": _write(answer, most, Path(asked["into"])), "truncated_by": None}
     else:
         # One row more than asked tells a cut answer from a whole one.
@@ -141,24 +144,15 @@ def _run(
         if asked.get("arrow"):
             reply = cut_stream(table.schema, table.to_batches(), most, asked["max_bytes"])
         else:
-            reply = _rows(table, answer.schema, most, asked["max_bytes"])
+            reply = cut_rows(_rows(table, answer.schema), most, asked["max_bytes"])
     return {"columns": columns, **reply, "elapsed_ms": round((time.monotonic() - began) * 1000, 1)}
 
 
-def _rows(table: pa.Table, schema: T.StructType, most: int, most_bytes: int) -> dict[str, Any]:
+def _rows(table: pa.Table, schema: T.StructType) -> Iterator[list[Any]]:
     kinds = [field.dataType for field in schema]
-    rows: list[list[Any]] = []
-    size, cut = 0, None
     for batch in table.to_batches():
         for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            row = [_json(value, kind) for value, kind in zip(values, kinds, strict=True)]
-            # As it goes over the wire; Python's size of a row says little about that.
-            size += len(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace"))
-            cut = "rows" if len(rows) >= most else "bytes" if size > most_bytes else None
-            if cut is not None:
-                return {"rows": rows, "truncated_by": cut}
-            rows.append(row)
-    return {"rows": rows, "truncated_by": None}
+            yield [_json(value, kind) for value, kind in zip(values, kinds, strict=True)]
 
 
 def _json(value: Any, kind: T.DataType) -> Any:
@@ -189,41 +183,26 @@ def _write(answer: DataFrame, most: int, into: Path) -> int:
         answer.limit(most + 1).coalesce(1).write.mode("overwrite").parquet(str(beside))
         (part,) = beside.glob("part-*.parquet")
         rows = int(pq.read_metadata(part).num_rows)
-        if rows > most:
-            raise StatementRefused(
-                f"the answer has more than {most:,} rows; narrow it, or raise api.job_rows"
-            )
+        require_few(rows, most)
         part.replace(into)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return rows
 
 
-@contextmanager
-def _progress(spark: SparkSession, tell: Callable[[dict[str, Any]], None]) -> Iterator[None]:
-    """Tell how many tasks of the stages begun so far are done, in percent."""
-    over = threading.Event()
+def _progress(spark: SparkSession) -> Callable[[], float]:
+    """How many tasks of the stages begun so far are done, in percent."""
     tracker = spark.sparkContext.statusTracker()
     tasks: dict[int, tuple[int, int]] = {}
 
-    def watch() -> None:
-        while not over.wait(_PROGRESS_SECONDS):
-            for stage in tracker.getActiveStageIds():
-                if (known := tracker.getStageInfo(stage)) is not None:
-                    tasks[stage] = known.numCompletedTasks, known.numTasks
-            done, of = (
-                (sum(each) for each in zip(*tasks.values(), strict=True)) if tasks else (0, 1)
-            )
-            if not over.is_set():
-                tell({"progress": round(100 * done / max(of, 1), 1)})
+    def done() -> float:
+        for stage in tracker.getActiveStageIds():
+            if (known := tracker.getStageInfo(stage)) is not None:
+                tasks[stage] = known.numCompletedTasks, known.numTasks
+        every = sum(of for _, of in tasks.values())
+        return round(100 * sum(through for through, _ in tasks.values()) / max(every, 1), 1)
 
-    thread = threading.Thread(target=watch, name="progress", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    return done
 
 
 def _answered(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -241,9 +220,7 @@ def _answered(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         # The JVM is gone, mostly for want of memory: who asked learns it from our end.
         os._exit(1)
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        changed = f"{type(error).__name__}: {error}".replace("\n", " ")
-        return {"fault": f"{changed} ({place.filename}, line {place.lineno})"}
+        return fault_of(error)
 
 
 def _sentence(error: PySparkException) -> str:

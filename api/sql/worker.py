@@ -17,7 +17,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -82,19 +83,51 @@ def answer(
         {"name": str(column[0]), "type": spark_type(str(column[1]))}
         for column in result.description or []
     ]
-    rows: list[list[Any]] = []
-    size, cut = 0, None
     # In small pieces, so that the limit on bytes holds before all rows are in memory.
-    while cut is None and (chunk := result.fetchmany(_CHUNK)):
-        for raw in chunk:
-            row = [plain(value) for value in raw]
-            # As it goes over the wire; Python's size of a row says little about that.
-            size += len(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace"))
-            cut = "rows" if len(rows) >= max_rows else "bytes" if size > max_bytes else None
-            if cut is not None:
-                break
-            rows.append(row)
-    return {"columns": columns, "rows": rows, "truncated_by": cut}
+    chunks = iter(lambda: result.fetchmany(_CHUNK), [])
+    rows = ([plain(value) for value in raw] for chunk in chunks for raw in chunk)
+    return {"columns": columns, **cut_rows(rows, max_rows, max_bytes)}
+
+
+def cut_rows(rows: Iterable[list[Any]], max_rows: int, max_bytes: int) -> dict[str, Any]:
+    """Rows as JSON values, cut at either limit and marked so."""
+    kept: list[list[Any]] = []
+    size = 0
+    for row in rows:
+        # As it goes over the wire; Python's size of a row says little about that.
+        size += len(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace"))
+        cut = "rows" if len(kept) >= max_rows else "bytes" if size > max_bytes else None
+        if cut is not None:
+            return {"rows": kept, "truncated_by": cut}
+        kept.append(row)
+    return {"rows": kept, "truncated_by": None}
+
+
+def require_few(rows: int, max_rows: int) -> None:
+    """Raises `StatementRefused` for an answer too long to be kept whole."""
+    if rows > max_rows:
+        raise StatementRefused(
+            f"the answer has more than {max_rows:,} rows; narrow it, or raise api.job_rows"
+        )
+
+
+@contextmanager
+def told_meanwhile(tell: Callable[[float], None], progress: Callable[[], float]) -> Iterator[None]:
+    """What is done within tells its progress, 0 to 100, as long as it lasts."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_PROGRESS_SECONDS):
+            tell(progress())
+
+    thread = threading.Thread(target=watch, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        # Behind the answer a progress would be taken for that of the next statement.
+        thread.join()
 
 
 def written(
@@ -110,24 +143,13 @@ def written(
         raise StatementRefused("only one SELECT is run here")
     columns, sql = _shaped(connection, sql)
     target = into.replace("'", "''")
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(_PROGRESS_SECONDS):
-            # DuckDB answers -1 for as long as it cannot tell.
-            tell(max(0.0, connection.query_progress()))
-
-    threading.Thread(target=watch, name="progress", daemon=True).start()
-    try:
+    # DuckDB answers -1 for as long as it cannot tell.
+    with told_meanwhile(tell, lambda: max(0.0, connection.query_progress())):
         copied = connection.execute(f"COPY ({sql}) TO '{target}' (FORMAT parquet)").fetchone()
-    finally:
-        over.set()
     rows = int(copied[0]) if copied else 0
     if rows > max_rows:
         Path(into).unlink(missing_ok=True)
-        raise StatementRefused(
-            f"the answer has more than {max_rows:,} rows; narrow it, or raise api.job_rows"
-        )
+    require_few(rows, max_rows)
     return {"columns": columns, "rows": rows, "truncated_by": None}
 
 
@@ -277,19 +299,25 @@ def serve(requests: TextIO, answers: TextIO) -> None:
             if asked.get("as_of")
             else partial(_now, connection, views, asked, tell)
         )
-        reply = _answered(work)
-        if "failed" in reply and asked.get("only_rows"):
-            # DuckDB quotes the value that failed, and may have tried it on a row that is not shown.
-            reply = {"failed": FAILED_LIMITED}
+        reply = for_caller(_answered(work), asked)
         with turn:
             say(answers, reply)
 
 
-FAILED_LIMITED = (
+_FAILED_LIMITED = (
     "the statement failed on the data, such as a division by zero or a text that is no number; "
     "what it failed on is not told to keys that see some rows only: use try_cast, nullif"
 )
-"""Instead of what an engine says of a value, to a caller who may not see all rows."""
+
+
+def for_caller(reply: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+    """A reply as who asked may see it.
+
+    Engines quote the value that failed, and may have tried it on a row that is not shown.
+    """
+    if "failed" in reply and asked.get("only_rows"):
+        return {"failed": _FAILED_LIMITED}
+    return reply
 
 
 def _read(asked: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
@@ -316,9 +344,14 @@ def _answered(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     except duckdb.Error as error:
         return _failure(str(error))
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        changed = f"{type(error).__name__}: {error}".replace("\n", " ")
-        return {"fault": f"{changed} ({place.filename}, line {place.lineno})"}
+        return fault_of(error)
+
+
+def fault_of(error: Exception) -> dict[str, Any]:
+    """The reply where an error is no fault of the statement, in a line for the log."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    changed = f"{type(error).__name__}: {error}".replace("\n", " ")
+    return {"fault": f"{changed} ({place.filename}, line {place.lineno})"}
 
 
 def _now(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 
 from pyspark.sql import Column
@@ -35,7 +36,7 @@ def in_networks(scope: Column, ip: Column, scopes: Sequence[ScopeSettings]) -> C
     """
     answer = F.lit(False)
     for site in scopes:
-        v4, v6 = _networks(site.networks)
+        v4, v6 = _networks(tuple(site.networks))
         inside = [ip.rlike(_any(map(_quad, v4)))] if v4 else []
         inside += [ipv6_digits(ip).rlike(_any(map(_hex, v6)))] if v6 else []
         for network_scope in inside:
@@ -43,7 +44,8 @@ def in_networks(scope: Column, ip: Column, scopes: Sequence[ScopeSettings]) -> C
     return answer
 
 
-def _networks(texts: Iterable[str]) -> tuple[list[IPv4Network], list[IPv6Network]]:
+@lru_cache(maxsize=256)
+def _networks(texts: tuple[str, ...]) -> tuple[list[IPv4Network], list[IPv6Network]]:
     networks = [ip_network(text) for text in texts]
     return (
         [network for network in networks if isinstance(network, IPv4Network)],
@@ -53,15 +55,18 @@ def _networks(texts: Iterable[str]) -> tuple[list[IPv4Network], list[IPv6Network
 
 def by_hand(scope: str | None, ip: str | None, scopes: Sequence[ScopeSettings]) -> bool:
     """As `set_by_hand`, of one address."""
-    static = [site.model_copy(update={"networks": site.static}) for site in scopes]
-    return in_scope(scope, ip, static)
+    return any(_is_in(ip, site.static) for site in scopes if site.name == scope)
 
 
 def in_scope(scope: str | None, ip: str | None, scopes: Sequence[ScopeSettings]) -> bool:
     """As `in_networks`, of one address; false where that is null."""
-    if scope is None or ip is None:
+    return any(_is_in(ip, site.networks) for site in scopes if site.name == scope)
+
+
+def _is_in(ip: str | None, networks: Iterable[str]) -> bool:
+    if ip is None:
         return False
-    v4, v6 = _networks(text for site in scopes if site.name == scope for text in site.networks)
+    v4, v6 = _networks(tuple(networks))
     digits = _hex_digits(ip)
     return any(re.fullmatch(_quad(network), ip) for network in v4) or (
         digits is not None and any(re.fullmatch(_hex(network), digits) for network in v6)

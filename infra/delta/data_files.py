@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from infra.delta.log_archive import ARCHIVE, LOG, checkpoint_file
 from infra.delta.log_reader import checkpoints, commit_text
+from infra.delta.plain_files import stats_allow
 from infra.storage.paths import Location, to_read
 
 _Batches = Iterator[pa.RecordBatch]
@@ -36,9 +37,14 @@ class ActiveFile:
         return unquote(self.entry["path"])
 
     @property
+    def _stats(self) -> dict[str, Any]:
+        stats: dict[str, Any] = json.loads(self.entry.get("stats") or "{}")
+        return stats
+
+    @property
     def rows(self) -> int:
         """How many it holds, by its statistics; 0 where it has none."""
-        return int(json.loads(self.entry.get("stats") or "{}").get("numRecords", 0))
+        return int(self._stats.get("numRecords", 0))
 
     @property
     def has_deletions(self) -> bool:
@@ -58,8 +64,7 @@ class ActiveFile:
 
     def most(self, column: str) -> datetime | None:
         """Before this is the newest time in a column; None where its statistics do not say."""
-        stats = json.loads(self.entry.get("stats") or "{}")
-        most = stats.get("maxValues", {}).get(column)
+        most = self._stats.get("maxValues", {}).get(column)
         # Statistics cut times to the millisecond.
         return datetime.fromisoformat(most) + timedelta(milliseconds=1) if most else None
 
@@ -69,14 +74,7 @@ class ActiveFile:
 
     def may_hold(self, column: str, low: Any, high: Any) -> bool:
         """Whether a value of `[low, high]` may be in it, by its statistics. Times are aware."""
-        stats = json.loads(self.entry.get("stats") or "{}")
-        least = stats.get("minValues", {}).get(column)
-        most = stats.get("maxValues", {}).get(column)
-        if isinstance(low, datetime):
-            cut = timedelta(milliseconds=1)  # statistics cut times to the millisecond
-            least = least and datetime.fromisoformat(least)
-            most = most and datetime.fromisoformat(most) + cut
-        return (least is None or least <= high) and (most is None or most >= low)
+        return stats_allow(self._stats, column, low, high)
 
     def removal(self, *, data_change: bool = True) -> str:
         """The action that takes the file out of the table."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -49,17 +49,6 @@ class _File:
     path: str
     stats: dict[str, Any]
 
-    def may_hold(self, span: Span) -> bool:
-        """Whether a row of a span may be in it, by what the log says of its values."""
-        column, low, high = span
-        least = self.stats.get("minValues", {}).get(column)
-        most = self.stats.get("maxValues", {}).get(column)
-        # Statistics cut times to the millisecond.
-        cut = timedelta(milliseconds=1)
-        return (least is None or _instant(least) <= high) and (
-            most is None or _instant(most) + cut >= low
-        )
-
 
 class PlainTables:
     """The plain tables of a lake, each as it was when it was first asked for."""
@@ -84,11 +73,10 @@ class PlainTables:
         if not files:
             return None
         # The first is always read: it says which columns there are.
-        others = [file for file in files[1:] if span is None or file.may_hold(span)]
+        others = [file for file in files[1:] if span is None or stats_allow(file.stats, *span)]
         return _scan([files[0], *others])
 
     def _listed(self, folder: Location, columns: Sequence[tuple[str, str]]) -> list[_File]:
-
         if not isinstance(folder, Path) or _NAMES_SEVERAL & set(str(folder)):
             raise _Unusual
         files: dict[str, _File] = {}
@@ -168,6 +156,20 @@ class PlainTables:
             raise _Unusual from None
         for row in rows:
             yield dict(zip(("protocol", "metaData", "add"), row, strict=True))
+
+
+def stats_allow(stats: Mapping[str, Any], column: str, low: Any, high: Any) -> bool:
+    """Whether a value of `[low, high]` may be in a file, by the statistics that a log has of it.
+
+    Of a column without any it may. Times are aware.
+    """
+    least = stats.get("minValues", {}).get(column)
+    most = stats.get("maxValues", {}).get(column)
+    if isinstance(low, datetime):
+        cut = timedelta(milliseconds=1)  # statistics cut times to the millisecond
+        least = least and _instant(least)
+        most = most and _instant(most) + cut
+    return (least is None or least <= high) and (most is None or most >= low)
 
 
 def _scan(files: Sequence[_File]) -> str:

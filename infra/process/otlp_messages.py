@@ -32,7 +32,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 
 from infra.process.batch_telemetry import BatchRecord
 
-SCOPE = InstrumentationScope(name="headgate")
+_SCOPE = InstrumentationScope(name="headgate")
 _BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Upper bounds of the durations' buckets, seconds."""
 
@@ -84,7 +84,7 @@ class BatchCounts:
         metrics.append(self._histogram(now))
         # A metric without points is left out: an empty one has no bytes.
         wanted = [metric for metric in metrics if metric.ByteSize()]
-        scope = ScopeMetrics(scope=SCOPE, metrics=wanted)
+        scope = ScopeMetrics(scope=_SCOPE, metrics=wanted)
         return ExportMetricsServiceRequest(
             resource_metrics=[ResourceMetrics(resource=sender, scope_metrics=[scope])]
         )
@@ -133,7 +133,7 @@ class BatchCounts:
 def traces(sender: Resource, batches: Iterable[BatchRecord]) -> ExportTraceServiceRequest:
     """A trace of each batch."""
     spans = [span for batch in batches for span in _spans(batch)]
-    scope = ScopeSpans(scope=SCOPE, spans=spans)
+    scope = ScopeSpans(scope=_SCOPE, spans=spans)
     return ExportTraceServiceRequest(
         resource_spans=[ResourceSpans(resource=sender, scope_spans=[scope])]
     )

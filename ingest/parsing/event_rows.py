@@ -59,19 +59,24 @@ def _joining_sources() -> dict[str, JoiningSource]:
     return {name: source for name, source in sources().items() if isinstance(source, JoiningSource)}
 
 
+def joins_by(record: Record, settings: ParseSettings) -> str | None:
+    """What a record shares with the others of its event; None where it is an event of its own."""
+    source = _joining_sources().get(record.source)
+    if source is None:
+        return None
+    # Whoever cannot be asked is a piece of its own, where parsing says why.
+    with suppress(Exception):
+        known = readable(record, settings)
+        return source.part_of(known, Context(known, settings))
+    return None
+
+
 def joined(records: Iterable[Record], settings: ParseSettings) -> list[list[Record]]:
     """The records, those together that are parts of one event."""
     pieces: list[list[Record]] = []
     parts: dict[tuple[str, str, bytes, str | None], list[Record]] = {}
-    joining = _joining_sources()
     for record in records:
-        source = joining.get(record.source)
-        part = None
-        if source is not None:
-            # Whoever cannot be asked is a piece of its own, where parsing says why.
-            with suppress(Exception):
-                known = readable(record, settings)
-                part = source.part_of(known, Context(known, settings))
+        part = joins_by(record, settings)
         if part is None:
             pieces.append([record])
             continue

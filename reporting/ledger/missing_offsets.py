@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _ANEW = ("recreated", "reset", "removed")
 """Kinds of gaps behind which a partition gives its offsets once more."""
-ASKED = 500
+MOST_ASKED = 500
 """Holes of a stretch that the broker is asked about at least. Many more where they lie close
 together, as the marks of a producer with transactions do, which leaves thousands. If there are
 still more, single ones are asked about from a random one on, so that a loss that recurs shows."""
@@ -237,14 +237,14 @@ class Explainer:
         single = [span for span in there if size([span]) == 1]
         # From a random one on, so that a loss that comes again is met sooner or later.
         turn = randrange(len(single)) if single else 0
-        asked = [*sorted(wide[:ASKED]), *single[turn:], *single[:turn]]
+        asked = [*sorted(wide[:MOST_ASKED]), *single[turn:], *single[:turn]]
         first = self._first(place, [begin for begin, _ in asked])
         lost = [(first[begin], end) for begin, end in asked if first.get(begin, end) < end]
         unasked = [span for span in single if span[0] not in first]
         # Once a loss is proved, single holes beside it are not taken for transaction markers.
         if lost or again:
-            return sorted([*missing, *lost, *wide[ASKED:], *unasked]), 0
-        return sorted([*missing, *wide[ASKED:]]), len(unasked)
+            return sorted([*missing, *lost, *wide[MOST_ASKED:], *unasked]), 0
+        return sorted([*missing, *wide[MOST_ASKED:]]), len(unasked)
 
     def _first(self, place: TopicPartitionKey, offsets: Sequence[int]) -> Mapping[int, int]:
         """The first message from each offset on, of as many as are asked for."""
@@ -252,4 +252,4 @@ class Explainer:
             return {}
         if self._log is None:
             self._log = PartitionLog(self._settings.kafka)
-        return self._log.walk(place, offsets, ASKED * NEAR)
+        return self._log.walk(place, offsets, MOST_ASKED * NEAR)

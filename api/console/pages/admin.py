@@ -93,8 +93,7 @@ def put_user(services: Here, session: Administrator, form: CheckedForm) -> Respo
     """Make a user, or give one another role and password."""
     name, role, password = (_field(form, each) for each in ("name", "role", "password"))
     user = services.access.credentials.put_user(name, role, password, _tenants(form, services))
-    limits = {} if user.tenants is None else {"tenants": user.tenants}
-    _note(services, session, "user.put", user.name, {"role": user.role, **limits})
+    _note(services, session, "user.put", user.name, {"role": user.role, **user.limits})
     return RedirectResponse("/admin", status_code=303)
 
 

@@ -12,11 +12,10 @@ from alerts.rollout.pack_update import plan_version, put_version, require_new_na
 from alerts.rollout.pack_versions import PackVersion, PackVersions, new_pack_version
 from alerts.rollout.shadow import ShadowWish
 from alerts.rulebook.public_rules import NOTICES, Report, files_to_take, look_through
-from alerts.rulebook.rule_choice import RuleCriteria
 from alerts.rulebook.rule_packs import pack_folders
 from api.observability.audit_log import audit_request
 from api.services.rules.desk import RuleDesk
-from api.services.rules.rollout import plan_changes, require_count, told_rules
+from api.services.rules.rollout import criteria_of, plan_changes, require_count, told_rules
 from api.services.visibility import in_force_when
 from api.wire import rollout as wire
 from infra.config.settings import Settings
@@ -85,23 +84,18 @@ def _looked_at(
     settings: Settings, pack: str, wanted: wire.PackImportWanted
 ) -> Iterator[tuple[Report, PackPlan]]:
     """The files looked through in a folder of their own, and what they would change."""
-    folder = pack_folders(settings).get(pack)
+    folders = pack_folders(settings)
+    folder = folders.get(pack)
     if folder is None:
-        there = ", ".join(pack_folders(settings)) or "none"
+        there = ", ".join(folders) or "none"
         raise Usage(f"no pack '{pack}'; there are {there}: name its folder in alerts.rules first")
-    criteria = RuleCriteria(
-        tags=tuple(wanted.tags),
-        levels=tuple(wanted.levels),
-        statuses=tuple(wanted.statuses),
-        products=tuple(wanted.products),
-    )
     with TemporaryDirectory(prefix="headgate-pack-") as name:
         root = Path(name)
         for path, text in _named(wanted.files):
             target = root / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, "utf-8", newline="")
-        report = look_through(root, settings.sources, criteria)
+        report = look_through(root, settings.sources, criteria_of(wanted))
         if not report.loaded:
             raise Usage(
                 f"not one rule of {len(wanted.files)} files is wanted and loads: "

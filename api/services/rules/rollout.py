@@ -106,7 +106,7 @@ def plan_changes(plan: Plan) -> int:
 
 def count_switch(settings: Settings, plan: wire.SwitchPlan) -> wire.SwitchCount:
     """What a change of many rules would do; raises `Usage` where no rule is meant."""
-    chosen = choose(read_rule_files(settings), plan.act, plan.rules, _criteria(plan.filter))
+    chosen = choose(read_rule_files(settings), plan.act, plan.rules, criteria_of(plan.filter))
     names = ("id", "name", "title", "level")
     return wire.SwitchCount(
         rules=len(chosen.changing),
@@ -125,7 +125,7 @@ def switch_many(
     wish = ShadowWish(who, act.reason.strip(), act.days)
     with desk.changing():
         files = read_rule_files(settings)
-        choice = choose(files, act.act, act.rules, _criteria(act.filter))
+        choice = choose(files, act.act, act.rules, criteria_of(act.filter))
         require_count(act.count, len(choice.changing))
         pack = do_to_all(files, choice, wish)
     detail: dict[str, Any] = {
@@ -151,13 +151,14 @@ def require_count(named: int, counted: int) -> None:
         )
 
 
-def _criteria(asked: wire.RuleFilter) -> RuleCriteria:
+def criteria_of(asked: wire.RuleFilter | wire.PackImportWanted) -> RuleCriteria:
+    """What rules must be like; a pack that is imported has no packs within it."""
     return RuleCriteria(
         tags=tuple(asked.tags),
         levels=tuple(asked.levels),
         statuses=tuple(asked.statuses),
         products=tuple(asked.products),
-        packs=tuple(asked.packs),
+        packs=tuple(asked.packs) if isinstance(asked, wire.RuleFilter) else (),
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from ingest.parsing.ocsf import (
@@ -36,15 +36,9 @@ from ingest.parsing.ocsf import (
     unmapped,
 )
 from ingest.parsing.source import Context, Event, Unreadable
-from ingest.parsing.strict_json import (
-    child,
-    text,
-)
+from ingest.parsing.strict_json import child, text
 from ingest.parsing.timestamps import Stamp, stamp_iso
 from ingest.sources.cloud.common import filled, ms, take_text
-
-if TYPE_CHECKING:
-    pass
 
 CLOUDTRAIL: Mapping[str, str] = {"name": "CloudTrail", "vendor_name": "AWS"}
 _UTC = ZoneInfo("UTC")

@@ -144,7 +144,7 @@ _FAILED = frozenset({"31", "33", "34", "35", "36", "54", "56", "58", "59", "60",
 _DONE = frozenset({"32", "51", "55", "1103", "11024"})
 """What failed and what succeeded among all else: DNS updates, authorisation, dropped packets."""
 
-CLIENTS = frozenset({"30", "31", "32", "33", "34", "35", "36"})
+_CLIENTS = frozenset({"30", "31", "32", "33", "34", "35", "36"})
 """Event ids of what concerns a client without being a lease."""
 
 _USED = frozenset(
@@ -213,7 +213,7 @@ def _entry(text: str, context: Context, header: Sequence[str] | None = None) -> 
     activity = _ACTIVITY.get(int(part["ID"]))
     if activity is None:
         rest |= _client(part)
-        about = _about(rest) if part["ID"] in CLIENTS else None
+        about = _about(rest) if part["ID"] in _CLIENTS else None
         return _base(part["Description"], stamp, context, part["ID"], rest, about)
     make = _lease6 if columns is _COLUMNS6 else _lease
     return make(activity, part, rest, stamp, context)

@@ -66,7 +66,7 @@ IN_SYSLOG = re.compile(
     rf"(?:\[(?P<pid>\d{{1,10}}):(?P<thread>[0-9a-f]{{1,16}})\] )?{_LEVEL}", re.ASCII
 )
 _ASKED = r"(?P<name>\S{1,1100}) (?P<type>[A-Za-z0-9-]{1,20}) (?P<class>[A-Za-z0-9]{1,10})"
-ASKED = re.compile(
+_QUERY = re.compile(
     rf"(?P<client>\S{{1,100}}) {_ASKED}(?: (?P<rcode>[A-Z][A-Z0-9_]{{1,20}}|\d{{1,5}}) "
     r"(?P<took>\d{1,8}\.\d{6}) (?P<cached>[01]) (?P<size>\d{1,6})"
     r"(?: (?:on )?(?P<transport>[A-Za-z]{2,12}) (?P<server>\S{1,100}) (?P<port>\d{1,5}))?)?",
@@ -137,7 +137,7 @@ def _read(line: Line, context: Context) -> Event | None:
 
 def _event(line: Line, level: str, thread: str | None) -> Event:
     line.rest.update(kept(thread=thread))
-    for pattern, make in ((ASKED, _asked), (_RPZ, _rpz), (_LOCAL, _local)):
+    for pattern, make in ((_QUERY, _asked), (_RPZ, _rpz), (_LOCAL, _local)):
         match = pattern.fullmatch(line.text)
         # A client that is no address means that the line only looks like this form.
         client = _client(match["client"]) if match else None

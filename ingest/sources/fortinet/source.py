@@ -35,7 +35,7 @@ _CHOSEN = """
     srcip dstip srcport dstport src dst src_port dst_port remip locip srcmac srcname dstname
     user action status devname
 """
-CHOSEN = _CHOSEN.split()
+_CHOSEN_NAMES = _CHOSEN.split()
 """Keys that must not stand twice with two values: others may have written one of them."""
 _OFFSET = re.compile(r"[+-]\d\d:?\d\d", re.ASCII)
 
@@ -79,7 +79,7 @@ def read_log(text: str, context: Context) -> Event:
     header = read_header(text[: start.start()].rstrip(" ,"), context)
     # In the CSV form the first value ends with a comma and has no blank behind it.
     first = body.split("=", 2)[1] if body.count("=") > 1 else ""
-    fields = certain(key_values(body, commas="," in first and " " not in first), CHOSEN)
+    fields = certain(key_values(body, commas="," in first and " " not in first), _CHOSEN_NAMES)
     # Any text may hold `time=`; these are what makes it one of FortiOS's logs.
     if not fields.keys() & {"type", "logid", "log_id", "subtype"}:
         raise Unreadable("none of 'type', 'subtype' and 'logid' among the pairs")

@@ -28,7 +28,7 @@ from ingest.sources.cloud.common import (
     take_time,
 )
 from ingest.sources.cloud.record import CloudRecord, person
-from ingest.sources.shared.firewall import endpoint, file_hash
+from ingest.sources.shared.firewall import endpoint, file_hashes
 
 _PRODUCT: Mapping[str, str] = {"name": "Microsoft Graph Security", "vendor_name": "Microsoft"}
 # As activities of a finding in OCSF: create, update, close.
@@ -82,8 +82,7 @@ def _source(evidence: list[Fields]) -> Fields | None:
 
 
 def _hashes(details: Fields) -> list[dict[str, str]]:
-    written = (file_hash(look_text(details, name)) for name in ("sha256", "sha1", "md5"))
-    return [each for hashes in written for each in hashes or ()]
+    return file_hashes(look_text(details, name) for name in ("sha256", "sha1", "md5"))
 
 
 def _process(evidence: list[Fields]) -> Fields | None:

@@ -40,7 +40,7 @@ _OFFSET = re.compile(
     re.ASCII,
 )
 _TIME = re.compile(r"\d{4}(?P<dash>[/-])\d\d[/-]\d\d(?P<between>[ T])\d\d:\d\d:\d\d", re.ASCII)
-STALE = 2000
+_STALE = 2000
 """A year before which a high-resolution time is a placeholder for none."""
 
 
@@ -77,7 +77,7 @@ def _stamp(fields: Fields, header: Header, context: Context) -> Stamp:
     spelled = fields.get("time_generated") or fields.get("receive_time")
     text = spelled.replace("/", "-") if type(spelled) is str else None
     precise = _OFFSET.fullmatch(str(fields.get("high_res_timestamp", "")))
-    if precise is None or int(precise["local"][:4]) < STALE or text is None:
+    if precise is None or int(precise["local"][:4]) < _STALE or text is None:
         return stamp_iso(text, zone, received_at)
     if text.replace(" ", "T") == precise["local"]:
         return stamp_iso(precise[0], zone, received_at)
@@ -136,7 +136,7 @@ class PaloAlto(Source):
 def _precise(body: str, when: datetime, zone: ZoneInfo) -> tuple[str, datetime]:
     """A log with its column of an exact time replaced, and `when` on the firewall's clock."""
     for match in _OFFSET.finditer(body):
-        if int(match["local"][:4]) >= STALE and body[match.end() : match.end() + 1] in ("", ","):
+        if int(match["local"][:4]) >= _STALE and body[match.end() : match.end() + 1] in ("", ","):
             named = datetime.fromisoformat(match[0]).tzinfo
             new = like_iso(match[0], when, zone) or match[0]
             return body[: match.start()] + new + body[match.end() :], when.astimezone(named)

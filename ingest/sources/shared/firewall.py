@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -240,6 +240,11 @@ def file_hash(value: object) -> list[dict[str, str]] | None:
     if type(value) is not str or len(value) not in _HASHES or not _HEX.fullmatch(value):
         return None
     return [{"algorithm": _HASHES[len(value)], "value": value}]
+
+
+def file_hashes(values: Iterable[object]) -> list[dict[str, str]]:
+    """Those of several that are hashes."""
+    return [each for value in values for each in file_hash(value) or ()]
 
 
 def _protocol(value: str | int | None) -> tuple[str | None, int | None]:

@@ -23,7 +23,7 @@ _UTC = ZoneInfo("UTC")
 _RCODES = """
     NOERROR FORMERR SERVFAIL NXDOMAIN NOTIMP REFUSED YXDOMAIN YXRRSET NXRRSET NOTAUTH NOTZONE
 """
-RCODES: Mapping[str, int] = MappingProxyType(
+_RCODE_NUMBERS: Mapping[str, int] = MappingProxyType(
     {name: number for number, name in enumerate(_RCODES.split())}
 )
 
@@ -207,7 +207,7 @@ def read_dns(fields: Fields) -> dict[str, Any]:
     }
     fields.keep("query", asked.left())
     rcode = fields.text("rcode")
-    number = RCODES.get(rcode or "")
+    number = _RCODE_NUMBERS.get(rcode or "")
     # A code that Suricata has no name for stands there as its number.
     if rcode and number is None:
         number = code(int(rcode)) if rcode.isdecimal() and len(rcode) < 6 else OTHER

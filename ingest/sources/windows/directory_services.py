@@ -16,7 +16,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -359,52 +359,58 @@ _NETLOGON = MappingProxyType(
 )
 
 _BLOCKED = {"status_id": FAILURE}
-_NTLM = MappingProxyType(
-    {
-        uid: EventRule(AUTHENTICATION, 1, title, _ntlm, _BLOCKED if refused else {})
-        for uid, title, refused in (
-            (100, "NTLM authentication failed: the account is a protected user.", True),
-            (101, "NTLM authentication failed: its policy restricts access.", True),
-            (301, "NTLM authentication that an enforced policy would refuse.", False),
-            (4001, "Outgoing NTLM authentication was blocked.", True),
-            (4002, "Incoming NTLM authentication was blocked.", True),
-            (4003, "NTLM authentication to a server in the domain was blocked.", True),
-            (4010, "NTLM client: less than the least security was asked for.", True),
-            (4011, "NTLM server: less than the least security was asked for.", True),
-            (4012, "An NTLM client used the domain's password.", False),
-            (4013, "An attempt to use NTLMv1 failed.", True),
-            (4014, "Credential Guard kept a key from a package.", True),
-            (4015, "Outgoing NTLM authentication was blocked.", True),
-            (4020, "This machine authenticates to another by NTLM.", False),
-            (4021, "This machine authenticates to another by NTLM, less safely.", False),
-            (4022, "Another machine authenticates to this one by NTLM.", False),
-            (4023, "Another machine authenticates to this one by NTLM, less safely.", False),
-            (4024, "Single sign-on with credentials derived by NTLMv1.", False),
-            (4025, "Single sign-on with credentials derived by NTLMv1 was blocked.", True),
-            (8001, "Outgoing NTLM authentication that would be blocked.", False),
-            (8002, "Incoming NTLM authentication that would be blocked.", False),
-            (8003, "NTLM authentication to a server that would be blocked.", False),
-        )
-    }
+
+
+def _ntlm_rules(events: Iterable[tuple[int, str, bool]]) -> Mapping[int, EventRule]:
+    """Rules by event id, from id, title and whether the event says that it was refused."""
+    return MappingProxyType(
+        {
+            uid: EventRule(AUTHENTICATION, 1, title, _ntlm, _BLOCKED if refused else {})
+            for uid, title, refused in events
+        }
+    )
+
+
+_NTLM = _ntlm_rules(
+    (
+        (100, "NTLM authentication failed: the account is a protected user.", True),
+        (101, "NTLM authentication failed: its policy restricts access.", True),
+        (301, "NTLM authentication that an enforced policy would refuse.", False),
+        (4001, "Outgoing NTLM authentication was blocked.", True),
+        (4002, "Incoming NTLM authentication was blocked.", True),
+        (4003, "NTLM authentication to a server in the domain was blocked.", True),
+        (4010, "NTLM client: less than the least security was asked for.", True),
+        (4011, "NTLM server: less than the least security was asked for.", True),
+        (4012, "An NTLM client used the domain's password.", False),
+        (4013, "An attempt to use NTLMv1 failed.", True),
+        (4014, "Credential Guard kept a key from a package.", True),
+        (4015, "Outgoing NTLM authentication was blocked.", True),
+        (4020, "This machine authenticates to another by NTLM.", False),
+        (4021, "This machine authenticates to another by NTLM, less safely.", False),
+        (4022, "Another machine authenticates to this one by NTLM.", False),
+        (4023, "Another machine authenticates to this one by NTLM, less safely.", False),
+        (4024, "Single sign-on with credentials derived by NTLMv1.", False),
+        (4025, "Single sign-on with credentials derived by NTLMv1 was blocked.", True),
+        (8001, "Outgoing NTLM authentication that would be blocked.", False),
+        (8002, "Incoming NTLM authentication that would be blocked.", False),
+        (8003, "NTLM authentication to a server that would be blocked.", False),
+    )
 )
-_CONTROLLER = MappingProxyType(
-    {
-        uid: EventRule(AUTHENTICATION, 1, title, _ntlm, _BLOCKED if refused else {})
-        for uid, title, refused in (
-            *(
-                (uid, "NTLM authentication to this domain controller was blocked.", True)
-                for uid in (4004, 4005, 4006)
-            ),
-            (4030, "A domain controller checked NTLM authentication.", False),
-            (4031, "A domain controller checked NTLM authentication, less safe.", False),
-            (4032, "A domain controller checked NTLM authentication that was forwarded.", False),
-            (4033, "It checked NTLM authentication that was forwarded, less safe.", False),
-            *(
-                (uid, "NTLM authentication to a domain controller that would be blocked.", False)
-                for uid in (8004, 8005, 8006)
-            ),
-        )
-    }
+_CONTROLLER = _ntlm_rules(
+    (
+        *(
+            (uid, "NTLM authentication to this domain controller was blocked.", True)
+            for uid in (4004, 4005, 4006)
+        ),
+        (4030, "A domain controller checked NTLM authentication.", False),
+        (4031, "A domain controller checked NTLM authentication, less safe.", False),
+        (4032, "A domain controller checked NTLM authentication that was forwarded.", False),
+        (4033, "It checked NTLM authentication that was forwarded, less safe.", False),
+        *(
+            (uid, "NTLM authentication to a domain controller that would be blocked.", False)
+            for uid in (8004, 8005, 8006)
+        ),
+    )
 )
 NTLM: Mapping[str, Mapping[int, EventRule]] = MappingProxyType(
     {

@@ -28,7 +28,7 @@ _EARLY = timedelta(seconds=60)
 EVENT_IDS = ("EventID", "EventId", "event_id", "EventIdentifier", "Id")
 PROVIDERS = ("SourceName", "ProviderName", "EventSourceName", "Provider", "source_name")
 CHANNELS = ("Channel", "LogName", "Logname", "log_name", "LogFileName")
-HOSTS = ("Hostname", "Computer", "ComputerName", "MachineName", "computer_name", "HostName")
+_HOSTS = ("Hostname", "Computer", "ComputerName", "MachineName", "computer_name", "HostName")
 GUIDS = ("ProviderGuid", "ProviderId", "provider_guid")
 RECORDS = ("RecordNumber", "EventRecordID", "RecordId", "RecordID", "record_number")
 LOCAL_TIMES = ("EventTime", "TimeCreated", "EventCreatedTime", "Timestamp")
@@ -67,7 +67,7 @@ def logged(fields: dict[str, Any], context: Context) -> Logged:
         event_id=event_id,
         provider=_first(fields, PROVIDERS),
         channel=_first(fields, CHANNELS),
-        computer=_first(fields, HOSTS) or _host(fields) or context.host,
+        computer=_first(fields, _HOSTS) or _host(fields) or context.host,
         stamp=Stamp.missing(context.record.received_at, None),
         data={},
         guid=_first(fields, GUIDS),

@@ -40,8 +40,8 @@ def test_what_is_not_as_promised_is_named(
     messages = [EarlyMessage(0, first + number, body) for number, body in enumerate(bodies)]
     check = judged(messages, NOW)
     assert [(row["alert_id"], row["problem"]) for row in check.wrong] == problems
-    assert check.told == sum("certainty" in body for body in bodies)
-    assert check.answered == len(bodies) - check.told
+    assert check.alerts == sum("certainty" in body for body in bodies)
+    assert check.answered == len(bodies) - check.alerts
 
 
 def test_those_without_an_answer_are_counted() -> None:

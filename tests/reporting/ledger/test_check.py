@@ -162,7 +162,7 @@ def transactional(settings: Settings) -> Producer:
 def test_marks_of_transactions_are_no_messages(
     lake: Lake, source: Settings, drain: Drain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(missing_offsets, "ASKED", 4)
+    monkeypatch.setattr(missing_offsets, "MOST_ASKED", 4)
     transactions(source, 7)
     send(source, "last")
     assert len(drain()) == 22
