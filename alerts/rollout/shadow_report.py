@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from alerts.backtest.fold import Refold
+from alerts.backtest.fold import Brief, Refold
 from alerts.backtest.rerun import FINDINGS_NEED, FINDINGS_SQL, Ask, RerunRow
 from alerts.compiler.compiler import RuleSource
 from alerts.compiler.enrichment_predicates import inventories
@@ -50,33 +50,54 @@ class ShadowOutcome:
     over: bool
 
 
-def shadow_outcome(
+@dataclass(frozen=True)
+class ShadowFold:
+    """The findings of a rule in shadow, and the alerts that they would have been.
+
+    `rows` and `alerts` are None beyond `_MOST_FINDINGS`; `count` is all of them then too.
+    """
+
+    count: int
+    rows: list[RerunRow] | None
+    alerts: list[Brief] | None
+
+
+def shadow_fold(
     ask: Ask,
     source: RuleSource | ModelSource,
     mark: ShadowMark,
     settings: Settings,
     now: datetime,
-) -> ShadowOutcome:
-    """What a rule found since it was put in shadow. `source`: as it would be if it were live."""
+) -> ShadowFold:
+    """What a rule found since it was put in shadow, folded as if it were live.
+
+    `source`: as it would be then.
+    """
     rule = source.rule
     asked = {"rules": [rule.id], "since": mark.since, "until": now}
-    findings = ask(_COUNT, asked, needs=("gold.finding",))[0]["n"]
-    days = max((now - mark.since) / timedelta(days=1), 1.0)
-    if findings > _MOST_FINDINGS:
-        return ShadowOutcome(rule.id, findings, None, None, "", not rule.alerting, now > mark.until)
+    count = ask(_COUNT, asked, needs=("gold.finding",))[0]["n"]
+    if count > _MOST_FINDINGS:
+        return ShadowFold(count, None, None)
     pack = _alone(rule)
+    rows = ask(FINDINGS_SQL, asked, needs=FINDINGS_NEED)
     refold = Refold(lambda _: pack, settings, [rule.id], index=inventories(settings))
-    refold.run(_counted(ask(FINDINGS_SQL, asked, needs=FINDINGS_NEED)))
-    alerts = refold.alerts.values() if rule.alerting else ()
-    entities = Counter(alert.entity_value for alert in alerts)
-    busiest = ", ".join(f"{name} ({count})" for name, count in entities.most_common(3))
+    refold.run(_counted(rows))
+    return ShadowFold(count, rows, list(refold.alerts.values()) if rule.alerting else [])
+
+
+def shadow_outcome(
+    fold: ShadowFold, source: RuleSource | ModelSource, mark: ShadowMark, now: datetime
+) -> ShadowOutcome:
+    """What a fold comes to."""
+    entities = Counter(alert.entity_value for alert in fold.alerts or ())
+    days = max((now - mark.since) / timedelta(days=1), 1.0)
     return ShadowOutcome(
-        rule_id=rule.id,
-        findings=findings,
-        alerts=len(alerts),
-        per_day=round(len(alerts) / days, 2),
-        busiest=busiest,
-        muted=not rule.alerting,
+        rule_id=source.rule.id,
+        findings=fold.count,
+        alerts=None if fold.alerts is None else len(fold.alerts),
+        per_day=None if fold.alerts is None else round(len(fold.alerts) / days, 2),
+        busiest=", ".join(f"{name} ({count})" for name, count in entities.most_common(3)),
+        muted=not source.rule.alerting,
         over=now > mark.until,
     )
 
@@ -97,18 +118,16 @@ class ShadowLine:
 
 def shadow_lines(settings: Settings, ask: Ask | None, now: datetime) -> list[ShadowLine]:
     """Every rule in shadow, by id; without `ask` what it found is not told."""
-    store = store_folder(settings)
-    marks = ShadowMarks(store).all()
+    marks = ShadowMarks(store_folder(settings)).all()
     if not marks:
         return []
-    files = read_rule_files(settings)
-    # As if live: only then is it known whether they would alert.
-    live = files.translated.put_together(PackStore(store).disabled(), settings.alerts.levels)
-    every: dict[str, AnySource] = {**live.sources, **files.models.sources}
+    every = as_if_live(settings)
     lines = []
     for rule_id, mark in sorted(marks.items()):
-        source = every.get(rule_id)
-        outcome = shadow_outcome(ask, source, mark, settings, now) if ask and source else None
+        source, outcome = every.get(rule_id), None
+        if ask and source:
+            fold = shadow_fold(ask, source, mark, settings, now)
+            outcome = shadow_outcome(fold, source, mark, now)
         lines.append(
             ShadowLine(
                 rule_id=rule_id,
@@ -121,6 +140,14 @@ def shadow_lines(settings: Settings, ask: Ask | None, now: datetime) -> list[Sha
             )
         )
     return lines
+
+
+def as_if_live(settings: Settings) -> dict[str, AnySource]:
+    """Every rule as it would be without marks: only then is it known whether it would alert."""
+    files = read_rule_files(settings)
+    disabled = PackStore(store_folder(settings)).disabled()
+    live = files.translated.put_together(disabled, settings.alerts.levels)
+    return {**live.sources, **files.models.sources}
 
 
 def _counted(rows: list[RerunRow]) -> Iterator[Mapping[str, object]]:

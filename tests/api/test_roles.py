@@ -176,6 +176,7 @@ PAGES = {
         "POST /rule-tries",
         "GET /rule-tries/{job_id}",
         "GET /rules/{rule_id}/tuning",
+        "GET /rules/{rule_id}/shadow",
         "POST /rule-tries/{job_id}/end",
     },
     "analyst": {

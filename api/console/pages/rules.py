@@ -20,7 +20,7 @@ from api.routes.access import Here, Services
 from api.routes.rules.reading import audited_switch
 from api.services.console import rule_stats
 from api.services.reader import ReaderRow
-from api.services.rules import rollout
+from api.services.rules import rollout as packs
 from api.wire.rules import RuleItem, RuleScoreItem
 from infra.errors import Retryable, Usage
 
@@ -28,6 +28,14 @@ router = console_router()
 PAGE = Page("rules", "Rules", router, "/rules", "rules", 40, "r", group="look")
 SORTS = ("alerts", "findings", "newest", "level", "title", "rate")
 DAYS = timedelta(days=30)
+_ENDED = {
+    "promote": "It alerts from the next batch on.",
+    "drop": "It is given up, and off from the next batch on.",
+    "promote_text": "The text that was in shadow takes the place of this rule's from the next "
+    "batch on.",
+    "drop_text": "The text that was in shadow is taken away; this rule is as it was.",
+}
+"""How a time in shadow ended, as its rule's page says it."""
 
 
 def engineer(session: Annotated[ConsoleSession, Depends(signed_in)]) -> ConsoleSession:
@@ -72,14 +80,16 @@ def rules(
         page=PAGE,
         rows=sorted(shown, key=lambda row: _rank(row, sort)),
         refused=listing.refused,
-        packs=rollout.packs(services.settings, services.rules).items,
+        packs=packs.packs(services.settings, services.rules).items,
         unread=unread,
         total=len(rows),
         blind=sum(bool(row["item"].blindness) for row in rows),
         off=sum(not _runs(row["item"]) for row in rows),
+        in_shadow=sum(_shadowed(row["item"]) for row in rows),
         at_rest=sum(not row["findings"] for row in rows),
         asked={"q": q, "state": state, "sort": sort},
         sorts=SORTS,
+        may_look=session.caller.may("viewer"),
         may_write=session.caller.may("engineer"),
     )
 
@@ -94,10 +104,12 @@ def rule(
     preview: str = "",
     saved: str = "",
     left_on: bool = False,
+    rollout: str = "",
 ) -> Response:
     """One rule: its text, what it found, and on request its tests and a preview on history.
 
-    `saved`: the draft that it was until now; `left_on`: the rule it copies is on as well.
+    `saved`: the draft that it was until now; `left_on`: the rule it copies is on as well;
+    `rollout`: how its time in shadow has just ended.
     """
     try:
         detail = services.rules.one(rule_id)
@@ -127,9 +139,11 @@ def rule(
         may_try=session.caller.may("viewer"),
         versions=services.rules.versions(detail.rule.id).items,
         runs=_runs(detail.rule),
+        shadowed=_shadowed(detail.rule),
         counts=isinstance(services.rules.source(rule_id).rule, Correlation),
         saved=saved,
         left_on=left_on,
+        ended=_ENDED.get(rollout),
     )
 
 
@@ -209,7 +223,11 @@ def _row(item: Any, stats: dict[str, Any], score: RuleScoreItem | None) -> dict[
 
 def _runs(item: RuleItem) -> bool:
     """Whether it matches events: one in shadow does, and raises nothing."""
-    return item.state == "on" or item.state.startswith("shadow")
+    return item.state == "on" or _shadowed(item)
+
+
+def _shadowed(item: RuleItem) -> bool:
+    return item.state.startswith("shadow")
 
 
 def _fits(row: dict[str, Any], text: str, state: str) -> bool:
@@ -219,11 +237,12 @@ def _fits(row: dict[str, Any], text: str, state: str) -> bool:
         "": True,
         "on": _runs(item),
         "off": not _runs(item),
+        "shadow": _shadowed(item),
         "blind": bool(item.blindness),
         "rest": not row["findings"],
     }
     if state not in kept:
-        raise Usage(f"state: '{state}' is none of on, off, blind, rest")
+        raise Usage(f"state: '{state}' is none of on, off, shadow, blind, rest")
     return named and kept[state]
 
 
