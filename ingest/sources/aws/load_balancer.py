@@ -1,8 +1,10 @@
-"""Access logs of AWS's load balancers: application (ALB) and classic (ELB).
+"""Access logs of AWS's load balancers: application (ALB), network (NLB) and classic (ELB).
 
 https://docs.aws.amazon.com/elasticloadbalancing/latest/application/load-balancer-access-logs.html
+https://docs.aws.amazon.com/elasticloadbalancing/latest/network/load-balancer-access-logs.html
 Fields are separated by spaces, texts stand in quotes; new fields have been added at the end. A
-quote in what a client sent is escaped, so the address before it cannot be forged.
+quote in what a client sent is escaped, so the address before it cannot be forged. A network load
+balancer writes a line for each TLS connection, once it is over.
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ from collections.abc import Mapping
 from itertools import zip_longest
 
 from ingest.parsing.framed_source import FramedSource
-from ingest.parsing.ocsf import kept
+from ingest.parsing.ocsf import FAILURE, INFORMATIONAL, LOW, SUCCESS, kept
 from ingest.parsing.source import Context, Event
 from ingest.parsing.syslog import Line
 from ingest.parsing.timestamps import stamp_iso
+from ingest.sources.shared.firewall import traffic
 from ingest.sources.shared.http_exchange import (
     NONE,
     Exchange,
@@ -48,6 +51,18 @@ _WORDS_OF_ALB = """
     target_status_code_list classification classification_reason conn_trace_id
 """
 _OF_ALB = _WORDS_OF_ALB.split()
+_CONNECTION = re.compile(
+    rf"tls (?P<version>\d\.\d) (?P<time>{_ISO[:-1]}Z?) (?P<elb>\S{{1,255}}) "
+    r"(?P<listener>\S{1,255}) (?P<client>\S{3,60}) (?P<rest>.*)",
+    re.ASCII | re.DOTALL,
+)
+_WORDS_OF_NLB = """
+    destination connection_time tls_handshake_time received_bytes sent_bytes incoming_tls_alert
+    chosen_cert_arn chosen_cert_serial tls_cipher tls_protocol_version tls_named_group domain_name
+    alpn_fe_protocol alpn_be_protocol alpn_client_preference_list tls_connection_creation_time
+"""
+_OF_NLB = _WORDS_OF_NLB.split()
+_CLOSED, _FAILED = 2, 4
 
 
 def _words(text: str) -> list[str]:
@@ -57,18 +72,65 @@ def _words(text: str) -> list[str]:
     ]
 
 
-def _read(line: Line, context: Context) -> Event | None:
-    """A request; None for what is no line of such a log."""
-    match = _START.fullmatch(line.text)
-    words = _words(match["rest"]) if match else []
-    if match is None or len(words) < 9:
-        return None
-    names = _COMMON + (_OF_ALB if match["type"] else [])
+def _named(names: list[str], words: list[str], before: int) -> dict[str, str]:
+    """The words that say something by name; `before` columns stand in front of them."""
     fields: dict[str, str] = {}
     for index, (name, word) in enumerate(zip_longest(names, words)):
         if word is not None and word not in NONE:
             # What a newer version appends is kept under its number.
-            fields[name or f"column_{index + 4}"] = word
+            fields[name or f"column_{index + before}"] = word
+    return fields
+
+
+def _connection(line: Line, context: Context) -> Event | None:
+    """A TLS connection through a network load balancer; None for what is no such line."""
+    match = _CONNECTION.fullmatch(line.text)
+    words = _words(match["rest"]) if match else []
+    if match is None or len(words) < 5:
+        return None
+    fields = _named(_OF_NLB, words, 6)
+    # UTC, as all logs of these load balancers, though this one mostly leaves the `Z` out.
+    written = match["time"].removesuffix("Z") + "Z"
+    stamp = stamp_iso(written, context.zone(None), context.record.received_at)
+    x = Exchange()
+    x.client, x.client_port = host_port(match["client"])
+    target, port = host_port(fields.pop("destination", ""))
+    x.server = endpoint(target, port)
+    x.meta = kept(log_name=match["elb"])
+    out, back = (whole(fields.pop(f"{way}_bytes", None)) for way in ("received", "sent"))
+    x.duration = whole(fields.pop("connection_time", None))
+    cipher = fields.pop("tls_cipher", None)
+    x.tls = kept(
+        cipher=cipher,
+        version=fields.pop("tls_protocol_version", None),
+        sni=fields.get("domain_name"),
+    )
+    x.rest = (
+        line.rest
+        | fields
+        | kept(type="tls", version=match["version"], elb=match["elb"], listener=match["listener"])
+    )
+    # Without a cipher the two ends did not agree on one, so there was no connection to carry.
+    return http_event(
+        x,
+        stamp,
+        _PRODUCT,
+        host=line.host,
+        message=f"TLS connection to {x.tls.get('sni') or match['elb']}",
+        activity_id=_CLOSED if cipher else _FAILED,
+        status_id=SUCCESS if cipher else FAILURE,
+        severity_id=INFORMATIONAL if cipher else LOW,
+        traffic=traffic(out, back),
+    )
+
+
+def _read(line: Line, context: Context) -> Event | None:
+    """A request or a TLS connection; None for what is no line of such a log."""
+    match = _START.fullmatch(line.text)
+    words = _words(match["rest"]) if match else []
+    if match is None or len(words) < 9:
+        return _connection(line, context)
+    fields = _named(_COMMON + (_OF_ALB if match["type"] else []), words, 4)
     stamp = stamp_iso(match["time"], context.zone(None), context.record.received_at)
     x = Exchange()
     x.client, x.client_port = host_port(match["client"])
@@ -92,7 +154,7 @@ def _read(line: Line, context: Context) -> Event | None:
 
 
 _PARTS = ("request", "target", "response")
-_TIME = re.compile(rf"(?:\w{{2,5}} )?(?P<time>{_ISO})", re.ASCII)
+_TIME = re.compile(rf"(?:\w{{2,5}} (?:\d\.\d )?)?(?P<time>{_ISO}?)", re.ASCII)
 
 SOURCES = (
     FramedSource(

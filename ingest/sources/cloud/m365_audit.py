@@ -39,7 +39,7 @@ from ingest.sources.cloud.record import CloudRecord, person, status_of, take_end
 
 _PRODUCT: Mapping[str, str] = {"name": "Microsoft 365", "vendor_name": "Microsoft"}
 _LOGON, _LOGOFF = 1, 2
-_SIGN_IN: Mapping[str, tuple[int, int]] = {
+SIGN_IN: Mapping[str, tuple[int, int]] = {
     "UserLoggedIn": (_LOGON, SUCCESS),
     "UserLoginFailed": (_LOGON, FAILURE),
     "MailboxLogin": (_LOGON, SUCCESS),
@@ -76,6 +76,12 @@ _USER_TYPES = {
     "5": "Application",
     "6": "ServicePrincipal",
 }
+
+
+def file_activity(operation: str) -> int | None:
+    """The activity of File Hosting that an operation such as `FileDownloaded` is."""
+    file = _OF_FILE.fullmatch(operation)
+    return _FILES.get(file["what"]) if file else None
 
 
 def _resources(fields: Fields) -> list[Fields]:
@@ -128,8 +134,8 @@ def _read(fields: Fields, context: Context) -> Event:
         "status_code": written,
         "cloud": {"provider": "Microsoft", "account": {"uid": tenant} if tenant else None},
     }
-    if operation in _SIGN_IN:
-        activity, outcome = _SIGN_IN[operation]
+    if operation in SIGN_IN:
+        activity, outcome = SIGN_IN[operation]
         # A login with an error number has failed, whatever the operation is called.
         wrong = take_name(fields, "ErrorNumber")
         failed = outcome == FAILURE or status == FAILURE or (wrong or "0") != "0"
@@ -142,9 +148,9 @@ def _read(fields: Fields, context: Context) -> Event:
             service=take_text(fields, "ApplicationDisplayName") or workload,
             **columns,
         )
-    file = _OF_FILE.fullmatch(operation)
-    if file and file["what"] in _FILES:
-        return _file_event(record, _FILES[file["what"]], status, columns)
+    doing = file_activity(operation)
+    if doing is not None:
+        return _file_event(record, doing, status, columns)
     if operation in ("AlertTriggered", "AlertEntityGenerated") or "AlertId" in fields:
         return _alert(record, columns)
     return record.event(

@@ -29,16 +29,19 @@ from ingest.sources.cloud.common import (
     EnvelopedSource,
     Fields,
     activity_of,
+    key_of,
     look,
     take_ip,
     take_name,
     take_number,
     take_text,
+    take_texts,
     take_time,
 )
 from ingest.sources.cloud.record import CloudRecord, person, status_of
 from ingest.sources.shared.firewall import connection, endpoint, firewall_disposition, traffic
 from ingest.sources.shared.http_exchange import url
+from ingest.sources.windows.codes import DNS_TYPES
 
 _PRODUCT: Mapping[str, str] = {"name": "Cloudflare", "vendor_name": "Cloudflare"}
 _BYTES = 2**63 - 1
@@ -51,6 +54,9 @@ _ALLOWED = {
     "isolate": True,
     "allowedonnorulematch": True,
     "allowedbyqueryname": True,
+    "allowedonnolocation": True,
+    "allowedonnopolicymatch": True,
+    "allowedrule": True,
     "block": False,
     "blocked": False,
     "drop": False,
@@ -60,10 +66,20 @@ _ALLOWED = {
     "managedchallenge": False,
     "blockedbyqueryname": False,
     "blockedbycategory": False,
+    "blockedalwayscategory": False,
     "blockedrule": False,
     "connectionclose": False,
 }
 """Actions of rules; a challenge is a denial until it is solved."""
+# https://developers.cloudflare.com/cloudflare-one/insights/logs/gateway-logs/ : decisions of the
+# resolver, which GraphQL and some jobs write as numbers.
+_DECISIONS = (
+    *("unknown", "allowedByQueryName", "blockedByQueryName", "blockedByCategory"),
+    *("allowedOnNoLocation", "allowedOnNoPolicyMatch", "blockedAlwaysCategory"),
+    *("overrideForSafeSearch", "overrideApplied", "blockedRule", "allowedRule"),
+)
+_MODIFIED = 4
+"""OCSF's action for an answer that is not what the name resolves to."""
 
 
 def _decided(word: str | None) -> dict[str, Any]:
@@ -142,22 +158,45 @@ def _http(fields: Fields, context: Context) -> Event:
     )
 
 
+def _resolved(fields: Fields) -> list[Fields]:
+    """What a name resolved to, as answers."""
+    names = take_texts(fields, "CNAMEs") or []
+    addresses = take_texts(fields, "ResolvedIPs") or []
+    return [{"rdata": text, "type": "CNAME"} for text in names] + [
+        {"rdata": text, "type": "AAAA" if ":" in text else "A"} for text in addresses
+    ]
+
+
+def _resolver_decision(fields: Fields) -> str | None:
+    number = take_number(fields, "ResolverDecision", most=len(_DECISIONS) - 1)
+    if number is not None:
+        return _DECISIONS[number]
+    return take_text(fields, "ResolverDecision")
+
+
 def _dns(fields: Fields, context: Context) -> Event:
     """Names asked of Gateway, or of a zone that Cloudflare serves."""
     stamp = take_time(fields, context, ("Datetime",), ("Timestamp",))
     name = take_text(fields, "QueryName") or ""
-    action = take_text(fields, "ResolverDecision")
+    action = _resolver_decision(fields)
     decided = _decided(action)
+    if (action or "").startswith("override"):
+        decided = {"action_id": _MODIFIED}
     # The status says whether the name was resolved, not what the policy made of it.
     decided.pop("status_id", None)
     code = take_number(fields, "RCode", most=65535)
     code = take_number(fields, "ResponseCode", most=65535) if code is None else code
+    number = take_number(fields, "QueryType", most=65535)
     kind = take_name(fields, "QueryTypeName") or take_name(fields, "QueryType")
+    if kind is None and number is not None:
+        kind = DNS_TYPES.get(number, f"TYPE{number}")
     user = person(take_text(fields, "Email"), take_text(fields, "UserID"))
+    answers = _resolved(fields)
+    policy, rule = take_text(fields, "PolicyName"), take_text(fields, "PolicyID")
     record = CloudRecord(_PRODUCT, fields, stamp)
     return record.event(
         DNS,
-        2 if code is not None else 1,
+        2 if code is not None or answers else 1,
         about=kept(event_code=action, uid=take_text(fields, "QueryID")),
         message=f"{kind or ''} {name}: {action or code}".strip(),
         status=None if code is None else SUCCESS if code == 0 else FAILURE,
@@ -168,9 +207,11 @@ def _dns(fields: Fields, context: Context) -> Event:
         by=user,
         # The name of the root zone is a dot alone.
         query=kept(hostname=name.rstrip(".") or name, type=kind),
+        answers=answers or None,
         # 12 to 15 are assigned to nothing (IANA, DNS RCODEs).
         rcode_id=code if code is None or code <= 11 or 16 <= code <= 25 else 99,
         connection_info=connection(take_text(fields, "Protocol"), None),
+        firewall_rule=kept(uid=rule, name=policy) or None,
         **decided,
     )
 
@@ -298,12 +339,17 @@ class Cloudflare(EnvelopedSource):
     def is_own(self, fields: Fields) -> bool:
         if any(name in fields for names, _ in _KINDS for name in names):
             return True
+        # GraphQL's rows of the resolver: Logpush's names, though `queryName` for `QueryName`.
+        if key_of(fields, "QueryName"):
+            return True
         return type(fields.get("action")) is dict and type(fields.get("actor")) is dict
 
     def read(self, fields: Fields, context: Context) -> Event:
         for names, reader in _KINDS:
             if any(name in fields for name in names):
                 return reader(fields, context)
+        if key_of(fields, "QueryName"):
+            return _dns(fields, context)
         if type(fields.get("action")) is dict:
             return _audit(fields, context)
         raise Unreadable("no field of any of Cloudflare's datasets")

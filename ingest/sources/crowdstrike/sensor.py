@@ -68,7 +68,8 @@ def hashes(fields: Fields, *names: str) -> list[Fields]:
     return [each for name in names for each in file_hash(take_text(fields, name)) or ()]
 
 
-def _base(path: str | None) -> str | None:
+def file_at(path: str | None) -> str | None:
+    """The name of the file at a path of any system; None where there is none."""
     return re.split(r"[\\/]", path)[-1] or None if path else None
 
 
@@ -98,7 +99,7 @@ def _process(sensor: Sensor) -> Event:
         process=kept(
             pid=pid,
             uid=take_name(fields, "TargetProcessId") or (None if pid is not None else "unknown"),
-            name=_base(path),
+            name=file_at(path),
             path=path,
             cmd_line=take_text(fields, "CommandLine"),
             hashes=hashes(fields, "SHA256HashData", "SHA1HashData", "MD5HashData") or None,
@@ -189,7 +190,7 @@ def _file(sensor: Sensor) -> Event:
     fields = sensor.fields
     path = take_text(fields, "TargetFileName") or take_text(fields, "ImageFileName")
     # OCSF wants a file's name; without one there is no file to tell of.
-    if _base(path) is None:
+    if file_at(path) is None:
         return read_other(sensor)
     gone = "Delete" in sensor.name
     renamed = "Rename" in sensor.name
@@ -199,7 +200,7 @@ def _file(sensor: Sensor) -> Event:
         status=SUCCESS,
         by=_account(fields) or {"name": "unknown"},
         file=kept(
-            name=_base(path),
+            name=file_at(path),
             path=path,
             size=take_number(fields, "Size", most=2**63 - 1),
             hashes=hashes(fields, "SHA256HashData", "MD5HashData") or None,

@@ -18,8 +18,10 @@ from ingest.parsing.ocsf import (
     API,
     AUTHENTICATION,
     BASE,
+    FAILURE,
     FINDING,
     INFORMATIONAL,
+    NETWORK,
     SUCCESS,
     UNKNOWN,
     address,
@@ -28,6 +30,7 @@ from ingest.parsing.ocsf import (
 from ingest.parsing.source import Context, Event, Unreadable
 from ingest.parsing.timestamps import Stamp, stamp_epoch
 from ingest.sources.cloud.common import (
+    PORTS,
     EnvelopedSource,
     Fields,
     activity_of,
@@ -42,8 +45,15 @@ from ingest.sources.cloud.common import (
     take_text,
 )
 from ingest.sources.cloud.record import CloudRecord, person, status_of
-from ingest.sources.crowdstrike.sensor import PID, READERS, Sensor, hashes, read_other
-from ingest.sources.shared.firewall import split_user
+from ingest.sources.crowdstrike.sensor import PID, READERS, Sensor, file_at, hashes, read_other
+from ingest.sources.shared.firewall import (
+    INBOUND,
+    OUTBOUND,
+    connection,
+    endpoint,
+    firewall_disposition,
+    split_user,
+)
 
 _PRODUCT: Mapping[str, str] = {"name": "Falcon", "vendor_name": "CrowdStrike"}
 _TIMES = ("ContextTimeStamp", "timestamp", "_time")
@@ -180,6 +190,86 @@ def _audit(event: Fields, record: CloudRecord, columns: dict[str, Any], kind: st
     return record.event(API, activity_of(operation), **columns)
 
 
+def _firewall(event: Fields, record: CloudRecord, columns: dict[str, Any], kind: str) -> Event:
+    """A connection that a rule of the host's firewall speaks of."""
+    here = endpoint(
+        ip=take_ip(event, "LocalAddress"), port=take_number(event, "LocalPort", most=PORTS)
+    )
+    there = endpoint(
+        ip=take_ip(event, "RemoteAddress"), port=take_number(event, "RemotePort", most=PORTS)
+    )
+    # 1 is incoming; 2, and in older streams 0, outgoing.
+    inward = take_number(event, "ConnectionDirection", most=3) == 1
+    source, target = (there, here) if inward else (here, there)
+    number = take_number(event, "RuleAction", most=9)
+    decided = firewall_disposition({1: True, 2: False}.get(number or 0))
+    if not decided and number is not None:
+        event["RuleAction"] = number
+    status = decided.pop("status_id", None)
+    rule = take_text(event, "RuleName")
+    path = take_text(event, "ImageFileName")
+    # Falcon's own number of the process, which no system's would reach.
+    uid = take_name(event, "PID")
+    process: Fields = kept(
+        uid=uid, path=path, name=file_at(path), cmd_line=take_text(event, "CommandLine")
+    )
+    row = record.event(
+        NETWORK,
+        5 if status == FAILURE else 1,
+        **columns,
+        message=f"{rule or kind}: {'blocked' if status == FAILURE else 'matched'}",
+        status=status,
+        device=_machine(take_text(event, "HostName"), take_text(event, "DeviceId"), None),
+        source=source,
+        target=target,
+        connection_info=connection(
+            take_number(event, "Protocol", most=255),
+            ((source or target) or {}).get("ip"),
+            **(INBOUND if inward else OUTBOUND),
+        ),
+        firewall_rule=kept(
+            name=rule,
+            uid=take_name(event, "RuleId"),
+            type=take_text(event, "RuleGroupName"),
+            desc=take_text(event, "RuleDescription"),
+        )
+        or None,
+        **decided,
+    )
+    if process:
+        row["actor"] = {"process": {"uid": "unknown"} | process}
+    return row
+
+
+def _remote_response(
+    event: Fields, record: CloudRecord, columns: dict[str, Any], kind: str
+) -> Event:
+    """Somebody's session on a machine through Falcon's Real Time Response."""
+    ended = "End" in kind
+    host, name = take_text(event, "HostnameField"), take_text(event, "UserName")
+    uid = take_text(event, "SessionId")
+    return record.event(
+        AUTHENTICATION,
+        2 if ended else 1,
+        **columns,
+        message=f"{name or 'unknown'}: remote response session on {host or 'unknown'} "
+        f"{'ended' if ended else 'started'}",
+        status=SUCCESS,
+        user=person(name),
+        target={"hostname": host} if host else None,
+        device=_machine(host, take_text(event, "AgentIdString"), None),
+        session={"uid": uid} if uid else None,
+        service="Real Time Response",
+        is_remote=True,
+    )
+
+
+def _external(fields: Fields) -> Fields:
+    """A message of the stream as the Data Replicator hands it on: flat, with the type inside."""
+    kind = take_text(fields, "ExternalApiType") or ""
+    return {"metadata": {"eventType": kind.removeprefix("Event_")}, "event": fields}
+
+
 def _streamed(fields: Fields, context: Context) -> Event:
     """A message of the stream."""
     event = inner(fields, "event")
@@ -196,6 +286,10 @@ def _streamed(fields: Fields, context: Context) -> Event:
     reader: Callable[[Fields, CloudRecord, dict[str, Any], str], Event] | None = None
     if kind.endswith("AuditEvent"):
         reader = _audit
+    elif kind.startswith("RemoteResponseSession"):
+        reader = _remote_response
+    elif kind == "FirewallMatchEvent":
+        reader = _firewall
     elif "Severity" in event or "Detection" in kind or "Incident" in kind:
         reader = _detection
     if reader is not None:
@@ -211,13 +305,15 @@ class CrowdStrike(EnvelopedSource):
     time_keys: ClassVar[tuple[str, ...]] = _TIMES
 
     def is_own(self, fields: Fields) -> bool:
-        return "event_simpleName" in fields or (
+        return any(name in fields for name in ("event_simpleName", "ExternalApiType")) or (
             look(fields, "metadata", "eventType") is not None and bool(inner(fields, "event"))
         )
 
     def read(self, fields: Fields, context: Context) -> Event:
         if "event_simpleName" in fields:
             return _sensed(fields, context)
+        if "ExternalApiType" in fields:
+            fields = _external(fields)
         return _streamed(fields, context)
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:

@@ -1,8 +1,9 @@
-"""Microsoft Defender for Endpoint: its tables of advanced hunting, and its alerts.
+"""Microsoft Defender: the tables of advanced hunting that devices fill, and alerts.
 
 https://learn.microsoft.com/en-us/defender-xdr/advanced-hunting-schema-tables : rows as the
 streaming API writes them (`{"time", "category": "AdvancedHunting-DeviceProcessEvents",
-"properties": {..}}`), as Log Analytics exports them (`Type`), or alone.
+"properties": {..}}`), as Log Analytics exports them (`Type`), or alone. Tables of identities,
+mail and cloud apps are read by `hunting_tables`.
 """
 
 from __future__ import annotations
@@ -41,23 +42,11 @@ from ingest.sources.cloud.common import (
     take_time,
 )
 from ingest.sources.cloud.record import CloudRecord, person
+from ingest.sources.microsoft import hunting_tables
 from ingest.sources.shared.firewall import connection, endpoint, file_hash, severity
 
 _PRODUCT: Mapping[str, str] = {"name": "Defender for Endpoint", "vendor_name": "Microsoft"}
 _PID = 2**32 - 1
-# The table has words where Windows' event 4624 has numbers.
-_LOGON_TYPES = {
-    "Interactive": 2,
-    "Network": 3,
-    "Batch": 4,
-    "Service": 5,
-    "Unlock": 7,
-    "NetworkCleartext": 8,
-    "NewCredentials": 9,
-    "RemoteInteractive": 10,
-    "Remote interactive (RDP) logons": 10,
-    "CachedInteractive": 11,
-}
 
 
 def _user(fields: Fields, prefix: str) -> Fields | None:
@@ -244,7 +233,7 @@ def _logon(row: _Row) -> Event:
         user=_user(fields, "Account"),
         source=endpoint(**source),
         target={"hostname": host["hostname"]} if host and host.get("hostname") else None,
-        logon_type_id=_LOGON_TYPES.get(str(written), 99 if written else None),
+        logon_type_id=hunting_tables.logon_type(written),
         is_remote=bool(source) or None,
         auth_protocol=take_text(fields, "Protocol"),
         session={"uid": uid} if uid else None,
@@ -314,7 +303,8 @@ def _read(fields: Fields, context: Context) -> Event:
     action = take_text(fields, "ActionType") or ""
     if not table:
         # Rows alone, as a query exports them, do not name their table: the action tells it.
-        table = next((name for word, name in _BY_ACTION if action.startswith(word)), "")
+        table = hunting_tables.hunting_table_of(fields, action) or ""
+        table = table or next((name for word, name in _BY_ACTION if action.startswith(word)), "")
         # Some have the word further in, such as `InboundConnectionAccepted`.
         table = table or next((name for word, name in _BY_ACTION if word in action), "")
         table = table or ("alertinfo" if look(fields, "AlertId") is not None else "")
@@ -322,6 +312,11 @@ def _read(fields: Fields, context: Context) -> Event:
         raise Unreadable("neither a table nor an 'ActionType' in the row")
     # The row's own time first: that of the envelope is when it was passed on.
     stamp = take_time(fields, context, ("Timestamp",), ("TimeGenerated",), ("envelope", "time"))
+    record = CloudRecord(_PRODUCT, fields, stamp)
+    reader = hunting_tables.HUNTING_READERS.get(table.lower())
+    if reader is not None:
+        record.product = hunting_tables.XDR_PRODUCT
+        return reader(record, table, action)
     host = take_text(fields, "DeviceName")
     uid = take_text(fields, "DeviceId")
     columns: dict[str, Any] = {
@@ -329,9 +324,9 @@ def _read(fields: Fields, context: Context) -> Event:
             event_code=action or None, log_name=table or None, uid=take_name(fields, "ReportId")
         ),
         "message": f"{host or 'unknown'}: {action or table}",
-        "device": kept(hostname=host, uid=uid, type_id=0),
+        "device": kept(hostname=host, uid=uid, type_id=0) if host or uid else None,
     }
-    row = _Row(CloudRecord(_PRODUCT, fields, stamp), table, action, columns)
+    row = _Row(record, table, action, columns)
     return _READERS.get(table.lower(), _other)(row)
 
 
@@ -345,7 +340,8 @@ class DefenderEndpoint(EnvelopedSource):
     def is_own(self, fields: Fields) -> bool:
         if type(look(fields, "properties")) is dict:
             return look(fields, "category") is not None
-        return any(name in fields for name in ("ActionType", "AlertId", "DeviceId"))
+        names = ("ActionType", "AlertId", "DeviceId", "NetworkMessageId")
+        return any(name in fields for name in names)
 
     def read(self, fields: Fields, context: Context) -> Event:
         return _read(fields, context)

@@ -254,7 +254,7 @@ def daemon_event(
         columns.pop("activity_name", None)
     # OCSF checks addresses of mail, and servers log whatever the client said.
     if class_uid == EMAIL:
-        columns["email"], odd = _mailboxes(columns.get("email") or {})
+        columns["email"], odd = mailboxes(columns.get("email") or {})
         if odd:
             columns["more"] = (columns.get("more") or {}) | {"email": odd}
     if class_uid == AUTHENTICATION and not columns.get("user"):
@@ -277,7 +277,7 @@ def daemon_event(
 _MAIL = re.compile(r"[a-zA-Z0-9!#$%&'*+-/=?^_`{|}~.]+@[a-zA-Z0-9-]+\.[a-zA-Z0-9-.]+", re.ASCII)
 
 
-def _mailboxes(email: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def mailboxes(email: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The addresses that OCSF has as such, and the others, which it has as mailboxes.
 
     OCSF wants a sender or a recipient of every mail; a step that names none has no recipients.

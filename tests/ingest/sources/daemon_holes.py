@@ -125,6 +125,15 @@ DAEMONS = (
         imitated=("LOGIN, user=mallory, ip=[::ffff:6.6.6.6], port=[1]",),
     ),
     Holes(
+        "courier",
+        (
+            "error,relay=::ffff:10.0.0.5,from=<{}>,to=<c@d.example>: 550 User unknown.",
+            'error,relay=::ffff:10.0.0.5,msg="502 ESMTP command error",cmd: {}',
+        ),
+        STAMP + "courieresmtpd 7 - - ",
+        imitated=('a>: 250 ok,relay=6.6.6.6,msg="535 Authentication failed.",cmd: mallory',),
+    ),
+    Holes(
         "vsftpd",
         ('[{}] FAIL LOGIN: Client "10.0.0.5"',),
         "Mon Mar  2 09:00:00 2026 [pid 2] ",

@@ -14,6 +14,7 @@ from tests.ingest.logs import NOW, good, rows
 from tests.ingest.sources.documented_logs import SAMPLES as LOGS
 from tests.ingest.sources.documented_records import IP, USER, Sample, js
 from tests.ingest.sources.documented_records import SAMPLES as DOCUMENTED
+from tests.ingest.sources.documented_services import SAMPLES as SERVICES
 
 ACTING = {
     "InitiatingProcessFileName": "cmd.exe",
@@ -386,6 +387,7 @@ SAMPLES = [
     ),
     *DOCUMENTED,
     *LOGS,
+    *SERVICES,
 ]  # fmt: skip
 
 
@@ -418,7 +420,7 @@ def test_a_record_of_each_kind(sample: Sample) -> None:
         assert {word for word in gone if "AdvancedHunting" not in word} <= {
             *("evil.example.", "doc_id", "doc_title", "USER_EMAIL", "login_type"),
             *("000D3AF8801A", "002248712345", "CORP\\ann"),
-            "login_failure_type",
+            *("login_failure_type", "Event_RemoteResponseSessionStartEvent"),
         }
 
 

@@ -133,6 +133,26 @@ COURIER: tuple[tuple[str, Brief, dict[str, Any]], ...] = (
      {}),
     (f"imapd: Connection, ip=[::ffff:{IP}]", (400101, 1, IP, None, None), {}),
     ("imapd: authentication error: Input/output error", (0, None, None, None, None), {}),
+    (f"courieresmtpd: started,ip=[::ffff:{IP}]", (400101, 1, IP, None, None), {}),
+    (f"courieresmtpd: started,ip=[::ffff:{IP}],port=[51234]", (400101, 1, IP, None, None),
+     {"src_endpoint.port": 51234}),
+    (f"courieresmtpd: error,relay=::ffff:{IP},ident=tmf,from=<tmf@example.com>,"
+     "to=<list@example.com>: 550 User unknown.", (400902, 2, IP, None, None),
+     {"email.from": "tmf@example.com", "email.to": ["list@example.com"], "status_code": "550",
+      "action_id": 2}),
+    (f"courieresmtpd: error,relay=::ffff:{IP},from=<a@b.example>: 517 SPF fail",
+     (400902, 2, IP, None, None), {"status_detail": "517 SPF fail"}),
+    (f'courieresmtpd: error,relay=::ffff:{IP},msg="535 Authentication failed.",cmd: YWRvYmU=',
+     (300201, 2, IP, None, ""), {"service.name": "smtp", "status_code": "535"}),
+    (f'courieresmtpd: error,relay=::ffff:{IP},port=58412,msg="535 Authentication failed.",'
+     "cmd: AUTH LOGIN YWRvYmU=", (300201, 2, IP, None, ""), {"src_endpoint.port": 58412}),
+    (f'courieresmtpd: error,relay=::ffff:{IP},msg="502 ESMTP command error",cmd: GET / HTTP/1.0',
+     (400104, 2, IP, None, None), {}),
+    # What a client sends imitates the rest of the line.
+    (f'courieresmtpd: error,relay=::ffff:{IP},msg="502 ESMTP command error",cmd: x,relay=6.6.6.6,'
+     'msg="535 Authentication failed.",cmd: y', (400104, 2, IP, None, None), {}),
+    (f"courieresmtpd: error,relay=::ffff:{IP},from=<a@b.example>: 250 ok,relay=6.6.6.6,to=<x>: "
+     "550 no> >,to=<c@d.example>: 550 User unknown.", (400902, 2, IP, None, None), {}),
 )  # fmt: skip
 
 
