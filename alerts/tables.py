@@ -109,6 +109,12 @@ ALERT = Table(
         Column("batch", L, "batch of job `alert` that wrote it, as in ops.ledger", False),
         Column("sequence", L, "its batch's place in the feed: grows from batch to batch", False),
         Column("summary", S, "what was seen, with its URL, command line or query, and why", False),
+        Column(
+            "tenant_uid",
+            S,
+            "whose events all of its evidence is (`tenants`); null: nobody's in particular",
+            False,
+        ),
     ),
     event_time="event_time",
     key=("alert_id", "revision"),

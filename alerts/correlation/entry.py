@@ -10,11 +10,14 @@ from typing import Any
 import msgspec
 
 from alerts.domain.alert import Evidence, evidence_of
-from alerts.domain.entity import Holder, entity_of, fields_of, holder_of, micros
+from alerts.domain.entity import Holder, entity_of, fields_of, holder_of, micros, shared_key
 from alerts.rulepack.predicate import fold
 from alerts.rulepack.rule_pack import Correlation
 
-COPIED = ("class_uid", "source", "mode", "role", "scope", "ip", "host_name", "user_name", "dst_ip")
+COPIED = (
+    *("class_uid", "source", "mode", "role", "scope", "ip", "host_name", "user_name", "dst_ip"),
+    "tenant_uid",
+)
 """Columns that a correlation's finding takes over from the finding that completed it."""
 
 COLUMN = {
@@ -62,15 +65,18 @@ class CorrelationEntry(msgspec.Struct, omit_defaults=True, gc=False):
 def correlation_entry(definition: Correlation, row: Mapping[str, Any]) -> CorrelationEntry | None:
     """The finding as an entry; None when it lacks what the correlation groups by.
 
-    Groups are compared without case, as Sigma compares text. A finding without
+    Groups are compared without case, as Sigma compares text, and whatever it groups by, those of
+    two tenants are two: nobody is to be told what another one's logs say. A finding without
     the counted field stays: a window may end with it, but it adds no value.
     """
     holder = holder_of(row)
     entity = entity_of(row, holder)
-    group = [_value(definition, row, name, entity.key) for name in definition.group_by]
+    device = shared_key(entity, row)
+    group = [_value(definition, row, name, device) for name in definition.group_by]
     shown = [value for value in group if value is not None]
     if len(shown) < len(group):
         return None
+    tenant = row.get("tenant_uid")
     rev = row.get("attr_rev")
     counted = bool(row.get("evidence"))
     return CorrelationEntry(
@@ -81,10 +87,10 @@ def correlation_entry(definition: Correlation, row: Mapping[str, Any]) -> Correl
         event_uid=row["event_uid"],
         snippet=row.get("snippet") or "",
         received=micros(row["received_at"]),
-        group=[fold(value) for value in shown],
+        group=[*map(fold, shown), *([] if tenant is None else [tenant])],
         copied={name: row[name] for name in COPIED if row.get(name) is not None},
         entity=entity.key,
-        value=_counted(definition, row, entity.key),
+        value=_counted(definition, row, device),
         holder=holder,
         shown=shown,
         carried=fields_of(row) if definition.feeds else {},

@@ -7,7 +7,7 @@ import msgspec
 _STATE = (
     *("schema", "alert_id", "tenant", "revision", "state", "lifecycle", "assignee", "verdict"),
     *("comment", "superseded_by", "severity", "severity_id", "risk_score", "event_time", "entity"),
-    *("title", "count", "group_key", "incident_id", "published_at"),
+    *("title", "count", "group_key", "incident_id", "published_at", "tenant_uid"),
 )
 """Fields of an alert that its present state keeps, as in the body; `rule` becomes its id."""
 

@@ -70,6 +70,7 @@ class Alert(msgspec.Struct, kw_only=True):
     `disproved`: its findings count no more: what a correlation had counted was of several
     devices, or whom it is about is not what the rule asks. `changed_by`, `changed_at`: who asked
     something of it last, and when.
+    `tenant_uid`: whose events all of its findings are of; None: nobody's in particular.
     """
 
     alert_id: str
@@ -104,6 +105,7 @@ class Alert(msgspec.Struct, kw_only=True):
     disproved: bool = False
     changed_by: str | None = None
     changed_at: int | None = None
+    tenant_uid: str | None = None
 
     @property
     def silenced(self) -> bool:
@@ -191,6 +193,7 @@ def new_alert(
         holder=holder,
         refs={},
         evidence=[],
+        tenant_uid=row.get("tenant_uid"),
     )
 
 

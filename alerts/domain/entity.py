@@ -69,8 +69,25 @@ def holder_of(row: Mapping[str, Any]) -> Holder | None:
 def entity_of(row: Mapping[str, Any], holder: Holder | None) -> Entity:
     """The entity of a finding. What names nobody is its own entity, so it merges with nothing.
 
-    The same private address may exist in two sites, so an address's key has its scope.
+    The same private address may exist in two sites, so an address's key has its scope; and two
+    tenants may have a user of one name, so every key has its tenant: no alert is of two.
     """
+    entity = _entity(row, holder)
+    tenant = row.get("tenant_uid")
+    return entity if tenant is None else entity._replace(key=entity.key + _of_tenant(tenant))
+
+
+def shared_key(entity: Entity, row: Mapping[str, Any]) -> str:
+    """An entity's key without the tenant of the row that it is of."""
+    tenant = row.get("tenant_uid")
+    return entity.key if tenant is None else entity.key.removesuffix(_of_tenant(tenant))
+
+
+def _of_tenant(tenant: str) -> str:
+    return f"|tenant|{tenant}"
+
+
+def _entity(row: Mapping[str, Any], holder: Holder | None) -> Entity:
     if holder is not None and holder.status == "leased" and holder.mac:
         return Entity("device", holder.mac, f"device|{holder.mac}")
     if row.get("ip"):

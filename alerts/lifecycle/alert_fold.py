@@ -215,6 +215,7 @@ class Fold:
             refs={},
             evidence=[],
             suppressed_by=None,
+            tenant_uid=None,  # the budget is the rule's, so alerts of all tenants are held back
         )
         self.state.alerts[summary.alert_id] = summary
         return summary

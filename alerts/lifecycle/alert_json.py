@@ -79,6 +79,7 @@ def alert_row(
         "suppressed_by": alert.suppressed_by,
         "incident_id": alert.incident_id,
         "summary": body["summary"],
+        "tenant_uid": alert.tenant_uid,
         "batch": None,  # this and the next are known where the row is written
         "sequence": None,
     }
@@ -124,6 +125,7 @@ def _body(
         "type_uid": DETECTION_FINDING * 100 + _ACTIVITY[revised.activity],
         "alert_id": alert.alert_id,
         "tenant": tenant,
+        "tenant_uid": alert.tenant_uid,
         "revision": alert.revision,
         "activity": revised.activity,
         "reason": revised.reason,

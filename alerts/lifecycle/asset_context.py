@@ -23,10 +23,11 @@ RAISED = {"high": 5, "critical": 10}
 def in_context(row: _Row, index: AssetIndex | None) -> _Row:
     """A row of gold.alert whose body has `asset`, `other_assets` and `user`, and its risk.
 
-    All of them empty where nothing is known; `index` None: no inventory was ever loaded.
+    All of them empty where nothing is known; `index` None: no inventory was ever loaded. So is
+    an alert of a tenant: inventories do not say whose an asset or a user is.
     """
     body: _Row = row["body"]
-    known = _known(row, body, index) if index else _nothing()
+    known = _known(row, body, index) if index and row.get("tenant_uid") is None else _nothing()
     named = [known["asset"], *known["other_assets"], known["user"]]
     # The highest one, not the sum: a long list of assets is no graver than its gravest.
     risk = raised(row["risk_score"], [asset["criticality"] for asset in named if asset])

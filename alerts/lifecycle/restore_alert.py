@@ -113,6 +113,7 @@ def _alert(body: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Alert:
         disproved=is_disproved(body),
         changed_by=body.get("changed_by"),
         changed_at=_micros(body["changed_at"]) if body.get("changed_at") else None,
+        tenant_uid=body.get("tenant_uid"),
     )
     if not rows:
         # Only the summary has the words then; a revision without them would say less than the last.

@@ -189,7 +189,10 @@ def incident(heat: Heat, risk_finding: RiskFinding) -> dict[str, Any]:
     tactics = sorted({tactic for _, part in parts for tactic in part.tactics})
     # An entity rests for a day, so the day tells its incidents apart, whatever completed them.
     uid = identity(INCIDENT, risk_finding.entity.key, event_instant(heat.last).date().isoformat())
-    copied = ("class_uid", "source", "mode", "role", "scope", "ip", "host_name", "user_name")
+    copied = (
+        *("class_uid", "source", "mode", "role", "scope", "ip", "host_name", "user_name"),
+        "tenant_uid",
+    )
     fields = {
         "risk": str(_total(heat)),
         "rules": str(len(parts)),

@@ -19,7 +19,7 @@ from alerts.rulepack.rule_pack import PackStore
 from infra.config.settings import Settings
 from infra.delta.parquet_writer import arrow_schema
 from infra.errors import Fatal, Retryable
-from infra.kafka.client import source_of
+from infra.kafka.client import source_of, tenant_of
 from infra.process.clock import clock
 from infra.streaming.kafka_offsets import OffsetReader, kafka_checkpoint
 from ingest.parsing.arrow_parser import Parser
@@ -135,6 +135,7 @@ class EarlyFinder:
             "offset": offset,
             "raw": raw,
             "headers": [{"key": name, "value": _bytes(value)} for name, value in headers] or None,
+            "tenant_uid": tenant_of(topic, self._settings.kafka),
         }
         return None if self._needs_others(row) else row
 

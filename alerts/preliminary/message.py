@@ -18,7 +18,17 @@ _ANSWER_SCHEMA = "urn:headgate:preliminary-answer:1"
 """`$id` of the JSON Schemas beside `alert.schema.json`."""
 
 _AS_IN_ALERT = (
-    *("alert_id", "tenant", "revision", "mode", "rule", "attack", "severity", "severity_id"),
+    *(
+        "alert_id",
+        "tenant",
+        "tenant_uid",
+        "revision",
+        "mode",
+        "rule",
+        "attack",
+        "severity",
+        "severity_id",
+    ),
     *("event_time", "received_at", "entity", "entities", "title", "summary", "fields", "evidence"),
     "lineage",
 )

@@ -19,6 +19,7 @@ import msgspec
 
 from enrich.dhcp.lease_rules import TAKEN_OVER, UNANSWERED
 from infra.config.settings import ScopeSettings
+from infra.config.tenants import site_of
 
 EDGE = timedelta(seconds=5)
 """So far two clocks may differ: nearer to an end of a lease, its neighbour may be meant."""
@@ -271,7 +272,8 @@ def standing(ip: str | None, scope: str | None, scopes: Iterable[ScopeSettings])
     address = _address(ip)
     if ip is None:
         return UNKNOWN
-    sites = [site for site in scopes if scope in (None, site.name)]
+    name = None if scope is None else site_of(scope)
+    sites = [site for site in scopes if name in (None, site.name)]
     # First: what is set by hand mostly lies within the networks of the same site.
     if address is not None and any(_within(address, site.static) for site in sites):
         return STATIC
@@ -321,7 +323,10 @@ def assessed(
     complete = max(filter(None, (holder.get("complete_up_to"), known)), default=None)
     named, others = None if servers is None else tuple(servers), tuple(rivals)
     in_doubt = holder.get("status") in (LEASED, NONE)
-    shared = set(sites_of(holder.get("ip"), scopes)) - {holder.get("scope")} if in_doubt else ()
+    scope = holder.get("scope")
+    # What others use is nothing to tell a tenant of.
+    in_doubt_of_site = in_doubt and (scope is None or site_of(scope) == scope)
+    shared = set(sites_of(holder.get("ip"), scopes)) - {scope} if in_doubt_of_site else ()
     facts = LeaseFacts(
         status=holder.get("status") or UNKNOWN,
         event_time=event_time,

@@ -16,6 +16,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from infra.config.settings import ScopeSettings
+from infra.config.tenants import OF_TENANT, site_of
 
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
 _GROUP = "[0-9a-fA-F]{1,4}"
@@ -35,12 +36,16 @@ def in_networks(scope: Column, ip: Column, scopes: Sequence[ScopeSettings]) -> C
     Addresses are compared, not their spelling. Plain expressions: a stream's watermark passes.
     """
     answer = F.lit(False)
+    # What a tenant has of a site lies in the site's networks (`infra.config.tenants`).
+    site_name = F.when(
+        scope.startswith("tenant-"), F.regexp_replace(scope, OF_TENANT, "")
+    ).otherwise(scope)
     for site in scopes:
         v4, v6 = _networks(tuple(site.networks))
         inside = [ip.rlike(_any(map(_quad, v4)))] if v4 else []
         inside += [ipv6_digits(ip).rlike(_any(map(_hex, v6)))] if v6 else []
         for network_scope in inside:
-            answer = answer | ((scope == site.name) & network_scope)
+            answer = answer | ((site_name == site.name) & network_scope)
     return answer
 
 
@@ -55,12 +60,14 @@ def _networks(texts: tuple[str, ...]) -> tuple[list[IPv4Network], list[IPv6Netwo
 
 def by_hand(scope: str | None, ip: str | None, scopes: Sequence[ScopeSettings]) -> bool:
     """As `set_by_hand`, of one address."""
-    return any(_is_in(ip, site.static) for site in scopes if site.name == scope)
+    name = None if scope is None else site_of(scope)
+    return any(_is_in(ip, site.static) for site in scopes if site.name == name)
 
 
 def in_scope(scope: str | None, ip: str | None, scopes: Sequence[ScopeSettings]) -> bool:
     """As `in_networks`, of one address; false where that is null."""
-    return any(_is_in(ip, site.networks) for site in scopes if site.name == scope)
+    name = None if scope is None else site_of(scope)
+    return any(_is_in(ip, site.networks) for site in scopes if site.name == name)
 
 
 def _is_in(ip: str | None, networks: Iterable[str]) -> bool:

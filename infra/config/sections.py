@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from infra.config.secrets import is_secret
+from infra.config.tenants import site_of
 
 
 class Section(BaseModel):
@@ -114,6 +115,13 @@ class ScopeSettings(Section):
         (),
         description="log hosts, sensors, servers or DHCP relays of this site; none: the default",
     )
+
+    @field_validator("name")
+    @classmethod
+    def _own(cls, value: str) -> str:
+        if site_of(value) != value:
+            raise ValueError(f"'{value}' is what a tenant's part of a site is called; take another")
+        return value
 
     @field_validator("networks", "static")
     @classmethod

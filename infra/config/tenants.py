@@ -1,4 +1,4 @@
-"""Names of tenants, and what a tenant's feed of a source is called."""
+"""Names of tenants, and what a tenant's feed of a source, and part of a site, is called."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 NAME = r"[a-z0-9][a-z0-9-]{0,62}"
 """No dot and no underscore: Kafka takes the two for one another in its metrics."""
 _MARK = "tenant-"
+OF_TENANT = f"^{_MARK}{NAME}[.](?=.)"
+"""What stands before the site, as a pattern that Java reads, too."""
 _FEED = re.compile(rf"{_MARK}({NAME})\.(.+)", re.DOTALL)
 
 
@@ -19,3 +21,13 @@ def parts_of(feed: str) -> tuple[str, str | None]:
     """Source and tenant of a feed, the other way round."""
     match = _FEED.fullmatch(feed)
     return (feed, None) if match is None else (match[2], match[1])
+
+
+def scope_of(site: str, tenant: str | None) -> str:
+    """What rows name as their scope: the site, before it the tenant whose addresses these are."""
+    return feed_of(site, tenant)
+
+
+def site_of(scope: str) -> str:
+    """The site of a scope, whose networks the settings list."""
+    return parts_of(scope)[0]

@@ -63,7 +63,7 @@ class Parser:
             yield from self._of_tenant(batch)
             return
         for tenant, records in _by_value(batch, TENANT.name):
-            for events in self._of_tenant(records):
+            for events in Parser(self._settings.of_tenant(tenant))._of_tenant(records):
                 yield _marked(events, tenant)
 
     def _of_tenant(self, batch: pa.RecordBatch) -> _Batches:
@@ -96,7 +96,8 @@ class Parser:
             return [
                 _marked(events, tenant)
                 for tenant, parts in by_tenant.items()
-                for events in _batches(parts, [rows_of_all(p, self._settings) for p in parts])
+                for settings in (self._settings.of_tenant(tenant),)
+                for events in _batches(parts, [rows_of_all(part, settings) for part in parts])
             ]
 
     def _one_by_one(self, records: pa.RecordBatch) -> _Batches:

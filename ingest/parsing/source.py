@@ -13,7 +13,7 @@ import pkgutil
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from importlib import import_module
@@ -24,6 +24,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from infra.config.tenants import scope_of
 from infra.errors import Usage
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ class ParseSettings:
     leases: Mapping[str, int] = field(default_factory=dict)
     scopes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     formats: Mapping[str, Format] = field(default_factory=dict)
+    tenant: str | None = None
+    """Whose records are parsed."""
 
     @classmethod
     def of(cls, settings: Settings) -> ParseSettings:
@@ -130,8 +133,18 @@ class ParseSettings:
         """Site whose addresses a log speaks of: the one that lists the host or the source.
 
         Else the first site that lists none, the default. Where one DHCP server serves several
-        sites, the relay agent that passed the message on tells which, before all else.
+        sites, the relay agent that passed the message on tells which, before all else. What a
+        tenant has of a site is a scope of its own (`tenant-acme.default`): no lease of another's
+        says who held an address of theirs.
         """
+        site = self._site(host, source, relay)
+        return None if site is None else scope_of(site, self.tenant)
+
+    def of_tenant(self, tenant: str | None) -> ParseSettings:
+        """The same for records of one tenant."""
+        return self if tenant == self.tenant else replace(self, tenant=tenant)
+
+    def _site(self, host: str | None, source: str, relay: str | None) -> str | None:
         # A loop of its own: a relay must win over a host that an earlier site lists.
         if relay is not None:
             for name, hosts in self.scopes:

@@ -257,6 +257,9 @@ def test_events_are_of_the_tenant_of_their_record_and_joined_within_it() -> None
     held = {uid: row["tenant_uid"] for row in found for uid in row["record_ids"]}
     assert held == dict(zip(["r0", "r1", "r2", "r3", "r4"], tenants, strict=True))
     assert all(len(row["record_ids"]) == 1 for row in found)
+    # What a tenant has of a site is a scope of its own, or another's lease would be told of them.
+    assert {row["scope"] for row in found if row["tenant_uid"] == "acme"} == {"tenant-acme.default"}
+    assert {row["scope"] for row in found if row["tenant_uid"] is None} == {"default"}
     # Where none is named, or the table is of an earlier release, they are one event as before.
     joined = [row for row in parsed(records) if row["source"] == "auditd"]
     assert [len(row["record_ids"]) for row in joined] == [3]

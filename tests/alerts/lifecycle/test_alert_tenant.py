@@ -1,0 +1,135 @@
+"""An alert is of the tenant whose events made it, and what two tenants' events make is two."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from alerts.delivery.alert_message import published_state
+from alerts.domain.alert import FoldState
+from alerts.lifecycle.alert_json import with_text
+from alerts.lifecycle.asset_context import in_context
+from alerts.lifecycle.restore_alert import revive_asked
+from alerts.lifecycle.risk_score import INCIDENT
+from alerts.preliminary.message import preliminary_message
+from enrich.attribution.confidence import assessed, standing
+from enrich.attribution.scopes import in_scope
+from infra.config.settings import ScopeSettings
+from tests.alerts.lifecycle.test_alert_fold import NOON, Bucket, action, body, finding, leased
+
+
+def of(tenant: str | None, second: float, **keys: Any) -> dict[str, Any]:
+    return finding(second, uid=f"{tenant}{second}", tenant_uid=tenant, **keys)
+
+
+def test_findings_of_two_tenants_about_one_device_make_an_alert_each() -> None:
+    bucket = Bucket()
+    rows = bucket.alerts(of("acme", 0), of("globex", 1), of(None, 2), of("acme", 3))
+    assert [(row["tenant_uid"], row["count"]) for row in rows] == [
+        ("acme", 2),
+        ("globex", 1),
+        (None, 1),
+    ]
+    assert all(body(row)["tenant_uid"] == row["tenant_uid"] for row in rows)
+    assert all(row["entity_value"] == "aa" for row in rows)
+    assert len({body(row)["group_key"] for row in rows}) == 3
+    for row in rows:
+        assert all(
+            line["snippet"].startswith(f"line {row['tenant_uid']}")
+            for line in body(row)["evidence"]
+        )
+        state = msgspec.json.decode(published_state(with_text(row)["body"].encode()))
+        assert state["tenant_uid"] == row["tenant_uid"]
+
+
+def test_an_alert_stays_its_tenants_when_it_is_anothers_device_and_after_a_close() -> None:
+    bucket = Bucket()
+    (row,) = bucket.alerts(of("acme", 0))
+    (moved,) = bucket.alerts(of("acme", 0, holder=leased("bb"), rev=2))
+    assert (moved["alert_id"], moved["tenant_uid"]) == (row["alert_id"], "acme")
+    assert moved["entity_value"] == "bb"
+    (closed,) = bucket.alerts(action(row["alert_id"], "close", value="benign"))
+    assert closed["tenant_uid"] == "acme"
+    forgotten = FoldState()
+    asked = action(row["alert_id"], "reopen", alert=with_text(closed)["body"])
+    revive_asked([asked], forgotten)
+    assert forgotten.alerts[row["alert_id"]].tenant_uid == "acme"
+
+
+def test_a_correlation_counts_each_tenants_findings_by_themselves() -> None:
+    """Two of one and two of another are no three of anybody."""
+    bucket = Bucket()
+    counted = [
+        {**of(tenant, second), "target": "c"}
+        for second, tenant in enumerate(["acme", "globex", "acme", "globex"])
+    ]
+    assert [o for o in bucket.step(*counted) if o["out"] == "finding"] == []
+    outputs = bucket.step({**of("globex", 5), "target": "c"})
+    (told,) = [o["row"] for o in outputs if o["out"] == "finding"]
+    assert told["tenant_uid"] == "globex"
+    assert told["fields"]["device"] == "device|aa"
+    assert {line["event_uid"][:6] for line in told["evidence"]} == {"globex"}
+    (row,) = [o["row"] for o in outputs if o["out"] == "alert"]
+    assert row["tenant_uid"] == "globex"
+
+
+def test_the_risk_of_a_device_is_each_tenants_own() -> None:
+    bucket = Bucket(incident_score=100, incident_rules=9, incident_tactics=9)
+    heat = [
+        {**of(tenant, second), "target": "~risk|device|aa", "rule_id": f"r{second}"}
+        for second, tenant in enumerate(["acme", "globex"])
+    ]
+    assert [o for o in bucket.step(*heat) if o["out"] == "finding"] == []
+    (out,) = [
+        o["row"]
+        for o in bucket.step({**of("acme", 9), "target": "~risk|device|aa", "rule_id": "r9"})
+        if o["out"] == "finding"
+    ]
+    assert (out["rule_id"], out["tenant_uid"]) == (INCIDENT, "acme")
+    assert {line["event_uid"][:4] for line in out["evidence"]} == {"acme"}
+
+
+def test_what_was_held_back_of_several_tenants_is_summed_up_for_nobody_in_particular() -> None:
+    bucket = Bucket(hourly_budget=1)
+    rows = bucket.alerts(
+        *(of("acme", n, holder=leased(f"a{n}")) for n in range(3)),
+        *(of("globex", n, holder=leased(f"b{n}")) for n in range(3)),
+    )
+    (summary,) = [row for row in rows if row["entity_type"] == "rule"]
+    assert summary["tenant_uid"] is None
+    assert {row["tenant_uid"] for row in rows if row is not summary} == {"acme", "globex"}
+
+
+def test_no_inventory_is_asked_for_an_alert_of_a_tenant() -> None:
+    class Index:
+        def asset(self, *_: Any, **__: Any) -> dict[str, Any]:
+            return {"inventory": "i", "asset_id": "1", "criticality": "high"}
+
+        def user(self, *_: Any) -> None:
+            return None
+
+    mine, whole = Bucket().alerts(of("acme", 0), of(None, 1))
+    index: Any = Index()
+    assert in_context(whole, index)["body"]["asset"]["asset_id"] == "1"
+    told = in_context(mine, index)
+    assert (told["body"]["asset"], told["body"]["other_assets"]) == (None, [])
+    assert told["risk_score"] == mine["risk_score"]
+
+
+def test_a_preliminary_alert_says_whose_it_is() -> None:
+    row = of("acme", 0) | {"answer_by": NOON}
+    assert preliminary_message(row, None, None, "default")["tenant_uid"] == "acme"
+
+
+def test_a_tenants_part_of_a_site_has_its_networks_and_tells_of_no_other_site() -> None:
+    site = ScopeSettings(name="default", networks=("10.0.0.0/8",), static=("10.0.0.9",))
+    other = ScopeSettings(name="globex-hall", networks=("10.0.0.0/8",))
+    assert in_scope("tenant-acme.default", "10.0.0.5", [site])
+    assert not in_scope("tenant-acme.other", "10.0.0.5", [site])
+    assert standing("10.0.0.5", "tenant-acme.default", [site]) is None
+    assert standing("10.0.0.9", "tenant-acme.default", [site]) == "static"
+    shared = assessed(leased("aa"), NOON, NOON, known=NOON, scopes=[site, other])
+    assert "globex-hall" in shared["reason"]
+    own = leased("aa", scope="tenant-acme.default")
+    assert "globex" not in str(assessed(own, NOON, NOON, known=NOON, scopes=[site, other]))
