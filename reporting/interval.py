@@ -54,6 +54,28 @@ class Interval:
                 earlier = datetime.min.replace(tzinfo=UTC)
         return Interval(earlier.astimezone(UTC), self.start, self.zone)
 
+    @property
+    def whole_month(self) -> bool:
+        """Whether it is one month of the calendar."""
+        start, last = self.local(self.start), self._last
+        begins = start.day == self.local(self.end).day == 1
+        return begins and (last.year, last.month) == (start.year, start.month)
+
+    @property
+    def phrase(self) -> str:
+        """How a sentence about it begins: `In October 2026`."""
+        start, last = self.local(self.start), self._last
+        if self.whole_month:
+            return f"In {start:%B %Y}"
+        if start.date() == last.date():
+            return f"On {start.day} {start:%B %Y}"
+        return f"From {start.day} {start:%B} to {last.day} {last:%B %Y}"
+
+    @property
+    def _last(self) -> datetime:
+        # It ends before its end: what ends on 1 March is February.
+        return self.local(self.end) - timedelta(microseconds=1)
+
     def __str__(self) -> str:
         start, end = self.local(self.start), self.local(self.end)
         return f"{_brief(start, ' ')} to {_brief(end, ' ')} {self.zone}"

@@ -51,7 +51,8 @@ _LEDGER = f"""
 SELECT job, count(*) AS batches, sum(coalesce(rows_read, 0)) AS rows_read,
        sum(coalesce(rows_dead, 0)) AS rows_dead, sum(coalesce(rows_late, 0)) AS rows_late,
        sum(list_sum(map_values(rows_written))) AS rows_written, max(finished_at) AS finished_at,
-       [{_WITHIN}] AS within, sum(epoch(finished_at - started_at)) AS seconds
+       [{_WITHIN}] AS within, sum(epoch(finished_at - started_at)) AS seconds,
+       sum(cpu_seconds) AS cpu_seconds, sum(cpu_between_seconds) AS cpu_between_seconds
 FROM ops.ledger GROUP BY job
 """
 LEDGER_GAUGES = {
@@ -61,6 +62,13 @@ LEDGER_GAUGES = {
     "rows_dead": "Rows written as dead letters.",
     "rows_late": "Rows that came later than the watermark.",
 }
+LEDGER_COUNTERS = {
+    "cpu_seconds": "CPU time of the driver's processes while the job's batches ran, in equal parts "
+    "where several ran at once.",
+    "cpu_between_seconds": "CPU time of these processes without a batch, as batches of the job "
+    "told it.",
+}
+"""CPU time by the ledger; a job of which nobody knows it has none."""
 
 STATUS_GAUGES = {
     "up": "1 when the job makes progress within its target.",
@@ -230,6 +238,26 @@ class _Work(Collector):
             yield family
 
 
+class _CpuTime(Collector):
+    """Counters of the ledger, which has a row of each batch; they begin anew as rows expire."""
+
+    def __init__(self) -> None:
+        self.rows: Sequence[ReaderRow] = ()
+
+    def describe(self) -> Iterable[CounterMetricFamily]:
+        """The counters, without jobs."""
+        for name, doc in LEDGER_COUNTERS.items():
+            yield CounterMetricFamily(f"headgate_job_{name}", doc, labels=(_JOB,))
+
+    def collect(self) -> Iterable[Metric]:
+        """The counters, by job."""
+        for name, family in zip(LEDGER_COUNTERS, self.describe(), strict=True):
+            for row in self.rows:
+                if row[name] is not None:
+                    family.add_metric([row["job"]], row[name])
+            yield family
+
+
 class Maintenance:
     """Gauges of the newest maintenance of all tables, from what it left in the home."""
 
@@ -311,6 +339,8 @@ class Meters:
         }
         self._work = _Work()
         self.registry.register(self._work)
+        self._cpu_time = _CpuTime()
+        self.registry.register(self._cpu_time)
         self._dead = self._gauge("dead_letters", "Records that no parser could read.")
         self._status = Jobs(self.registry, settings)
         self._maintenance = Maintenance(self.registry, settings)
@@ -366,7 +396,7 @@ class Meters:
         self._show_jobs(jobs)
 
     def _show_jobs(self, jobs: Sequence[ReaderRow]) -> None:
-        self._work.rows = jobs
+        self._work.rows = self._cpu_time.rows = jobs
         self._finished = {row["job"]: row["finished_at"].timestamp() for row in jobs}
         dead = 0
         for row in jobs:

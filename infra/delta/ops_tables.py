@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import types as T
 
-from infra.delta.schema import TS, B, Column, L, N, S, Table
+from infra.delta.schema import TS, B, Column, D, L, N, S, Table
 
 LEDGER = Table(
     name="ops.ledger",
@@ -24,6 +24,26 @@ LEDGER = Table(
         Column("pack", S, "hash of the rule pack the batch used", False),
         Column("decisions", S, "what the batch fixed before it ran, as JSON", False),
         Column("replayed", B, "true when a table already held this batch and was passed over"),
+        Column(
+            "cpu_seconds",
+            D,
+            "CPU time that the driver's processes (Python, JVM, Python workers) used while it ran; "
+            "null: unknown, as on a cluster, without Linux's /proc, and of earlier releases",
+            False,
+        ),
+        Column(
+            "cpu_shared_seconds",
+            D,
+            "of it, what batches of several jobs at once used, each given the same part",
+            False,
+        ),
+        Column(
+            "cpu_between_seconds",
+            D,
+            "CPU time of these processes without a batch, since the driver's row before or its "
+            "start",
+            False,
+        ),
     ),
     event_time="finished_at",
     key=("job", "query_id", "batch_id"),

@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 
 from infra.storage.paths import path_of
 
-S, N, L, B, _D, TS = (
+S, N, L, B, D, TS = (
     T.StringType(),
     T.IntegerType(),
     T.LongType(),

@@ -32,6 +32,7 @@ from infra.process.clock import clock
 from infra.process.log import batch_in_hand, note_batch
 from infra.spark.internals import QueryControl, streamed_paths
 from infra.storage.file_lock import ExclusiveLock, LockRefused, SharedLock
+from infra.streaming.cpu_meter import CpuMeter, meter_of
 from infra.streaming.outbox import put_row
 from infra.streaming.progress import Pulse
 
@@ -322,7 +323,8 @@ def start(
         before()
         gate = _Gate()
         pulse = Pulse()
-        runner = _Runner(name, folder, spool, work, gate, pulse, intake)
+        cpu = meter_of(rows.sparkSession.sparkContext.master)
+        runner = _Runner(name, folder, spool, work, gate, pulse, intake, cpu)
         asked = trigger_seconds
         if intake is not None:
             trigger_seconds = intake.start(trigger_seconds)
@@ -364,8 +366,10 @@ class _Runner:
         gate: _Gate,
         pulse: Pulse,
         intake: Intake | None,
+        cpu: CpuMeter,
     ) -> None:
         self._intake = intake
+        self._cpu = cpu
         self._gate = gate
         self._pulse = pulse
         self._name = name
@@ -387,15 +391,20 @@ class _Runner:
         run = self._batch(batch_id)
         began = time.monotonic()
         self._pulse.batch, self._pulse.offsets = batch_id, run.offsets
+        self._cpu.begin(self._folder)
         try:
             self._work(rows, run)
         except BaseException as error:
+            self._cpu.fail(self._folder)
             batch_ended(run.record(type(error).__name__))
             raise
+        taken = self._cpu.end(self._folder)
         # Spark's own commit comes after this call. If that fails the batch runs again, and must
         # still leave one row (decision 0003).
         if not run.decisions.get("in_ledger"):
-            put_row(self._spool, f"{run.job}-{run.query_id}-{run.batch_id}", run.ledger_row())
+            put_row(
+                self._spool, f"{run.job}-{run.query_id}-{run.batch_id}", run.ledger_row() | taken
+            )
             run.decisions |= {
                 "versions": run.versions,
                 "digest": run.digest,

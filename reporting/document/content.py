@@ -19,6 +19,7 @@ Kind = Literal[
     "code",
     "number",
     "decimal",
+    "hundredth",
     "share",
     "seconds",
     "bytes",

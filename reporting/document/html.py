@@ -16,7 +16,7 @@ from reporting.document.content import Chart, Column, Raw, Report, Table, Tile, 
 from reporting.document.exports import csv_text
 
 _KIND = {Words: "words", Table: "table", Chart: "chart", Raw: "raw"}
-_NUMERIC = ("number", "decimal", "share", "seconds", "bytes")
+_NUMERIC = ("number", "decimal", "hundredth", "share", "seconds", "bytes")
 
 
 def to_html(report: Report) -> str:

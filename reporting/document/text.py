@@ -53,6 +53,8 @@ def shown(value: Any, kind: str = "text") -> str:
         return number(value)
     if kind == "decimal":
         return f"{value:,.1f}".replace(",", "\u202f")
+    if kind == "hundredth":
+        return "< 0.01" if 0 < value < 0.005 else f"{value:,.2f}".replace(",", "\u202f")
     if kind == "share":
         return share(value)
     if kind == "seconds":

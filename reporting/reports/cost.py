@@ -1,4 +1,4 @@
-"""What it costs: disk by table, time of jobs, and what each rule takes."""
+"""What it costs: cores by job, disk by table, and what each rule takes."""
 
 from __future__ import annotations
 
@@ -12,20 +12,30 @@ from infra.delta.log_reader import newest_version
 from infra.errors import Fatal
 from infra.storage.paths import is_table
 from reporting.document import charts
-from reporting.document.content import Chart, Column, Report, Section, Table, Tile
+from reporting.document.content import Block, Chart, Column, Report, Section, Table, Tile
 from reporting.document.request import ReportRequest
-from reporting.document.text import size
+from reporting.document.text import number, share, size
+from reporting.figures.cores import Cores
 
 NAME = "cost"
-DOC = "Disk by table, time of the jobs, and what each rule costs."
+DOC = "Cores by job, disk by table, and what each rule costs."
 TABLES = ("ops.ledger", "ops.rule_cost", "silver.event")
 
 _JOBS = """
 SELECT job, count(*) AS batches, sum(epoch(finished_at) - epoch(started_at)) AS seconds,
        sum(rows_read)::BIGINT AS rows_read,
-       max(epoch(finished_at) - epoch(started_at)) AS longest
+       max(epoch(finished_at) - epoch(started_at)) AS longest,
+       sum(cpu_seconds) AS cpu, sum(cpu_shared_seconds) AS shared,
+       sum(cpu_between_seconds) AS between_batches, count(cpu_seconds) AS measured
 FROM ops.ledger WHERE started_at >= $since AND started_at < $until
 GROUP BY job ORDER BY seconds DESC, job
+"""
+_DAYS = """
+SELECT strftime(timezone($zone, started_at), '%Y-%m-%d') AS day,
+       sum(rows_read) FILTER (job IN ('ingest', 'files'))::BIGINT AS records,
+       sum(cpu_seconds + coalesce(cpu_between_seconds, 0)) / 3600 AS core_hours
+FROM ops.ledger WHERE started_at >= $since AND started_at < $until
+GROUP BY day ORDER BY day
 """
 _RULES = """
 WITH each AS (
@@ -51,35 +61,93 @@ def compose(request: ReportRequest) -> Report:
     ended = min(request.interval.end, max(request.made_at, request.interval.start))
     span = max((ended - request.interval.start).total_seconds(), 1.0)
     stored = sum(row["bytes"] for row in disk)
-    busy, earlier = (sum(row["seconds"] or 0 for row in rows) for rows in (jobs, before))
-    for row in jobs:
-        row["share"] = (row["seconds"] or 0) / span
+    cores, earlier = Cores(jobs, span), Cores(before, _whole(request.before))
+    compared = cores.comparable(earlier)
     a_day, a_million = _a_day(jobs, span), _a_million(request, stored)
+    records = _taken(jobs)
     return Report(
         NAME,
         "What it costs",
         request.interval,
         request.made_at,
+        lead=_lead(request, cores, earlier, records, stored),
         tiles=[
-            Tile("Disk", stored, kind="bytes"),
-            Tile("Records taken in a day", a_day, _a_day(before, span)),
-            Tile("Disk a million records", a_million, kind="bytes"),
-            Tile("A year's records at this rate", _a_year(a_million, a_day), kind="bytes"),
-            Tile("Jobs at work", busy, earlier if before else None, kind="seconds"),
+            Tile("Cores", cores.average, earlier.average if compared else None, kind="decimal"),
+            Tile("Core-hours", cores.hours, earlier.hours if compared else None, kind="decimal"),
             Tile(
-                "At work of the time", busy / span, earlier / span if before else None, kind="share"
+                "Core-hours a million records",
+                _per_million(cores.hours, records),
+                _per_million(earlier.hours, _taken(before)) if compared else None,
+                kind="decimal",
             ),
             Tile("Rules, of a core", _of_a_core(rules, span), kind="share"),
+            Tile("Records taken in a day", a_day, _a_day(before, earlier.span)),
+            Tile("Disk", stored, kind="bytes"),
+            Tile("Disk a million records", a_million, kind="bytes"),
+            Tile("A year's records at this rate", _a_year(a_million, a_day), kind="bytes"),
         ],
-        sections=[_disk(disk), _jobs(jobs), _rules(_titled(request, rules))],
+        sections=[
+            _cores(cores, earlier),
+            _days(request),
+            _jobs(jobs, span),
+            _rules(_titled(request, rules)),
+            _disk(disk),
+        ],
         arrival=request.arrived(),
     )
 
 
-def _a_day(jobs: list[dict[str, Any]], span: float) -> int | None:
-    """Records that ingest and files read a day; None when neither ran."""
+def _lead(
+    request: ReportRequest, cores: Cores, earlier: Cores, records: int | None, stored: float
+) -> list[str]:
+    """What a person who pays for it reads first."""
+    phrase = request.interval.phrase
+    if cores.hours is None or cores.average is None:
+        known = "how many cores the platform took is not known: no batch told its CPU time"
+    else:
+        known = (
+            f"the platform took {cores.average:.2f} cores on average, {number(cores.hours)} "
+            f"core-hours{_change(cores, earlier)}"
+        )
+        if rows := [row for row in cores.by_job(earlier) if row["share"] > 0.25]:
+            known += f"; {share(rows[0]['share'])} of that was {rows[0]['job']}"
+    sentences = [f"{phrase}, {known}."]
+    if records:
+        sentences.append(f"It took in {number(records)} records.")
+    return [" ".join([*sentences, f"Its tables take {size(stored)} of disk."])]
+
+
+def _change(cores: Cores, earlier: Cores) -> str:
+    if not cores.comparable(earlier) or not earlier.average or cores.average is None:
+        return ""
+    # Of cores and not of hours: a month has 28 to 31 days, and one that runs fewer.
+    part = cores.average / earlier.average - 1
+    if abs(part) < 0.01:
+        return ", as many cores as in the period before"
+    return f", {share(abs(part))} {'more' if part > 0 else 'fewer'} cores than in the period before"
+
+
+def _whole(request: ReportRequest) -> float:
+    return (request.interval.end - request.interval.start).total_seconds()
+
+
+def _taken(jobs: list[dict[str, Any]]) -> int | None:
+    """Records that ingest and files read; None when neither ran."""
     read = [row["rows_read"] or 0 for row in jobs if row["job"] in _TAKING_IN]
-    return round(sum(read) / span * 86_400) if read else None
+    return sum(read) if read else None
+
+
+def _per_million(hours: float | None, records: int | None) -> float | None:
+    """Core-hours for a million records; None of fewer than `_ENOUGH`."""
+    if hours is None or records is None or records < _ENOUGH:
+        return None
+    return hours / records * 1e6
+
+
+def _a_day(jobs: list[dict[str, Any]], span: float) -> int | None:
+    """Records a day; None when no job that takes them in ran."""
+    records = _taken(jobs)
+    return None if records is None else round(records / span * 86_400)
 
 
 def _a_million(request: ReportRequest, stored: int) -> float | None:
@@ -144,16 +212,78 @@ def _disk(disk: list[dict[str, Any]]) -> Section:
     )
 
 
-def _jobs(jobs: list[dict[str, Any]]) -> Section:
+def _cores(cores: Cores, earlier: Cores) -> Section:
+    columns = [
+        Column("job", "Job", "code"),
+        Column("cores", "Cores", "hundredth"),
+        Column("core_hours", "Core-hours", "decimal"),
+        Column("before", "Period before", "decimal"),
+        Column("shared", "Split evenly", "share"),
+        Column("share", "Of all", "share"),
+    ]
+    rows = cores.by_job(earlier)
+    svg = charts.rows_of_bars(
+        "Core-hours by job",
+        [(row["job"], {"core-hours": row["core_hours"]}) for row in rows],
+        {"core-hours": charts.PLAIN},
+        ends=[f"{number(row['core_hours'])} h, {row['cores']:.2f} cores" for row in rows],
+    )
+    empty = (
+        "Not known: no batch told its CPU time. Batches of earlier releases, on a cluster or on a "
+        "system without /proc tell none."
+    )
+    sums = None
+    if cores.hours is not None:
+        compared = cores.comparable(earlier)
+        sums = {
+            "job": "all",
+            "cores": cores.average,
+            "core_hours": cores.hours,
+            "before": earlier.hours if compared else None,
+            "shared": None,
+            "share": 1.0,
+        }
+    if not rows:
+        return Section("Cores by job", [Table("cores", columns, [], empty=empty)])
+    blocks: list[Block] = [
+        Chart("core_hours", svg, columns, rows, empty=empty),
+        Table("cores", columns, rows, note=cores.note(), sums=sums),
+    ]
+    return Section("Cores by job", blocks)
+
+
+def _days(request: ReportRequest) -> Section:
+    """Core-hours and records of each day, one picture below the other."""
+    rows = request.ask(_DAYS)
+    columns = [
+        Column("day", f"Day, {request.interval.zone}", "word"),
+        Column("records", "Records taken in", "number"),
+        Column("core_hours", "Core-hours", "decimal"),
+    ]
+    labels = [row["day"][5:] for row in rows]
+    blocks = []
+    for key, title in (("core_hours", "Core-hours a day"), ("records", "Records taken in a day")):
+        values = [float(row[key] or 0) for row in rows]
+        # Of one day the figures at the head say the same.
+        svg = charts.stacked_bars(title, labels, {title: values}, {}, half=True)
+        drawn = svg if len(rows) > 1 and any(values) else None
+        empty = "There is no second day to draw." if len(rows) < 2 else "Not known of any day."
+        blocks.append(Chart(f"{key}_a_day", drawn, columns, rows, title=title, empty=empty))
+    return Section("Day by day", blocks, beside=True)
+
+
+def _jobs(jobs: list[dict[str, Any]], span: float) -> Section:
     columns = [
         Column("job", "Job", "code"),
         Column("batches", "Batches", "number"),
         Column("rows_read", "Rows read", "number"),
         Column("longest", "Longest batch", "seconds"),
-        Column("share", "Of the time", "share"),
         Column("seconds", "At work", "seconds"),
+        Column("share", "Of the time", "share"),
     ]
-    return Section("Jobs", [Table("jobs", columns, jobs, empty="No job ran.")])
+    rows = [row | {"share": (row["seconds"] or 0) / span} for row in jobs]
+    intro = "By the clock: a batch that waits for cores is at work all the same."
+    return Section("Jobs", [Table("jobs", columns, rows, empty="No job ran.")], intro=intro)
 
 
 def _titled(request: ReportRequest, rules: list[dict[str, Any]]) -> list[dict[str, Any]]:

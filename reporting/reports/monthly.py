@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from alerts.domain.levels import WORST_FIRST
@@ -75,7 +74,7 @@ def _lead(
     events = sum(row["events"] for row in sources)
     levels = by_level(request)
     serious = sum(levels.get(level, 0) for level in _SERIOUS)
-    span, compared = _span_words(request), _compared(request, totals, earlier)
+    span, compared = request.interval.phrase, _compared(request, totals, earlier)
     sentences = [
         f"{span}, {_many(events, 'log record')} from {_many(len(sources), 'kind')} of logs were "
         f"watched. They led to {_many(totals['alerts'], 'alert')}{compared}, "
@@ -85,31 +84,12 @@ def _lead(
     return [sentence for sentence in sentences if sentence]
 
 
-def _span_words(request: ReportRequest) -> str:
-    interval = request.interval
-    start, end = interval.local(interval.start), interval.local(interval.end)
-    # An interval ends before its end: what ends on 1 March is February.
-    last = end - timedelta(microseconds=1)
-    if _is_month(request):
-        return f"In {start:%B %Y}"
-    if start.date() == last.date():
-        return f"On {start.day} {start:%B %Y}"
-    return f"From {start.day} {start:%B} to {last.day} {last:%B %Y}"
-
-
-def _is_month(request: ReportRequest) -> bool:
-    interval = request.interval
-    start, end = interval.local(interval.start), interval.local(interval.end)
-    last = end - timedelta(microseconds=1)
-    return start.day == end.day == 1 and (last.year, last.month) == (start.year, start.month)
-
-
 def _compared(request: ReportRequest, totals: dict[str, Any], earlier: dict[str, Any]) -> str:
     now, before = totals["alerts"], earlier["alerts"]
     # Where there was none, "more than 0" would make the first month look like a rise.
     if not before:
         return ""
-    span = "month" if _is_month(request) else "period"
+    span = "month" if request.interval.whole_month else "period"
     if now == before:
         return f", as many as in the {span} before"
     return f", {'more' if now > before else 'fewer'} than the {number(before)} of the {span} before"

@@ -21,6 +21,7 @@ from ingest.completeness.ledger_state import LedgerCheckState, ledger_check_fold
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ROW = dict.fromkeys(("batches", "rows_read", "rows_dead", "rows_late", "rows_written"), 7)
+ROW |= {"cpu_seconds": 41.5, "cpu_between_seconds": None}
 
 
 class Slow:
@@ -73,6 +74,9 @@ def test_ages_grow_on_between_two_looks_and_while_the_lake_is_away(
         return float(age), float(up)
 
     assert told() == (9.0, 1.0)
+    text = meters.text(cast(Reader, reader)).decode()
+    assert 'headgate_job_cpu_seconds_total{headgate_job="ingest"} 41.5' in text
+    assert "headgate_job_cpu_between_seconds_total{" not in text, "nobody knows it"
     reader.now += 30
     assert told() == (39.0, 1.0), "it is not asked anew so soon after an answer that took long"
     reader.now += 31

@@ -260,6 +260,30 @@ def test_each_batch_leaves_one_row_in_the_ledger(lake, numbers):
         ("squares", 0, {"gold.square": 1}),
         ("squares", 1, {"gold.square": 1}),
     ]
+    # What was no batch's: at least what this process took until the first.
+    assert rows[0]["cpu_between_seconds"] > 0
+    assert all(row["cpu_seconds"] > row["cpu_shared_seconds"] == 0 for row in rows)
+
+
+@pytest.mark.full
+def test_what_python_workers_take_is_the_batchs(lake, numbers):
+    numbers(1)
+
+    def busy(batches):
+        import time
+
+        end = time.process_time() + 2
+        while time.process_time() < end:
+            pass
+        yield from batches
+
+    def work(rows: DataFrame, run: Batch) -> None:
+        lake.append(rows.mapInArrow(busy, rows.schema), SQUARE, run)
+
+    lake.each_batch("squares", lake.stream(NUMBER), work, trigger_seconds=None).wait()
+    assert flush_outbox(lake, LEDGER, lake.spool / "ledger") == 1
+    (row,) = lake.read(LEDGER).collect()
+    assert row["cpu_seconds"] >= 2
 
 
 def test_a_fold_that_died_after_its_commit_is_not_repeated(lake):

@@ -17,13 +17,19 @@ HOME = Path("/nowhere")
 DAY = datetime(2026, 11, 20, tzinfo=UTC)
 
 
-def batches(day: datetime, rows: int) -> list[dict[str, Any]]:
-    """An hour of job ingest, two batches."""
+def batches(day: datetime, rows: int, job: str = "ingest", **cpu: float) -> list[dict[str, Any]]:
+    """An hour of a job, two batches."""
     return [
-        {"job": "ingest", "query_id": "q", "batch_id": n, "started_at": day + timedelta(hours=n),
-         "finished_at": day + timedelta(hours=n, minutes=30), "rows_read": rows, "replayed": False}
+        {"job": job, "query_id": "q", "batch_id": n, "started_at": day + timedelta(hours=n),
+         "finished_at": day + timedelta(hours=n, minutes=30), "rows_read": rows, "replayed": False,
+         **cpu}
         for n in range(2)
     ]  # fmt: skip
+
+
+def told(used: float, shared: float = 0.0, between: float = 0.0) -> dict[str, float]:
+    """CPU time of a batch, as the ledger has it."""
+    return {"cpu_seconds": used, "cpu_shared_seconds": shared, "cpu_between_seconds": between}
 
 
 def tiles(report: Any) -> dict[str, tuple[Any, Any]]:
@@ -31,16 +37,52 @@ def tiles(report: Any) -> dict[str, tuple[Any, Any]]:
 
 
 def test_what_jobs_took_is_compared_with_the_period_before_if_there_was_one() -> None:
-    lake = MemoryLake().add("ops.ledger", batches(DAY, 500))
+    lake = MemoryLake().add("ops.ledger", batches(DAY, 500, **told(3_600, between=1_800)))
     first = tiles(cost.compose(lake.request(HOME, "2026-11-20")))
-    assert first["Jobs at work"] == (3_600, None), "before the first day there was none"
-    assert first["At work of the time"] == (pytest.approx(1 / 24), None)
+    assert first["Core-hours"] == (3, None), "before the first day there was none"
+    assert first["Cores"] == (pytest.approx(3 / 24), None)
     assert first["Records taken in a day"] == (1_000, None)
-    lake.add("ops.ledger", batches(DAY - timedelta(days=1), 250))
+    lake.add("ops.ledger", batches(DAY - timedelta(days=1), 250, **told(1_800)))
     second = tiles(cost.compose(lake.request(HOME, "2026-11-20")))
-    assert second["Jobs at work"] == (3_600, 3_600)
+    assert second["Core-hours"] == (3, 1)
     assert second["Records taken in a day"] == (1_000, 500)
     assert second["Disk a million records"] == (None, None), "of so few nothing is told"
+    assert second["Core-hours a million records"] == (None, None)
+
+
+def test_cores_are_told_by_job_with_what_was_split_and_what_was_no_batchs() -> None:
+    lake = MemoryLake()
+    lake.add("ops.ledger", batches(DAY, 500_000, **told(5_400, shared=1_350, between=1_800)))
+    lake.add("ops.ledger", batches(DAY, 9, "alert", **told(1_800, shared=1_350)))
+    lake.add("ops.ledger", batches(DAY - timedelta(days=1), 9, "alert", **told(900, between=900)))
+    report = cost.compose(lake.request(HOME, "2026-11-20"))
+    names = ("job", "core_hours", "before", "share", "shared")
+    rows = [tuple(row[name] for name in names) for row in report.data()["cores"][1]]
+    assert rows == [
+        ("ingest", 3, 0, 0.6, 0.25),
+        ("alert", 1, 0.5, 0.2, 0.75),
+        ("(between batches)", 1, 0.5, 0.2, None),
+    ]
+    assert report.data()["core_hours"][1] == report.data()["cores"][1]
+    page = in_form(report, "html").decode()
+    assert "30.0 % of it was used while batches of several jobs ran at once" in page
+    (lead,) = report.lead
+    assert lead.startswith("On 20 November 2026, the platform took 0.21 cores on average, ")
+    assert "400.0 % more cores than in the period before; 60.0 % of that was ingest" in lead
+    assert tiles(report)["Core-hours a million records"][0] == 5
+
+
+def test_cores_that_nobody_measured_are_not_told_as_none() -> None:
+    lake = MemoryLake().add("ops.ledger", batches(DAY, 500))
+    report = cost.compose(lake.request(HOME, "2026-11-20"))
+    assert tiles(report)["Cores"] == (None, None)
+    assert "how many cores the platform took is not known" in report.lead[0]
+    assert "Not known: no batch told its CPU time" in in_form(report, "html").decode()
+    lake.add("ops.ledger", batches(DAY, 9, "alert", **told(60)))
+    lake.add("ops.ledger", batches(DAY - timedelta(days=1), 9, "alert", **told(60)))
+    report = cost.compose(lake.request(HOME, "2026-11-20"))
+    assert "2 of 4 batches told no CPU time" in in_form(report, "html").decode()
+    assert tiles(report)["Cores"][1] is None, "of half the batches no rise is told"
 
 
 def test_what_rules_take_is_told_in_cores_and_disk_for_a_year_ahead() -> None:
@@ -61,7 +103,7 @@ def test_of_a_month_that_runs_only_the_part_that_is_over_counts() -> None:
     lake = MemoryLake().add("ops.ledger", batches(DAY, 500))
     report = cost.compose(lake.request(HOME, "2026-11"))
     passed = (report.made_at - datetime(2026, 11, 1, tzinfo=UTC)).total_seconds()
-    assert tiles(report)["At work of the time"][0] == pytest.approx(3_600 / passed)
+    assert report.data()["jobs"][1][0]["share"] == pytest.approx(3_600 / passed)
 
 
 def test_what_is_more_than_nothing_is_not_told_as_nothing() -> None:
