@@ -82,6 +82,17 @@ def decode_object(raw: bytes, limit: int = LINE_BYTES) -> dict[str, Any]:
     return value
 
 
+def plain_object(raw: bytes) -> dict[str, Any] | None:
+    """The object that `raw` is where nothing in it is odd; None where `decode_object` must look."""
+    try:
+        value: Any = _decode(raw)
+        keys = _measure(value, 1) if type(value) is dict else None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Unreadable):
+        return None
+    plain = keys is not None and (_is_compact(raw, value) or _as_many(raw, keys))
+    return value if plain else None
+
+
 def _is_compact(raw: bytes, value: dict[str, Any]) -> bool:
     """Whether `raw` is what `value` is written as, without a space; so no key stood twice."""
     # Whoever writes a space behind the first colon writes it behind all: not worth the try.

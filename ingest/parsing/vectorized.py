@@ -7,6 +7,7 @@ the same in all rows is made once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -26,7 +27,13 @@ Mask = npt.NDArray[np.bool_]
 _encode = msgspec.json.Encoder().encode
 _TIME = pa.timestamp("us", "UTC")
 _UTC = ZoneInfo("UTC")
-_ZULU = r"^(19|[2-9]\d)\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$"
+_QUOTE, _COLON, _SPACE = b'": '
+# From 1910 to 2199: no offset moves these out of the years kept, and as milliseconds they are
+# exact in a float.
+_EXACT = (
+    r"^(19[1-9]|2[01]\d)\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?"
+    r"(Z|[+-]([01]\d|2[0-3]):?[0-5]\d)$"
+)
 
 
 def kind_of(path: str) -> pa.DataType:
@@ -51,7 +58,7 @@ def looked_up(keys: pa.Array, table: Callable[[Any], Any], kind: pa.DataType) ->
     return pa.array(tables, kind).take(encoded.indices)
 
 
-def struct(path: str, rows: int, mask: pa.Array | None = None, **leaves: pa.Array) -> pa.Array:
+def struct(path: str, rows: int, mask: pa.Array | None = None, /, **leaves: pa.Array) -> pa.Array:
     """The struct column or leaf `path` from its own leaves; those not named are null.
 
     `mask`: true where the struct itself is null.
@@ -107,37 +114,73 @@ def observables(rows: int, *found: tuple[str, int, pa.Array]) -> pa.Array:
 
 def unmapped(rows: int, fields: Mapping[str, tuple[Sequence[Any], pa.DataType | None]]) -> pa.Array:
     """JSON objects of what found no column: name to values and their type (None: any JSON)."""
-    pieces = []
-    for name, (values, kind) in fields.items():
-        if all(value is None for value in values):
-            continue
-        text = (
-            pa.array([None if v is None else _encode(v) for v in values]).cast(pa.string())
-            if kind is None
-            else pa.array(values, kind).cast(pa.string())
-        )
-        key = _encode(name).decode() + ":"
-        pieces.append(pc.binary_join_element_wise(key, text, ""))
+    texts = {
+        name: pa.array([None if v is None else _encode(v) for v in values]).cast(pa.string())
+        if kind is None
+        else pa.array(values, kind).cast(pa.string())
+        for name, (values, kind) in fields.items()
+        if any(value is not None for value in values)
+    }
+    return json_objects(rows, texts)
+
+
+def json_objects(rows: int, texts: Mapping[str, pa.Array]) -> pa.Array:
+    """JSON objects of names and their values' JSON; null where none has a value."""
+    pieces = [
+        pc.binary_join_element_wise(_encode(name).decode() + ":", text, "")
+        for name, text in texts.items()
+        if text.null_count < rows
+    ]
     if not pieces:
         return pa.nulls(rows, pa.string())
+    none = nowhere(*pieces)
+    # Arrow leaves a row out of its result where it skips all of its pieces.
+    pieces[0] = pc.if_else(none, "", pieces[0])
     # A null piece is skipped with its comma, so no row gets a key without a value.
     joined = pc.binary_join_element_wise(*pieces, ",", null_handling="skip")
     whole = pc.binary_join_element_wise("{", joined, "}", "")
-    return pc.if_else(pc.equal(joined, ""), pa.scalar(None, pa.string()), whole)
+    return pc.if_else(none, pa.scalar(None, pa.string()), whole)
 
 
-def zulu(texts: pa.Array) -> pa.Array:
-    """Times of ISO texts in UTC, such as `2026-11-20T12:00:00.5Z`; null for any other text."""
-    shaped = pc.if_else(pc.match_substring_regex(texts, _ZULU), texts, pa.scalar(None, pa.string()))
+def exact_times(texts: pa.Array) -> pa.Array:
+    """Times of ISO texts that name their zone, such as `2026-11-20T12:00:00.5+01:00`.
+
+    Null for any other text, and outside the years 1910 to 2199.
+    """
+    shaped = pc.if_else(
+        pc.match_substring_regex(texts, _EXACT), texts, pa.scalar(None, pa.string())
+    )
     try:
         return shaped.cast(_TIME)
     except pa.ArrowInvalid:  # a 30 February among them
-        return looked_up(shaped, _of_zulu, _TIME)
+        return looked_up(shaped, _of_iso, _TIME)
 
 
-def _of_zulu(text: str) -> datetime | None:
+def _of_iso(text: str) -> datetime | None:
     read = of_iso(text, _UTC)
     return read and read[0]
+
+
+def single_keys(raws: Sequence[bytes], keys: npt.NDArray[np.int64]) -> Mask:
+    """Which lines of JSON have no more than so many keys, so that none stands twice.
+
+    A line where that cannot be told counts as one that has.
+    """
+    # As many `":` as keys. With space before a colon that cannot be told.
+    counts, spaced = _keys_of(raws)
+    good: Mask = np.equal(counts, keys)
+    if spaced:
+        good &= np.fromiter((re.search(rb'"[ \t\r\n]+:', raw) is None for raw in raws), np.bool_)
+    return good
+
+
+def _keys_of(raws: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], bool]:
+    """How often `":` stands in each line, and whether space follows a quote in any of them."""
+    whole = np.frombuffer(b"\n".join(raws), np.uint8)
+    quoted, after = whole[:-1] == _QUOTE, whole[1:]
+    ends = np.cumsum(np.fromiter(map(len, raws), np.int64, len(raws)) + 1)
+    before = np.searchsorted(np.flatnonzero(quoted & (after == _COLON)), ends)
+    return np.diff(before, prepend=0), bool((quoted & (after <= _SPACE)).any())
 
 
 def record_columns(records: pa.RecordBatch, source: str) -> dict[str, pa.Array]:

@@ -4,7 +4,7 @@ Each message is read as strictly as alone (`decode_object`), and what is nested 
 functions of `ingest.sources.aws.cloudtrail_event` themselves: who called once for each identity
 that occurs, resources once a record. Only what stands at the top of a record is taken column by
 column. Whatever is unusual is left to the row reader: an envelope or a file, several lines,
-signing in or out, another time than `...Z`, a value of another type, an account of a domain.
+signing in or out, a time without its zone, a value of another type, an account of a domain.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from ingest.parsing.vectorized import (
     batch_of,
     classified,
     constant,
+    exact_times,
     kind_of,
     looked_up,
     observables,
     record_columns,
     struct,
-    zulu,
 )
 from ingest.sources.aws.cloudtrail_event import (
     CLOUDTRAIL,
@@ -79,7 +79,7 @@ def read_calls(source: str, records: pa.RecordBatch, settings: ParseSettings) ->
     calls = _Calls()
     for start in range(0, len(raws), _TOGETHER):
         calls.add(*_decoded(raws, plain, range(start, min(start + _TOGETHER, len(raws)))))
-    times = zulu(calls.array(_TIME))
+    times = exact_times(calls.array(_TIME))
     if times.null_count:
         timed = times.is_valid()
         times = times.filter(timed)

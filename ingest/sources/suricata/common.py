@@ -17,7 +17,7 @@ from ingest.parsing.strict_json import encode
 from ingest.parsing.timestamps import EPOCH, Stamp, stamp_iso
 from ingest.sources.shared.firewall import Fields, code, connection, ends_seen, forwarded
 
-_PRODUCT: Mapping[str, str] = {"name": "Suricata", "vendor_name": "OISF"}
+PRODUCT: Mapping[str, str] = {"name": "Suricata", "vendor_name": "OISF"}
 _QUERY, _RESPONSE, _TRAFFIC = 1, 2, 6
 _UTC = ZoneInfo("UTC")
 _RCODES = """
@@ -48,7 +48,7 @@ class Entry:
         """The columns that all types fill alike."""
         return {
             "metadata": metadata(
-                _PRODUCT, self.stamp, log_name=self.kind, correlation_uid=self.flow_id, **about
+                PRODUCT, self.stamp, log_name=self.kind, correlation_uid=self.flow_id, **about
             ),
             "src_endpoint": self.source,
             "dst_endpoint": self.target,
@@ -207,16 +207,21 @@ def read_dns(fields: Fields) -> dict[str, Any]:
     }
     fields.keep("query", asked.left())
     rcode = fields.text("rcode")
-    number = _RCODE_NUMBERS.get(rcode or "")
-    # A code that Suricata has no name for stands there as its number.
-    if rcode and number is None:
-        number = code(int(rcode)) if rcode.isdecimal() and len(rcode) < 6 else OTHER
     return kept(
         query=question if question["hostname"] is not None else None,
         answers=_answers(fields, question["type"]),
         rcode=rcode,
-        rcode_id=number,
+        rcode_id=code_of(rcode),
     )
+
+
+def code_of(rcode: str | None) -> int | None:
+    """The number of a response code's name."""
+    number = _RCODE_NUMBERS.get(rcode or "")
+    # A code that Suricata has no name for stands there as its number.
+    if rcode and number is None:
+        return code(int(rcode)) if rcode.isdecimal() and len(rcode) < 6 else OTHER
+    return number
 
 
 def _answers(fields: Fields, kind: str | None) -> list[dict[str, Any]] | None:

@@ -12,26 +12,21 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from zoneinfo import ZoneInfo
 
 from ingest.parsing.json_source import JsonSource
 from ingest.parsing.json_time import restamp_json
 from ingest.parsing.ocsf import (
-    ALLOWED,
     BASE,
-    DENIED,
     FINDING,
-    HIGH,
-    INFORMATIONAL,
     LOW,
-    MEDIUM,
     NETWORK,
     OTHER,
     UNKNOWN,
     kept,
 )
-from ingest.parsing.source import Context, Event, Record, Unreadable
+from ingest.parsing.source import Context, Event, ParseSettings, Read, Record, Unreadable
 from ingest.parsing.timestamps import Stamp, stamp_epoch, stamp_iso
 from ingest.sources.shared.firewall import (
     CLOSE,
@@ -44,6 +39,7 @@ from ingest.sources.shared.firewall import (
     severity,
     traffic,
 )
+from ingest.sources.suricata.alert import rule_columns
 from ingest.sources.suricata.common import (
     Entry,
     http_seen,
@@ -52,13 +48,13 @@ from ingest.sources.suricata.common import (
     read_http,
     read_tls,
     seconds_between,
-    strings,
 )
 from ingest.sources.suricata.protocols import READERS
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _CREATE = 1
-_SEVERITIES: Mapping[int, int] = MappingProxyType({1: HIGH, 2: MEDIUM, 3: LOW, 4: INFORMATIONAL})
-_BY_RULE = 1
 """OCSF's type of an analytic that is a rule."""
 # Suricata's output to syslog, and what rsyslog calls JSON in a message.
 SYSLOG = re.compile(rb"(?:<\d{1,3}>)?[^{}\n]{0,200}(?:suricata(?:\[\d+\])?: ?(?:@cee: ?)?|@cee: ?)")
@@ -139,47 +135,22 @@ def _entry(fields: Fields, kind: str, context: Context) -> Entry:
 
 def _alert(entry: Entry) -> Event:
     """A rule that matched."""
-    detail = entry.detail
-    title, category = detail.text("signature"), detail.text("category")
-    sid = detail.number("signature_id")
-    level = detail.number("severity", most=255)
-    revision = detail.number("rev")
+    rule = rule_columns(entry.detail)
     columns = _carried(entry)
     numbers = _counted(entry)
-    action = detail.text("action")
-    allowed = {"allowed": True, "blocked": False}.get(action or "")
-    attacks = _attacks(detail.get("metadata"))
-    uid = None if sid is None else str(sid)
-    if action and allowed is None:
-        detail["action"] = action
+    uid = rule["finding_info"]["uid"]
+    rule["finding_info"]["created_time"] = entry.stamp.time
     return located(
         FINDING,
         _CREATE,
         entry.stamp,
-        severity_id=_SEVERITIES.get(level or 0, UNKNOWN),
-        action_id=None if allowed is None else ALLOWED if allowed else DENIED,
-        disposition_id=None if allowed is None else ALLOWED if allowed else DENIED,
-        message=title,
-        finding_info={
-            "uid": uid or "unknown",
-            "title": title or "unknown",
-            "types": [category] if category else None,
-            "created_time": entry.stamp.time,
-            "analytic": kept(
-                uid=uid or "unknown",
-                name=title,
-                category=category,
-                version=None if revision is None else str(revision),
-                type_id=_BY_RULE,
-            ),
-        },
-        more={"is_alert": True} | ({"attacks": attacks} if attacks else {}),
         connection_info=entry.connection(),
         app_name=_spoken(entry),
         observables=entry.seen(*http_seen(columns)),
+        **rule,
         **columns,
         **numbers,
-        **entry.common(event_code=uid),
+        **entry.common(event_code=None if uid == "unknown" else uid),
         unmapped=entry.rest(),
     )
 
@@ -207,32 +178,6 @@ def _carried(entry: Entry) -> dict[str, Any]:
         del fields["files"]
         fields.keep("files", [file.left()] if file.left() else None)
     return columns
-
-
-_ATTACK = re.compile(r"[A-Za-z0-9.]{1,32}", re.ASCII)
-
-
-def _attacks(about: object) -> list[dict[str, Any]]:
-    """MITRE's tactics and techniques that the rule names, pair by pair."""
-    if type(about) is not dict:
-        return []
-    named = {
-        key: strings(about.get(f"mitre_{key}")) or []
-        for key in ("tactic_id", "tactic_name", "technique_id", "technique_name")
-    }
-    attacks = []
-    # The lists belong together by position; one may be shorter than the others.
-    for index in range(max(map(len, named.values()))):
-        tactic = _named(named["tactic_id"], named["tactic_name"], index)
-        technique = _named(named["technique_id"], named["technique_name"], index)
-        attacks.append(kept(tactic=tactic, technique=technique))
-    return [attack for attack in attacks if attack]
-
-
-def _named(uids: list[str], names: list[str], at: int) -> dict[str, str] | None:
-    uid = uids[at] if at < len(uids) and _ATTACK.fullmatch(uids[at]) else None
-    name = names[at].replace("_", " ") if at < len(names) else None
-    return kept(uid=uid, name=name) or None
 
 
 def _counted(entry: Entry) -> dict[str, Any]:
@@ -434,6 +379,12 @@ class Suricata(JsonSource):
         entry = _entry(all_fields, kind, context)
         reader = _OWN.get(kind) or READERS.get(kind) or _other
         return [reader(entry)]
+
+    def columns(self, records: pa.RecordBatch, settings: ParseSettings) -> Read | None:
+        # Imported where Arrow is at hand anyway: the command line starts without it.
+        from ingest.sources.suricata.columns import read
+
+        return read(self.name, records, settings)
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         bare = _bare(raw)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import compress
@@ -18,7 +17,7 @@ from msgspec.structs import astuple
 
 from ingest.parsing.ocsf import address
 from ingest.parsing.strict_json import LINE_BYTES
-from ingest.parsing.vectorized import looked_up
+from ingest.parsing.vectorized import looked_up, single_keys
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 # Two of these are added up, and the sum must fit 64 bits with a sign.
@@ -43,7 +42,6 @@ COMMON = {
     "@proc": str,
 }
 MUST = ("ts", "orig_h", "resp_h")
-QUOTE, COLON, SPACE = b'": '
 Arrays = Mapping[str, pa.Array]
 LOGS: Mapping[str, Mapping[str, Any]] = {
     "conn": {
@@ -208,11 +206,7 @@ def decoded(
 
 def sound(lines: Lines, raws: Sequence[bytes], log: str) -> npt.NDArray[np.bool_]:
     """Which lines hold what the line-by-line path would take without a second look."""
-    # As many `":` as fields: none stood twice. With space before a colon that cannot be told.
-    counts, spaced = keys_of(raws)
-    good: npt.NDArray[np.bool_] = np.equal(counts, lines.fields())
-    if spaced:
-        good &= np.fromiter((re.search(rb'"[ \t\r\n]+:', raw) is None for raw in raws), np.bool_)
+    good = single_keys(raws, lines.fields())
     for name in ("orig_h", "resp_h"):
         good &= np.asarray(lines.addresses(name).is_valid())
     for name in ("_path", "@stream"):
@@ -228,15 +222,6 @@ def sound(lines: Lines, raws: Sequence[bytes], log: str) -> npt.NDArray[np.bool_
         named = pc.match_substring(lines.arrays["username"], "\\")
         good &= ~np.asarray(pc.fill_null(named, False))
     return good
-
-
-def keys_of(raws: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], bool]:
-    """How often `":` stands in each line, and whether space follows a quote in any of them."""
-    whole = np.frombuffer(b"\n".join(raws), np.uint8)
-    quoted, after = whole[:-1] == QUOTE, whole[1:]
-    ends = np.cumsum(np.fromiter(map(len, raws), np.int64, len(raws)) + 1)
-    before = np.searchsorted(np.flatnonzero(quoted & (after == COLON)), ends)
-    return np.diff(before, prepend=0), bool((quoted & (after <= SPACE)).any())
 
 
 def moments(seconds: pa.Array) -> npt.NDArray[np.int64]:

@@ -67,6 +67,11 @@ def test_lines_with_any_field_changed_are_read_alike(data: st.DataObject, log: s
     agree(f"zeek:{log}", raws)
 
 
+def test_a_line_of_which_nothing_is_left_stands_beside_others() -> None:
+    bare = b'{"ts":1588205199.5,"id.orig_h":"10.0.0.1","id.resp_h":"10.0.0.2"}'
+    assert agree("zeek:conn", [bare, bare[:-1] + b',"missed_bytes":0}']) == 2
+
+
 @pytest.mark.parametrize(
     "fields",
     [

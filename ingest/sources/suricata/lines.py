@@ -1,0 +1,373 @@
+"""Lines of Suricata's EVE decoded at once: which can be, and what they hold by field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from itertools import compress
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta, Raw
+from msgspec.structs import astuple
+
+from ingest.parsing.ocsf import address
+from ingest.parsing.strict_json import plain_object
+from ingest.parsing.vectorized import Mask, exact_times, looked_up, single_keys
+
+Port = Annotated[int, Meta(ge=0, le=65535)]
+# Two of these are added up, and the sum must fit 64 bits with a sign.
+Count = Annotated[int, Meta(ge=0, le=2**61)]
+Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Any64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Status = Annotated[int, Meta(ge=0, le=999)]
+Ttl = Annotated[int, Meta(ge=0, le=2**32)]
+
+_LONGEST = 64 * 1024
+"""Bytes of a line read here; longer ones are read under a bound on their time."""
+_NOTHING = pa.array(["", "-", "N/A", "n/a"])
+"""How products write that there is no value; `Fields` leaves such a value where it is."""
+
+TOP: dict[str, Any] = {
+    "timestamp": str,
+    "src_ip": str,
+    "dest_ip": str,
+    "proto": str,
+    "src_port": Port,
+    "dest_port": Port,
+    "flow_id": Whole,
+    "community_id": str,
+    "host": str,
+    "app_proto": str,
+    "direction": str,
+    **dict.fromkeys(
+        (
+            *("in_iface", "pcap_filename", "pkt_src", "app_proto_ts", "app_proto_tc"),
+            *("app_proto_orig", "app_proto_expected", "ts_progress", "tc_progress"),
+            *("payload", "payload_printable", "packet"),
+        ),
+        str,
+    ),
+    **dict.fromkeys(
+        ("pcap_cnt", "tx_id", "ip_v", "icmp_type", "icmp_code", "parent_id", "stream"), Any64
+    ),
+    "tx_guessed": bool,
+    **dict.fromkeys(("vlan", "metadata", "packet_info", "verdict", "vars"), Raw),
+}
+"""Fields that any event may have; one with another field is read line by line."""
+MUST = ("timestamp", "src_ip", "dest_ip", "proto")
+FLOW: Mapping[str, Any] = {
+    **dict.fromkeys(("pkts_toserver", "pkts_toclient", "bytes_toserver", "bytes_toclient"), Count),
+    **dict.fromkeys(("start", "end", "state", "reason", "action", "src_ip", "dest_ip"), str),
+    **dict.fromkeys(("src_port", "dest_port"), Port),
+    **dict.fromkeys(("age", "tx_cnt"), Any64),
+    "alerted": bool,
+}
+HTTP_FIELDS: Mapping[str, Any] = {
+    **dict.fromkeys(
+        (
+            *("hostname", "url", "http_user_agent", "http_content_type", "http_refer"),
+            *("http_method", "protocol", "redirect"),
+        ),
+        str,
+    ),
+    "status": Status,
+    "length": Whole,
+    "http_port": Port,
+}
+_QUERY: Mapping[str, Any] = {"rrname": str, "rrtype": str}
+_ANSWER: Mapping[str, Any] = {**_QUERY, "ttl": Ttl, "rdata": str}
+
+
+def _struct(name: str, fields: Mapping[str, Any], must: Iterable[str] = (), **more: Any) -> Any:
+    """A struct of the fields, none of which may be null; those not in `must` may be missing."""
+    return msgspec.defstruct(
+        name,
+        [(key, kind) if key in must else (key, kind, None) for key, kind in fields.items()],
+        # An unknown field must leave the line to the slow path, which keeps it in `unmapped`.
+        forbid_unknown_fields=True,
+        gc=False,
+        **more,
+    )
+
+
+_Flow, _Http = _struct("Flow", FLOW), _struct("Http", HTTP_FIELDS)
+DNS_FIELDS: Mapping[str, Any] = {
+    **dict.fromkeys(("type", "rcode", "rrname", "rrtype", "rdata", "flags"), str),
+    "ttl": Ttl,
+    "queries": list[_struct("Query", _QUERY)],  # type: ignore[misc]
+    "answers": list[_struct("Answer", _ANSWER)],  # type: ignore[misc]
+    "grouped": dict[str, list[str]],
+    **dict.fromkeys(("version", "id", "tx_id", "opcode"), Any64),
+    **dict.fromkeys(("qr", "aa", "tc", "rd", "ra", "z"), bool),
+    "authorities": Raw,
+}
+_Dns = _struct("Dns", DNS_FIELDS)
+INNER: Mapping[str, Mapping[str, Any]] = {"flow": FLOW, "http": HTTP_FIELDS, "dns": DNS_FIELDS}
+OWN: dict[str, dict[str, Any]] = {
+    # Its own object comes first, and must be there.
+    "alert": {"alert": Raw, "flow": _Flow, "http": _Http, "tls": Raw},
+    "flow": {"flow": _Flow, "tcp": Raw},
+    "dns": {"dns": _Dns},
+    "http": {"http": _Http},
+    "tls": {"tls": Raw},
+}
+"""Fields of each type of event besides those of `TOP`."""
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[Any]:
+    shapes: Any = None
+    for kind, own in OWN.items():
+        must = (*MUST, next(iter(own)))
+        fields = TOP | own
+        # msgspec wants fields without a default before those that have one.
+        ordered = {name: fields[name] for name in (*must, *fields)}
+        shape = _struct(kind, ordered, must, tag_field="event_type", tag=kind)
+        shapes = shape if shapes is None else shapes | shape
+    return msgspec.json.Decoder(shapes)
+
+
+def decoded(
+    raws: Sequence[bytes | None], plain: Sequence[bool]
+) -> Mapping[str, tuple[list[Any], list[int]]]:
+    """By type the lines that decode, and which records they are; `plain`: without headers."""
+    result: dict[str, tuple[list[Any], list[int]]] = {kind: ([], []) for kind in OWN}
+    decode = _decoder().decode
+    for index, raw in enumerate(raws):
+        if raw is None or not plain[index] or len(raw) >= _LONGEST:
+            continue
+        try:
+            event = decode(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
+        structs, places = result[type(event).__name__]
+        structs.append(event)
+        places.append(index)
+    return result
+
+
+class Part:
+    """Structs of one kind by field; a field that none of them has takes no room."""
+
+    def __init__(self, structs: Sequence[Any], names: Sequence[str]) -> None:
+        nothing = (None,) * len(names)
+        tuples = [nothing if each is None else astuple(each) for each in structs]
+        self.rows = len(tuples)
+        self.keys = len(names) - np.fromiter((each.count(None) for each in tuples), np.int64)
+        """How many fields each has."""
+        self._lists = {
+            name: values
+            for name, values in zip(names, zip(*tuples, strict=True), strict=True)
+            if values.count(None) < len(values)
+        }
+        self._nothing = (None,) * self.rows
+        self._arrays: dict[tuple[str, pa.DataType], pa.Array] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._lists
+
+    def values(self, name: str) -> Sequence[Any]:
+        """A field's values as Python has them."""
+        return self._lists.get(name, self._nothing)
+
+    def array(self, name: str, kind: pa.DataType | None = None) -> pa.Array:
+        """A field's values, as text if `kind` is not given."""
+        kind = kind or pa.string()
+        if (name, kind) not in self._arrays:
+            self._arrays[name, kind] = pa.array(self.values(name), kind)
+        return self._arrays[name, kind]
+
+    def named(self, *names: str) -> Mask:
+        """Where none of the texts says that there is no value."""
+        good = np.ones(self.rows, np.bool_)
+        for name in names:
+            if name in self:
+                good &= ~np.asarray(pc.is_in(self.array(name), _NOTHING))
+        return good
+
+
+class Objects:
+    """JSON values that few lines write differently: each is read once."""
+
+    def __init__(self, values: Sequence[Raw | None], kind: type = dict) -> None:
+        codes: dict[bytes | None, int] = {None: 0}
+        self._codes = [
+            codes.setdefault(None if value is None else bytes(value), len(codes))
+            for value in values
+        ]
+        self.distinct: list[Any] = [None]
+        bad, keys = np.zeros(len(codes), np.bool_), np.zeros(len(codes), np.int64)
+        for raw, code in codes.items():
+            if raw is None:
+                continue
+            # As a field, as an array alone is no object.
+            whole = plain_object(b'{"v":' + raw + b"}")
+            bad[code] = whole is None or type(whole["v"]) is not kind
+            keys[code] = raw.count(b'":')
+            self.distinct.append(None if bad[code] or whole is None else whole["v"])
+        indices = np.array(self._codes, np.int64)
+        self.good: Mask = ~bad[indices]
+        self.keys: npt.NDArray[np.int64] = keys[indices]
+        """How often `":` stands in each."""
+
+    def take(self, column: pa.Array) -> pa.Array:
+        """For each line the value that belongs to its object; one a `distinct` in `column`."""
+        return column.take(pa.array(self._codes))
+
+
+class Lines:
+    """Lines of one type of event, and which of them can be read here."""
+
+    def __init__(self, kind: str, structs: Sequence[Any], raws: Sequence[bytes]) -> None:
+        own = OWN[kind]
+        names = [*MUST, next(iter(own))]
+        names += [name for name in (TOP | own) if name not in names]
+        self.kind, self.rows = kind, len(structs)
+        self.top = Part(structs, names)
+        self.inner = {
+            name: Part(self.top.values(name), list(INNER[name])) for name in own if name in INNER
+        }
+        self.objects = {
+            f"{where}{name}": Objects(part.values(name), _LISTS.get(name, dict))
+            for where, part, fields in (
+                ("", self.top, TOP | own),
+                *((f"{name}.", part, INNER[name]) for name, part in self.inner.items()),
+            )
+            for name, kind in fields.items()
+            if kind is Raw and name in part
+        }
+        keys = self.top.keys + 1  # `event_type` is no field of the struct
+        for more in (
+            *(part.keys for part in self.inner.values()),
+            *(values.keys for values in self.objects.values()),
+        ):
+            keys = keys + more
+        self.time = exact_times(self.top.array("timestamp"))
+        self.ips = [looked_up(self.top.array(f"{end}_ip"), address, pa.string()) for end in _ENDS]
+        self.answers: list[list[dict[str, Any]] | None] = []
+        good = self.top.named("proto", "host", "community_id", "app_proto")
+        for each in (self.time, *self.ips):
+            good &= np.asarray(each.is_valid())
+        for each in self.objects.values():
+            good &= each.good
+        if "flow" in self.inner:
+            good &= _sound_flow(self.inner["flow"])
+        if "http" in self.inner:
+            good &= _sound_http(self.inner["http"], self.top.values("http"))
+        if "dns" in self.inner:
+            good &= _sound_dns(self.inner["dns"])
+            self.answers, inside = _answers(self.inner["dns"])
+            good &= inside >= 0
+            keys = keys + inside
+        self.good = good & single_keys(raws, keys)
+
+
+_ENDS = ("src", "dest")
+_LISTS = {"vlan": list, "authorities": list}
+
+
+def known(
+    kind: str, structs: list[Any], places: list[int], raws: Sequence[Any]
+) -> tuple[Lines | None, list[int]]:
+    """Of decoded lines those that hold what the row reader takes without a second look."""
+    if not structs:
+        return None, []
+    lines = Lines(kind, structs, [raws[place] for place in places])
+    if lines.good.all():
+        return lines, places
+    places = list(compress(places, lines.good))
+    if not places:
+        return None, []
+    return Lines(kind, list(compress(structs, lines.good)), [raws[p] for p in places]), places
+
+
+def _sound_flow(flow: Part) -> Mask:
+    good = flow.named("state", "reason", "action")
+    for name in ("start", "end"):
+        if name in flow:
+            times = exact_times(flow.array(name))
+            good &= np.asarray(pc.equal(times.is_valid(), flow.array(name).is_valid()))
+    for name in ("src_ip", "dest_ip"):
+        if name in flow:
+            ips = looked_up(flow.array(name), address, pa.string())
+            good &= np.asarray(pc.equal(ips.is_valid(), flow.array(name).is_valid()))
+    return good
+
+
+def _sound_http(http: Part, objects: Sequence[Any]) -> Mask:
+    good = http.named(
+        *("hostname", "url", "http_user_agent", "http_content_type", "http_refer"),
+        *("http_method", "protocol"),
+    )
+    # Of all else, such as a proxy's whole URL, the row reader finds the parts.
+    whole = pc.and_(
+        http.array("hostname").is_valid(),
+        pc.fill_null(pc.starts_with(http.array("url"), "/"), False),
+    )
+    absent = np.fromiter((each is None for each in objects), np.bool_, http.rows)
+    good &= absent | np.asarray(whole)
+    return good
+
+
+def _sound_dns(dns: Part) -> Mask:
+    return dns.named("type", "rcode", "rrname", "rrtype", "rdata")
+
+
+def _answers(
+    dns: Part,
+) -> tuple[list[list[dict[str, Any]] | None], npt.NDArray[np.int64]]:
+    """The answers of each line, and how many keys queries and answers have; -1: cannot say."""
+    names = ("rrname", "rrtype", "queries", "answers", "grouped", "rdata", "ttl")
+    answers, keys = [], []
+    for values in zip(*map(dns.values, names), strict=True):
+        result, count = _answers_of(*values)
+        answers.append(result)
+        keys.append(count)
+    return answers, np.array(keys, np.int64)
+
+
+def _answers_of(
+    name: str | None,
+    kind: str | None,
+    queries: list[Any] | None,
+    answers: list[Any] | None,
+    grouped: dict[str, list[str]] | None,
+    rdata: str | None,
+    ttl: int | None,
+) -> tuple[list[dict[str, Any]] | None, int]:
+    keys = 0
+    if queries is not None:
+        if len(queries) != 1 or name is not None or kind is not None:
+            return None, -1
+        asked = queries[0]
+        if not asked.rrname or not asked.rrtype or _NONE.issuperset((asked.rrname, asked.rrtype)):
+            return None, -1
+        keys += 2
+    results: list[dict[str, Any]] | None = None
+    if grouped is not None:
+        keys += len(grouped)
+        results = [
+            {"rdata": value, "type": name} for name, values in grouped.items() for value in values
+        ] or None
+    if answers is not None:
+        results = []
+        for answer in answers:
+            if answer.rdata in _NONE or answer.rrtype in _NONE:
+                return None, -1
+            results.append({"rdata": answer.rdata, "type": answer.rrtype, "ttl": answer.ttl})
+            keys += 4 - astuple(answer).count(None)
+        if not results:
+            return None, -1
+    if rdata is not None:
+        if queries is not None or results is not None or grouped is not None:
+            return None, -1
+        return [{"rdata": rdata, "type": kind, "ttl": ttl}], keys
+    return (None, -1) if ttl is not None else (results, keys)
+
+
+_NONE = frozenset({None, "", "-", "N/A", "n/a"})
