@@ -53,29 +53,29 @@ from ingest.sources.shared.firewall import (
 from ingest.sources.suricata.alert import rule_columns
 from ingest.sources.suricata.common import code_of
 from ingest.sources.suricata.event_columns import (
-    INT,
+    A_TEXT,
+    AN_INT,
     NO_TEXT,
-    TEXT,
     EventColumns,
     json_texts,
     true_of,
 )
-from ingest.sources.suricata.lines import decoded, known
+from ingest.sources.suricata.lines import decoded_events, known_lines
 
-FEWEST = 32
+FEWEST_EVENTS = 32
 """Events of a type that are worth it: the row reader takes as long for 25 to 30."""
 
 
-def read(source: str, records: pa.RecordBatch, settings: ParseSettings) -> Read:
+def read_events(source: str, records: pa.RecordBatch, settings: ParseSettings) -> Read:
     """The events of those of `records`, all of `source`, that are as they mostly are."""
     raws = records.column("raw").to_numpy(zero_copy_only=False).tolist()
     # A header may give a zone or refuse the record, which only the row reader knows.
     plain = np.asarray(records.column("headers").is_null()).tolist()
     left, batches = np.ones(len(raws), np.bool_), []
-    for kind, (structs, places) in decoded(raws, plain).items():
-        if len(places) < FEWEST:
+    for kind, (structs, places) in decoded_events(raws, plain).items():
+        if len(places) < FEWEST_EVENTS:
             continue
-        lines, places = known(kind, structs, places, raws)
+        lines, places = known_lines(kind, structs, places, raws)
         if lines is None:
             continue
         taken = records.take(pa.array(places))
@@ -92,7 +92,7 @@ def read(source: str, records: pa.RecordBatch, settings: ParseSettings) -> Read:
 # -- the types ---------------------------------------------------------------------------------
 
 
-def alert(events: EventColumns) -> dict[str, pa.Array]:
+def _alert(events: EventColumns) -> dict[str, pa.Array]:
     """A rule that matched."""
     rows, objects = events.rows, events.objects("alert")
     left = [Fields(value or {}) for value in objects.distinct]
@@ -106,8 +106,8 @@ def alert(events: EventColumns) -> dict[str, pa.Array]:
     info = objects.take(column(infos, kind_of("finding_info"), "finding_info"))
     leaves = {field.name: pc.struct_field(info, field.name) for field in info.type}
     uid = pc.struct_field(info, "uid")
-    decision = {name: of_rule(f"{name}_id", INT) for name in ("action", "disposition")}
-    severity = of_rule("severity_id", INT)
+    decision = {name: of_rule(f"{name}_id", AN_INT) for name in ("action", "disposition")}
+    severity = of_rule("severity_id", AN_INT)
     columns = events.http() if "http" in events.top else {}
     if "flow" in events.top:
         columns |= events.flow()
@@ -115,16 +115,16 @@ def alert(events: EventColumns) -> dict[str, pa.Array]:
         columns["tls"] = events.tls()
     events.event_code = pc.if_else(pc.equal(uid, "unknown"), NO_TEXT, uid)
     return (
-        classified(FINDING, constant(1, rows, INT), pa.nulls(rows, INT), rows)
+        classified(FINDING, constant(1, rows, AN_INT), pa.nulls(rows, AN_INT), rows)
         | columns
         | {
             "severity_id": severity,
-            "severity": looked_up(severity, SEVERITY.__getitem__, TEXT),
+            "severity": looked_up(severity, SEVERITY.__getitem__, A_TEXT),
             "action_id": decision["action"],
-            "action": looked_up(decision["action"], ACTION.__getitem__, TEXT),
+            "action": looked_up(decision["action"], ACTION.__getitem__, A_TEXT),
             "disposition_id": decision["disposition"],
-            "disposition": looked_up(decision["disposition"], DISPOSITION.__getitem__, TEXT),
-            "message": of_rule("message", TEXT),
+            "disposition": looked_up(decision["disposition"], DISPOSITION.__getitem__, A_TEXT),
+            "message": of_rule("message", A_TEXT),
             "finding_info": struct(
                 "finding_info", rows, **(leaves | {"created_time": events.lines.time})
             ),
@@ -134,21 +134,21 @@ def alert(events: EventColumns) -> dict[str, pa.Array]:
     )
 
 
-def flow(events: EventColumns) -> dict[str, pa.Array]:
+def _flow(events: EventColumns) -> dict[str, pa.Array]:
     """A flow that ended."""
     part, rows, tcp = events.lines.inner["flow"], events.rows, events.objects("tcp")
     left = [Fields(value or {}) for value in tcp.distinct]
-    events.flags = tcp.take(pa.array([each.text("tcp_flags") for each in left], TEXT))
+    events.flags = tcp.take(pa.array([each.text("tcp_flags") for each in left], A_TEXT))
     events.rest["tcp"] = tcp.take(json_texts([each.left() or None for each in left]))
     for name in ("state", "reason", "action"):
-        events.rest[f"flow.{name}"] = pa.nulls(rows, TEXT)
+        events.rest[f"flow.{name}"] = pa.nulls(rows, A_TEXT)
     action, state = part.array("action"), part.array("state")
     dropped = true_of(pc.equal(action, "drop"))
     closed = true_of(pc.equal(state, "closed"))
-    activity = pa.array(np.where(dropped, REFUSE, np.where(closed, CLOSE, TRAFFIC)), INT)
+    activity = pa.array(np.where(dropped, REFUSE, np.where(closed, CLOSE, TRAFFIC)), AN_INT)
 
     def decided(name: str) -> pa.Array:
-        return looked_up(action, lambda word: _DECIDED.get(word, {}).get(name), INT)
+        return looked_up(action, lambda word: _DECIDED.get(word, {}).get(name), AN_INT)
 
     verdict, disposition = decided("action_id"), decided("disposition_id")
     return (
@@ -156,9 +156,9 @@ def flow(events: EventColumns) -> dict[str, pa.Array]:
         | events.flow()
         | {
             "action_id": verdict,
-            "action": looked_up(verdict, ACTION.__getitem__, TEXT),
+            "action": looked_up(verdict, ACTION.__getitem__, A_TEXT),
             "disposition_id": disposition,
-            "disposition": looked_up(disposition, DISPOSITION.__getitem__, TEXT),
+            "disposition": looked_up(disposition, DISPOSITION.__getitem__, A_TEXT),
             "status_code": state,
             "status_detail": part.array("reason"),
             "message": events.ends("Flow from "),
@@ -174,26 +174,29 @@ _DECIDED: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def dns(events: EventColumns) -> dict[str, pa.Array]:
+def _dns(events: EventColumns) -> dict[str, pa.Array]:
     """A question or its answer."""
     part, rows = events.lines.inner["dns"], events.rows
     queries, name, kind = part.values("queries"), part.array("rrname"), part.array("rrtype")
     if "queries" in part:
         asked = [None if each is None else each[0] for each in queries]
         name, kind = (
-            pc.coalesce(whole, pa.array([getattr(each, leaf, None) for each in asked], TEXT))
+            pc.coalesce(whole, pa.array([getattr(each, leaf, None) for each in asked], A_TEXT))
             for whole, leaf in ((name, "rrname"), (kind, "rrtype"))
         )
     events.observed = (("query.hostname", A_HOST, name),)
     rcode = part.array("rcode")
-    number = looked_up(rcode, code_of, INT)
+    number = looked_up(rcode, code_of, AN_INT)
     status = [
         UNKNOWN if each is None else SUCCESS if each == 0 else FAILURE
         for each in number.to_pylist()
     ]
     types = part.values("type")
     return classified(
-        DNS, pa.array([_WAYS.get(each, 6) for each in types], INT), pa.array(status, INT), rows
+        DNS,
+        pa.array([_WAYS.get(each, 6) for each in types], AN_INT),
+        pa.array(status, AN_INT),
+        rows,
     ) | {
         "status_code": rcode,
         "message": pa.array(
@@ -201,7 +204,7 @@ def dns(events: EventColumns) -> dict[str, pa.Array]:
                 f"DNS {of or 'message'} {host or ''}".rstrip()
                 for of, host in zip(types, name.to_pylist(), strict=True)
             ],
-            TEXT,
+            A_TEXT,
         ),
         "query": struct("query", rows, pc.is_null(name), hostname=name, type=kind),
         "answers": pa.array(events.lines.answers, kind_of("answers")),
@@ -213,40 +216,42 @@ def dns(events: EventColumns) -> dict[str, pa.Array]:
 _WAYS: Mapping[str | None, int] = {"query": 1, "request": 1, "answer": 2, "response": 2}
 
 
-def http(events: EventColumns) -> dict[str, pa.Array]:
+def _http(events: EventColumns) -> dict[str, pa.Array]:
     """A request and its response."""
     part, rows = events.lines.inner["http"], events.rows
     columns = events.http()
     url = pc.struct_field(columns["http_request"], ["url", "url_string"])
-    method, code = part.array("http_method"), part.array("status", INT)
+    method, code = part.array("http_method"), part.array("status", AN_INT)
     activity = looked_up(
         pc.fill_null(method, ""),
         lambda name: HTTP_METHODS.get(name.upper(), OTHER if name else UNKNOWN),
-        INT,
+        AN_INT,
     )
     status = looked_up(
         pc.fill_null(code, -1),
         lambda number: UNKNOWN if number < 0 else SUCCESS if number < 400 else FAILURE,
-        INT,
+        AN_INT,
     )
     return (
         classified(HTTP, activity, status, rows)
         | columns
         | {
-            "status_code": code.cast(TEXT),
+            "status_code": code.cast(A_TEXT),
             "message": pc.binary_join_element_wise(pc.fill_null(method, "HTTP request"), url, " "),
             "app_name": constant("http", rows),
         }
     )
 
 
-def tls(events: EventColumns) -> dict[str, pa.Array]:
+def _tls(events: EventColumns) -> dict[str, pa.Array]:
     """A TLS handshake."""
     rows, known_of = events.rows, events.tls()
     name = pc.struct_field(known_of, "sni")
     events.observed = (("tls.sni", A_HOST, name),)
     ends = events.ends("TLS handshake of ")
-    return classified(NETWORK, constant(TRAFFIC, rows, INT), constant(SUCCESS, rows, INT), rows) | {
+    return classified(
+        NETWORK, constant(TRAFFIC, rows, AN_INT), constant(SUCCESS, rows, AN_INT), rows
+    ) | {
         "message": pc.coalesce(pc.binary_join_element_wise(ends, name, " for "), ends),
         "app_name": constant("tls", rows),
         "tls": known_of,
@@ -254,9 +259,9 @@ def tls(events: EventColumns) -> dict[str, pa.Array]:
 
 
 _OF: Mapping[str, Callable[[EventColumns], dict[str, pa.Array]]] = {
-    "alert": alert,
-    "flow": flow,
-    "dns": dns,
-    "http": http,
-    "tls": tls,
+    "alert": _alert,
+    "flow": _flow,
+    "dns": _dns,
+    "http": _http,
+    "tls": _tls,
 }

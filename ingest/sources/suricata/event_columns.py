@@ -38,9 +38,9 @@ from ingest.sources.shared.firewall import (
     connection,
 )
 from ingest.sources.suricata.common import PRODUCT, read_tls
-from ingest.sources.suricata.lines import INNER, TOP, Lines, Objects, Part
+from ingest.sources.suricata.lines import INNER_FIELDS, TOP_FIELDS, EveLines, EveObjects, EvePart
 
-TEXT, INT, LONG = pa.string(), pa.int32(), pa.int64()
+A_TEXT, AN_INT, A_LONG = pa.string(), pa.int32(), pa.int64()
 Observed = tuple[str, int, pa.Array]
 """An observable's OCSF path, its type, and its values."""
 
@@ -48,16 +48,16 @@ Observed = tuple[str, int, pa.Array]
 class EventColumns:
     """The columns of lines of one type."""
 
-    def __init__(self, lines: Lines, source: str, settings: ParseSettings) -> None:
+    def __init__(self, lines: EveLines, source: str, settings: ParseSettings) -> None:
         self.lines, self.rows, self.top = lines, lines.rows, lines.top
         self.source, self.settings = source, settings
-        ports = [self.top.array(f"{end}_port", INT) for end in ("src", "dest")]
+        ports = [self.top.array(f"{end}_port", AN_INT) for end in ("src", "dest")]
         self.turned = _turned(lines)
         self.ips = _swapped(self.turned, *lines.ips)
         self.ports = _swapped(self.turned, *ports)
         # What a type adds to the columns that all have.
-        self.event_code = pa.nulls(self.rows, TEXT)
-        self.flags = pa.nulls(self.rows, TEXT)
+        self.event_code = pa.nulls(self.rows, A_TEXT)
+        self.flags = pa.nulls(self.rows, A_TEXT)
         self.observed: tuple[Observed, ...] = ()
         # JSON of fields that are only in some lines left in `unmapped`; `flow.state`: in `flow`.
         self.rest: dict[str, pa.Array] = {}
@@ -79,7 +79,7 @@ class EventColumns:
             # Null would stay null without being looked up, and the default scope would be lost.
             pc.fill_null(host, ""),
             lambda name: self.settings.scope(name or None, self.source),
-            TEXT,
+            A_TEXT,
         )
         return {
             "time": self.lines.time,
@@ -100,7 +100,7 @@ class EventColumns:
             "src_endpoint": struct("src_endpoint", rows, ip=self.ips[0], port=self.ports[0]),
             "dst_endpoint": struct("dst_endpoint", rows, ip=self.ips[1], port=self.ports[1]),
             "device": struct(
-                "device", rows, pc.is_null(host), hostname=host, type_id=constant(0, rows, INT)
+                "device", rows, pc.is_null(host), hostname=host, type_id=constant(0, rows, AN_INT)
             ),
             "connection_info": self._connection(),
             "observables": observables(
@@ -115,7 +115,7 @@ class EventColumns:
     @property
     def flow_id(self) -> pa.Array:
         """The flow's number, as text."""
-        return self.top.array("flow_id", LONG).cast(TEXT)
+        return self.top.array("flow_id", A_LONG).cast(A_TEXT)
 
     def _connection(self) -> pa.Array:
         protocol = self.top.array("proto")
@@ -124,10 +124,10 @@ class EventColumns:
             self.rows,
             uid=self.flow_id,
             community_uid=self.top.array("community_id"),
-            protocol_name=looked_up(protocol, lambda p: _protocol(p)["protocol_name"], TEXT),
-            protocol_num=looked_up(protocol, lambda p: _protocol(p)["protocol_num"], INT),
+            protocol_name=looked_up(protocol, lambda p: _protocol(p)["protocol_name"], A_TEXT),
+            protocol_num=looked_up(protocol, lambda p: _protocol(p)["protocol_num"], AN_INT),
             protocol_ver_id=pc.if_else(pc.match_substring(self.ips[0], ":"), *_SIX_OR_FOUR),
-            direction_id=constant(0, self.rows, INT),
+            direction_id=constant(0, self.rows, AN_INT),
             direction=constant("Unknown", self.rows),
             flag_history=self.flags,
         )
@@ -143,15 +143,17 @@ class EventColumns:
         """Both ends, for a message."""
         return pc.binary_join_element_wise(before, self.ips[0], " to ", self.ips[1], "")
 
-    def objects(self, name: str) -> Objects:
+    def objects(self, name: str) -> EveObjects:
         """The field `name`, an object that is read once for each spelling."""
-        return self.lines.objects.get(name) or Objects([None] * self.rows)
+        return self.lines.objects.get(name) or EveObjects([None] * self.rows)
 
     def _unmapped(self) -> pa.Array:
-        pieces = self._left("", self.top, TOP, _TAKEN[""] | self.rest.keys())
+        pieces = self._left("", self.top, TOP_FIELDS, _TAKEN[""] | self.rest.keys())
         for name, part in self.lines.inner.items():
             if name in self.top:
-                left = self._left(f"{name}.", part, INNER[name], _TAKEN[name] | self.rest.keys())
+                left = self._left(
+                    f"{name}.", part, INNER_FIELDS[name], _TAKEN[name] | self.rest.keys()
+                )
                 pieces[name] = json_objects(self.rows, left)
         return json_objects(
             self.rows,
@@ -159,7 +161,7 @@ class EventColumns:
         )
 
     def _left(
-        self, where: str, part: Part, fields: Mapping[str, Any], taken: frozenset[str]
+        self, where: str, part: EvePart, fields: Mapping[str, Any], taken: frozenset[str]
     ) -> dict[str, pa.Array]:
         """JSON of a part's fields that found no column."""
         result = {
@@ -174,7 +176,7 @@ class EventColumns:
                 objects = self.lines.objects[f"{where}{name}"]
                 result[name] = objects.take(json_texts(objects.distinct))
             else:
-                arrow = TEXT if kind is str else pa.bool_() if kind is bool else LONG
+                arrow = A_TEXT if kind is str else pa.bool_() if kind is bool else A_LONG
                 result[name] = _json(part.array(name, arrow))
         return result
 
@@ -184,7 +186,7 @@ class EventColumns:
         """Volume and times of the flow, as far as it is known."""
         part = self.lines.inner["flow"]
         out, back, packets_out, packets_in = (
-            part.array(name, LONG)
+            part.array(name, A_LONG)
             for name in ("bytes_toserver", "bytes_toclient", "pkts_toserver", "pkts_toclient")
         )
         start, end = (exact_times(part.array(name)) for name in ("start", "end"))
@@ -209,7 +211,7 @@ class EventColumns:
         """Request and response."""
         part, rows = self.lines.inner["http"], self.rows
         host, uri = part.array("hostname"), part.array("url")
-        absent, status = pc.is_null(host), part.array("status", INT)
+        absent, status = pc.is_null(host), part.array("status", AN_INT)
         whole = pc.binary_join_element_wise("http://", host, uri, "")
         parts = pc.extract_regex(uri, r"(?s)^(?P<path>[^?]*)(?:\?(?P<query>.*))?$")
         query = pc.struct_field(parts, "query")
@@ -222,11 +224,11 @@ class EventColumns:
             hostname=host,
             path=pc.struct_field(parts, "path"),
             query_string=pc.if_else(pc.equal(query, ""), NO_TEXT, query),
-            port=part.array("http_port", INT),
+            port=part.array("http_port", AN_INT),
             scheme=constant("http", rows),
         )
         # What says more of a response stays behind where the response itself is missing.
-        for name, kind in (("http_content_type", TEXT), ("length", LONG)):
+        for name, kind in (("http_content_type", A_TEXT), ("length", A_LONG)):
             left = _json(part.array(name, kind))
             self.rest[f"http.{name}"] = pc.if_else(unanswered, left, NO_TEXT)
         self.observed = (
@@ -251,7 +253,7 @@ class EventColumns:
                 unanswered,
                 code=status,
                 content_type=part.array("http_content_type"),
-                length=part.array("length", LONG),
+                length=part.array("length", A_LONG),
             ),
         }
 
@@ -267,8 +269,8 @@ class EventColumns:
         return objects.take(column(columns, kind_of("tls"), "tls"))
 
 
-NO_TEXT = pa.scalar(None, TEXT)
-_SIX_OR_FOUR = (pa.scalar(6, INT), pa.scalar(4, INT))
+NO_TEXT = pa.scalar(None, A_TEXT)
+_SIX_OR_FOUR = (pa.scalar(6, AN_INT), pa.scalar(4, AN_INT))
 _TAKEN: Mapping[str, frozenset[str]] = {
     "": frozenset(
         {
@@ -276,8 +278,9 @@ _TAKEN: Mapping[str, frozenset[str]] = {
             *("community_id", "host"),
         }
     ),
-    "flow": frozenset(INNER["flow"]) - {"age", "tx_cnt", "alerted", "state", "reason", "action"},
-    "http": frozenset(INNER["http"]) - {"redirect"},
+    "flow": frozenset(INNER_FIELDS["flow"])
+    - {"age", "tx_cnt", "alerted", "state", "reason", "action"},
+    "http": frozenset(INNER_FIELDS["http"]) - {"redirect"},
     "dns": frozenset(
         {"type", "rcode", "rrname", "rrtype", "rdata", "ttl", "queries", "answers", "grouped"}
     ),
@@ -291,15 +294,15 @@ def _protocol(spoken: str) -> Mapping[str, Any]:
 
 def _json(values: pa.Array) -> pa.Array:
     """JSON text of each value; null for null and for empty text."""
-    if values.type != TEXT:
-        return values.cast(TEXT)
+    if values.type != A_TEXT:
+        return values.cast(A_TEXT)
     plain = pc.if_else(pc.equal(values, ""), NO_TEXT, values)
-    return looked_up(plain, encode, TEXT)
+    return looked_up(plain, encode, A_TEXT)
 
 
 def json_texts(values: list[Any]) -> pa.Array:
     """JSON text of each value; null for none."""
-    return pa.array([None if value is None else encode(value) for value in values], TEXT)
+    return pa.array([None if value is None else encode(value) for value in values], A_TEXT)
 
 
 def _swapped(turned: Mask | None, source: pa.Array, target: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -309,7 +312,7 @@ def _swapped(turned: Mask | None, source: pa.Array, target: pa.Array) -> tuple[p
     return pc.if_else(mask, target, source), pc.if_else(mask, source, target)
 
 
-def _turned(lines: Lines) -> Mask | None:
+def _turned(lines: EveLines) -> Mask | None:
     """Where the server sent what the event is about; None: nowhere. As the row reader says."""
     top, flow = lines.top, lines.inner.get("flow")
     src_port, dest_port = (_filled(top, f"{end}_port") for end in ("src", "dest"))
@@ -322,7 +325,7 @@ def _turned(lines: Lines) -> Mask | None:
         turned |= answer & (src_port == 53) & (dest_port != 53)
     if flow is not None and "src_ip" in flow and "dest_ip" in flow:
         client, server = (
-            looked_up(flow.array(f"{end}_ip"), address, TEXT) for end in ("src", "dest")
+            looked_up(flow.array(f"{end}_ip"), address, A_TEXT) for end in ("src", "dest")
         )
         ports = [_filled(flow, f"{end}_port") for end in ("src", "dest")]
         tells = np.asarray(pc.and_(client.is_valid(), server.is_valid()))
@@ -334,9 +337,9 @@ def _turned(lines: Lines) -> Mask | None:
     return turned if turned.any() else None
 
 
-def _filled(part: Part, name: str) -> np.ndarray[Any, Any]:
+def _filled(part: EvePart, name: str) -> np.ndarray[Any, Any]:
     """Ports, -1 where there is none."""
-    return np.asarray(pc.fill_null(part.array(name, INT), -1))
+    return np.asarray(pc.fill_null(part.array(name, AN_INT), -1))
 
 
 def true_of(values: pa.Array) -> Mask:
@@ -348,10 +351,10 @@ def _between(start: pa.Array, end: pa.Array) -> pa.Array:
     """Milliseconds from one time to a later one, each rounded by itself; as the row reader."""
     spans = [
         pc.round(
-            pc.multiply(pc.divide(times.cast(LONG).cast(pa.float64()), 1e6), 1000.0),
+            pc.multiply(pc.divide(times.cast(A_LONG).cast(pa.float64()), 1e6), 1000.0),
             round_mode="half_to_even",
-        ).cast(LONG)
+        ).cast(A_LONG)
         for times in (start, end)
     ]
     span = pc.subtract(spans[1], spans[0])
-    return pc.if_else(pc.greater_equal(span, 0), span, pa.scalar(None, LONG))
+    return pc.if_else(pc.greater_equal(span, 0), span, pa.scalar(None, A_LONG))

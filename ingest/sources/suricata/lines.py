@@ -19,27 +19,27 @@ from ingest.parsing.ocsf import address
 from ingest.parsing.strict_json import plain_object
 from ingest.parsing.vectorized import Mask, exact_times, looked_up, single_keys
 
-Port = Annotated[int, Meta(ge=0, le=65535)]
+_Port = Annotated[int, Meta(ge=0, le=65535)]
 # Two of these are added up, and the sum must fit 64 bits with a sign.
-Count = Annotated[int, Meta(ge=0, le=2**61)]
-Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Any64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-Status = Annotated[int, Meta(ge=0, le=999)]
-Ttl = Annotated[int, Meta(ge=0, le=2**32)]
+_Count = Annotated[int, Meta(ge=0, le=2**61)]
+_Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Any64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+_Status = Annotated[int, Meta(ge=0, le=999)]
+_Ttl = Annotated[int, Meta(ge=0, le=2**32)]
 
 _LONGEST = 64 * 1024
 """Bytes of a line read here; longer ones are read under a bound on their time."""
 _NOTHING = pa.array(["", "-", "N/A", "n/a"])
 """How products write that there is no value; `Fields` leaves such a value where it is."""
 
-TOP: dict[str, Any] = {
+TOP_FIELDS: dict[str, Any] = {
     "timestamp": str,
     "src_ip": str,
     "dest_ip": str,
     "proto": str,
-    "src_port": Port,
-    "dest_port": Port,
-    "flow_id": Whole,
+    "src_port": _Port,
+    "dest_port": _Port,
+    "flow_id": _Whole,
     "community_id": str,
     "host": str,
     "app_proto": str,
@@ -53,21 +53,21 @@ TOP: dict[str, Any] = {
         str,
     ),
     **dict.fromkeys(
-        ("pcap_cnt", "tx_id", "ip_v", "icmp_type", "icmp_code", "parent_id", "stream"), Any64
+        ("pcap_cnt", "tx_id", "ip_v", "icmp_type", "icmp_code", "parent_id", "stream"), _Any64
     ),
     "tx_guessed": bool,
     **dict.fromkeys(("vlan", "metadata", "packet_info", "verdict", "vars"), Raw),
 }
 """Fields that any event may have; one with another field is read line by line."""
-MUST = ("timestamp", "src_ip", "dest_ip", "proto")
-FLOW: Mapping[str, Any] = {
-    **dict.fromkeys(("pkts_toserver", "pkts_toclient", "bytes_toserver", "bytes_toclient"), Count),
+_MUST = ("timestamp", "src_ip", "dest_ip", "proto")
+_FLOW: Mapping[str, Any] = {
+    **dict.fromkeys(("pkts_toserver", "pkts_toclient", "bytes_toserver", "bytes_toclient"), _Count),
     **dict.fromkeys(("start", "end", "state", "reason", "action", "src_ip", "dest_ip"), str),
-    **dict.fromkeys(("src_port", "dest_port"), Port),
-    **dict.fromkeys(("age", "tx_cnt"), Any64),
+    **dict.fromkeys(("src_port", "dest_port"), _Port),
+    **dict.fromkeys(("age", "tx_cnt"), _Any64),
     "alerted": bool,
 }
-HTTP_FIELDS: Mapping[str, Any] = {
+_HTTP_FIELDS: Mapping[str, Any] = {
     **dict.fromkeys(
         (
             *("hostname", "url", "http_user_agent", "http_content_type", "http_refer"),
@@ -75,12 +75,12 @@ HTTP_FIELDS: Mapping[str, Any] = {
         ),
         str,
     ),
-    "status": Status,
-    "length": Whole,
-    "http_port": Port,
+    "status": _Status,
+    "length": _Whole,
+    "http_port": _Port,
 }
 _QUERY: Mapping[str, Any] = {"rrname": str, "rrtype": str}
-_ANSWER: Mapping[str, Any] = {**_QUERY, "ttl": Ttl, "rdata": str}
+_ANSWER: Mapping[str, Any] = {**_QUERY, "ttl": _Ttl, "rdata": str}
 
 
 def _struct(name: str, fields: Mapping[str, Any], must: Iterable[str] = (), **more: Any) -> Any:
@@ -95,20 +95,24 @@ def _struct(name: str, fields: Mapping[str, Any], must: Iterable[str] = (), **mo
     )
 
 
-_Flow, _Http = _struct("Flow", FLOW), _struct("Http", HTTP_FIELDS)
-DNS_FIELDS: Mapping[str, Any] = {
+_Flow, _Http = _struct("Flow", _FLOW), _struct("Http", _HTTP_FIELDS)
+_DNS_FIELDS: Mapping[str, Any] = {
     **dict.fromkeys(("type", "rcode", "rrname", "rrtype", "rdata", "flags"), str),
-    "ttl": Ttl,
+    "ttl": _Ttl,
     "queries": list[_struct("Query", _QUERY)],  # type: ignore[misc]
     "answers": list[_struct("Answer", _ANSWER)],  # type: ignore[misc]
     "grouped": dict[str, list[str]],
-    **dict.fromkeys(("version", "id", "tx_id", "opcode"), Any64),
+    **dict.fromkeys(("version", "id", "tx_id", "opcode"), _Any64),
     **dict.fromkeys(("qr", "aa", "tc", "rd", "ra", "z"), bool),
     "authorities": Raw,
 }
-_Dns = _struct("Dns", DNS_FIELDS)
-INNER: Mapping[str, Mapping[str, Any]] = {"flow": FLOW, "http": HTTP_FIELDS, "dns": DNS_FIELDS}
-OWN: dict[str, dict[str, Any]] = {
+_Dns = _struct("Dns", _DNS_FIELDS)
+INNER_FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "flow": _FLOW,
+    "http": _HTTP_FIELDS,
+    "dns": _DNS_FIELDS,
+}
+_OWN: dict[str, dict[str, Any]] = {
     # Its own object comes first, and must be there.
     "alert": {"alert": Raw, "flow": _Flow, "http": _Http, "tls": Raw},
     "flow": {"flow": _Flow, "tcp": Raw},
@@ -116,15 +120,15 @@ OWN: dict[str, dict[str, Any]] = {
     "http": {"http": _Http},
     "tls": {"tls": Raw},
 }
-"""Fields of each type of event besides those of `TOP`."""
+"""Fields of each type of event besides those of `TOP_FIELDS`."""
 
 
 @cache
 def _decoder() -> msgspec.json.Decoder[Any]:
     shapes: Any = None
-    for kind, own in OWN.items():
-        must = (*MUST, next(iter(own)))
-        fields = TOP | own
+    for kind, own in _OWN.items():
+        must = (*_MUST, next(iter(own)))
+        fields = TOP_FIELDS | own
         # msgspec wants fields without a default before those that have one.
         ordered = {name: fields[name] for name in (*must, *fields)}
         shape = _struct(kind, ordered, must, tag_field="event_type", tag=kind)
@@ -132,11 +136,11 @@ def _decoder() -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(shapes)
 
 
-def decoded(
+def decoded_events(
     raws: Sequence[bytes | None], plain: Sequence[bool]
 ) -> Mapping[str, tuple[list[Any], list[int]]]:
     """By type the lines that decode, and which records they are; `plain`: without headers."""
-    result: dict[str, tuple[list[Any], list[int]]] = {kind: ([], []) for kind in OWN}
+    result: dict[str, tuple[list[Any], list[int]]] = {kind: ([], []) for kind in _OWN}
     decode = _decoder().decode
     for index, raw in enumerate(raws):
         if raw is None or not plain[index] or len(raw) >= _LONGEST:
@@ -151,7 +155,7 @@ def decoded(
     return result
 
 
-class Part:
+class EvePart:
     """Structs of one kind by field; a field that none of them has takes no room."""
 
     def __init__(self, structs: Sequence[Any], names: Sequence[str]) -> None:
@@ -191,7 +195,7 @@ class Part:
         return good
 
 
-class Objects:
+class EveObjects:
     """JSON values that few lines write differently: each is read once."""
 
     def __init__(self, values: Sequence[Raw | None], kind: type = dict) -> None:
@@ -220,23 +224,25 @@ class Objects:
         return column.take(pa.array(self._codes))
 
 
-class Lines:
+class EveLines:
     """Lines of one type of event, and which of them can be read here."""
 
     def __init__(self, kind: str, structs: Sequence[Any], raws: Sequence[bytes]) -> None:
-        own = OWN[kind]
-        names = [*MUST, next(iter(own))]
-        names += [name for name in (TOP | own) if name not in names]
+        own = _OWN[kind]
+        names = [*_MUST, next(iter(own))]
+        names += [name for name in (TOP_FIELDS | own) if name not in names]
         self.kind, self.rows = kind, len(structs)
-        self.top = Part(structs, names)
+        self.top = EvePart(structs, names)
         self.inner = {
-            name: Part(self.top.values(name), list(INNER[name])) for name in own if name in INNER
+            name: EvePart(self.top.values(name), list(INNER_FIELDS[name]))
+            for name in own
+            if name in INNER_FIELDS
         }
         self.objects = {
-            f"{where}{name}": Objects(part.values(name), _LISTS.get(name, dict))
+            f"{where}{name}": EveObjects(part.values(name), _LISTS.get(name, dict))
             for where, part, fields in (
-                ("", self.top, TOP | own),
-                *((f"{name}.", part, INNER[name]) for name, part in self.inner.items()),
+                ("", self.top, TOP_FIELDS | own),
+                *((f"{name}.", part, INNER_FIELDS[name]) for name, part in self.inner.items()),
             )
             for name, kind in fields.items()
             if kind is Raw and name in part
@@ -271,22 +277,22 @@ _ENDS = ("src", "dest")
 _LISTS = {"vlan": list, "authorities": list}
 
 
-def known(
+def known_lines(
     kind: str, structs: list[Any], places: list[int], raws: Sequence[Any]
-) -> tuple[Lines | None, list[int]]:
+) -> tuple[EveLines | None, list[int]]:
     """Of decoded lines those that hold what the row reader takes without a second look."""
     if not structs:
         return None, []
-    lines = Lines(kind, structs, [raws[place] for place in places])
+    lines = EveLines(kind, structs, [raws[place] for place in places])
     if lines.good.all():
         return lines, places
     places = list(compress(places, lines.good))
     if not places:
         return None, []
-    return Lines(kind, list(compress(structs, lines.good)), [raws[p] for p in places]), places
+    return EveLines(kind, list(compress(structs, lines.good)), [raws[p] for p in places]), places
 
 
-def _sound_flow(flow: Part) -> Mask:
+def _sound_flow(flow: EvePart) -> Mask:
     good = flow.named("state", "reason", "action")
     for name in ("start", "end"):
         if name in flow:
@@ -299,7 +305,7 @@ def _sound_flow(flow: Part) -> Mask:
     return good
 
 
-def _sound_http(http: Part, objects: Sequence[Any]) -> Mask:
+def _sound_http(http: EvePart, objects: Sequence[Any]) -> Mask:
     good = http.named(
         *("hostname", "url", "http_user_agent", "http_content_type", "http_refer"),
         *("http_method", "protocol"),
@@ -314,12 +320,12 @@ def _sound_http(http: Part, objects: Sequence[Any]) -> Mask:
     return good
 
 
-def _sound_dns(dns: Part) -> Mask:
+def _sound_dns(dns: EvePart) -> Mask:
     return dns.named("type", "rcode", "rrname", "rrtype", "rdata")
 
 
 def _answers(
-    dns: Part,
+    dns: EvePart,
 ) -> tuple[list[list[dict[str, Any]] | None], npt.NDArray[np.int64]]:
     """The answers of each line, and how many keys queries and answers have; -1: cannot say."""
     names = ("rrname", "rrtype", "queries", "answers", "grouped", "rdata", "ttl")

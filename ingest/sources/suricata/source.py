@@ -382,9 +382,9 @@ class Suricata(JsonSource):
 
     def columns(self, records: pa.RecordBatch, settings: ParseSettings) -> Read | None:
         # Imported where Arrow is at hand anyway: the command line starts without it.
-        from ingest.sources.suricata.columns import read
+        from ingest.sources.suricata.columns import read_events
 
-        return read(self.name, records, settings)
+        return read_events(self.name, records, settings)
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         bare = _bare(raw)

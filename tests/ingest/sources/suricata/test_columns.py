@@ -20,7 +20,7 @@ from tests.ingest.sources.suricata.test_suricata import ALERT, BASE, SAMPLES, ev
 @pytest.fixture(autouse=True, scope="module")
 def _however_few() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "FEWEST", 1)
+        patch.setattr(columns, "FEWEST_EVENTS", 1)
         yield
 
 
@@ -245,7 +245,7 @@ def test_a_record_with_a_header_is_left_to_be_read_by_itself() -> None:
 
 
 def test_few_events_of_a_type_are_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "FEWEST", 3)
+    monkeypatch.setattr(columns, "FEWEST_EVENTS", 3)
     raws = [eve("flow", {}), *[eve("alert", ALERT)] * 3, eve("flow", {})]
     read = lookup("suricata").columns(records("suricata", raws), SETTINGS)
     assert read is not None
