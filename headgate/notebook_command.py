@@ -54,7 +54,9 @@ def run_notebook(args: argparse.Namespace, settings: Settings) -> int:
 def copy_lessons(folder: Path) -> list[Path]:
     """The lessons that were not there yet: what a person changed stays as it is."""
     if not LESSONS.is_dir():
-        raise Usage(f"{LESSONS} is not there: the lessons come with the source checkout")
+        raise Usage(
+            f"{LESSONS} is not there: this installation is not whole; install headgate again"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     new = [path for path in sorted(LESSONS.glob("*.ipynb")) if not (folder / path.name).exists()]
     return [Path(shutil.copy(path, folder / path.name)) for path in new]

@@ -112,7 +112,7 @@ def _interrupt(*_: object) -> None:
 
 def _require(arguments: argparse.Namespace, settings: Settings) -> None:
     if not STORY.is_dir():
-        raise Fatal(f"{STORY} is not there: the demo runs from the source checkout, not the wheel")
+        raise Fatal(f"{STORY} is not there: this installation is not whole; install headgate again")
     jdk.require_java()
     for finding in (check_memory(), check_disk(settings.home)):
         if finding.remedy:

@@ -55,7 +55,9 @@ POWERSHELL = SYSTEM32 + "WindowsPowerShell\\v1.0\\powershell.exe"
 @cache
 def _recorded() -> tuple[dict[str, Any], ...]:
     if not RECORDED.exists():
-        raise Fatal(f"{RECORDED} is missing; the lab needs a clone of the repository")
+        raise Fatal(
+            f"{RECORDED} is missing: this installation is not whole; install headgate again"
+        )
     lines = gzip.decompress(RECORDED.read_bytes()).splitlines()
     return tuple(json.loads(line) for line in lines)
 

@@ -34,7 +34,7 @@ def build(commands: Any) -> None:
         help="share of ingest's cores that the rate takes; the rest catches up (default: 0.5)",
     )
     size.add_argument(
-        "--results", type=Path, help="folder of benchmark results (default: the checkout's)"
+        "--results", type=Path, help="folder of benchmark results (default: those that came along)"
     )
     add_output_option(size)
     size.set_defaults(run=_size)

@@ -4,11 +4,12 @@ so each is held against what the engine publishes, and against the code it start
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -358,18 +359,54 @@ def test_the_image_holds_every_package_and_file_that_it_needs() -> None:
         for source in line.split()[:-1]
     ]
     project = tomllib.loads((project_root() / "pyproject.toml").read_text("utf-8"))
-    packages = {
-        name.rstrip("*").split(".")[0]
+    wanted = {
+        name.rstrip("*").replace(".", "/")
         for name in project["tool"]["setuptools"]["packages"]["find"]["include"]
     }
-    wanted = packages | {"pyproject.toml", "requirements.lock"}
+    wanted |= {"pyproject.toml", "requirements.lock"}
     wanted |= {project["project"]["readme"], *project["project"]["license-files"]}
-    assert wanted <= set(copied)
+    assert [name for name in wanted if not _below(name, copied)] == []
     assert [source for source in copied if not (project_root() / source).exists()] == []
     ignored = (FORMS / "image" / "Dockerfile.dockerignore").read_text("utf-8")
-    kept = set(re.findall(r"^!(\S+)", ignored, re.M))
-    assert {source.split("/")[0] for source in copied} == kept
-    assert re.search(r"^USER (?!0|root)", text, re.M)
+    kept = re.findall(r"^!(\S+)", ignored, re.M)
+    assert [source for source in copied if not _below(source, kept)] == []
+    assert [name for name in kept if name not in copied] == []
+
+
+def _below(name: str, folders: Sequence[str]) -> bool:
+    return any(name == folder or name.startswith(f"{folder}/") for folder in folders)
+
+
+def test_the_image_starts_what_it_holds_and_not_as_root() -> None:
+    text = (FORMS / "image" / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
+    built, final = re.split(r"^FROM ", text, flags=re.M)[1:]
+    # One Python in both, or the environment of the first does not run in the second.
+    base = built.split()[0]
+    assert final.split()[0] == base
+    minor = re.search(r"python:(3\.\d+)-", base)[1]
+    assert re.findall(r"python(3\.\d+)/site-packages", final) == [minor]
+    assert set(re.findall(r"--from=(\w+)", final)) == {built.split()[2]}
+
+    entry = json.loads(re.search(r"^ENTRYPOINT (.+)$", final, re.M)[1])
+    copied = re.search(r"^COPY infra/(.+) /opt/$", final, re.M)[1]
+    scripts = [project_root() / part for part in f"infra/{copied}".split()]
+    assert Path(entry[-1]).name in {script.name for script in scripts}
+    for script in scripts:
+        assert os.access(script, os.X_OK), f"{script}: COPY keeps that it cannot be started"
+        subprocess.run(["bash", "-n", str(script)], check=True)
+    # What they and the entry point call, of Debian: init, pgrep, Java.
+    (installed,) = re.findall(r"apt-get install -y --no-install-recommends (.*?)&&", final)
+    assert set(installed.split()) == {"openjdk-17-jre-headless", "procps", "tini"}
+    command = json.loads(re.search(r"^CMD (.+)$", final, re.M)[1])
+    project = tomllib.loads((project_root() / "pyproject.toml").read_text("utf-8"))["project"]
+    assert command[0] in project["scripts"]
+
+    (user,) = re.findall(r"^USER (\d+):(\d+)$", final, re.M)
+    assert all(int(number) >= 1000 for number in user)
+    assert f"--uid {user[0]} " in final
+    assert f"--gid {user[1]} headgate" in final
+    after = final.split("\nUSER ")[1]
+    assert not re.search(r"^(RUN|COPY|ADD|USER) ", after, re.M), "nothing as root after this"
 
 
 def test_whoever_the_image_runs_as_may_read_what_root_fetched(tmp_path: Path) -> None:
