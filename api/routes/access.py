@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import Depends, Request
+from fastapi import Depends, Header, Request
+from fastapi.responses import Response, StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from api.auth import Access, Caller, basic_of
 from api.auth_roles import Role
 from api.observability.metrics import Meters
+from api.problems import responses
 from api.services.cases import Cases
 from api.services.configuration.inventories import InventoryDesk
-from api.services.event_stream import Streams
+from api.services.event_stream import OVER, Streams, progress_id, progress_stream
 from api.services.proposals import ProposalDesk
 from api.services.quotas import Quotas
 from api.services.reader import Reader
@@ -81,6 +85,7 @@ FOR_LIMITED = frozenset(
         "/api/v1/openapi.json",
         "/api/v1/search/jobs",
         "/api/v1/search/jobs/{job_id}",
+        "/api/v1/search/jobs/{job_id}/stream",
         "/api/v1/search/jobs/{job_id}/results",
     }
 )
@@ -150,3 +155,38 @@ def wants(role: Role) -> Callable[[Caller], None]:
 
 
 Here = Annotated[Services, Depends(services_of)]
+
+
+STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+"""nginx would hold events back until its buffer is full."""
+
+PROGRESS_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "server-sent events: each `data` is the job; `progress`, the last one `end`",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    },
+    204: {"description": "it is over, and Last-Event-ID has seen its end: a browser stops asking"},
+    **responses(404, 422, 503),
+}
+"""What the stream of a job answers."""
+
+LastEvent = Annotated[
+    str | None,
+    Header(
+        alias="last-event-id",
+        description="`id` of the last event that was seen; browsers send it by themselves",
+    ),
+]
+
+
+async def progress_answer(
+    request: Request, services: Services, look: Callable[[], BaseModel], seen: str | None
+) -> Response:
+    """A job's progress as server-sent events; `look` raises `NoSuchAct` once it is gone."""
+    # Before the answer begins: a stream that has begun cannot turn into a 404 or a 503.
+    job = await run_in_threadpool(look)
+    if seen == progress_id(job) and getattr(job, "state", None) in OVER:
+        return Response(status_code=204)
+    services.streams.require_room()
+    events = progress_stream(look, seen, request.is_disconnected, services.streams)
+    return StreamingResponse(events, media_type="text/event-stream", headers=STREAM_HEADERS)

@@ -13,7 +13,7 @@ from alerts.domain.verdict import Verdict
 from alerts.tables import ALERT
 from api import models
 from api.problems import responses
-from api.routes.access import Here, Services, Who, wants
+from api.routes.access import STREAM_HEADERS, Here, Services, Who, wants
 from api.services import alerts
 from api.services.alert_filter import AlertFilter
 from api.services.alert_snapshot import NoSuchAlert, alert_now
@@ -158,9 +158,7 @@ async def stream_alerts(
         return alerts.feed(services.reader, lake, cursor, STREAM_PAGE)
 
     events = event_stream(page, begin, lake, request.is_disconnected, services.streams)
-    # nginx would hold events back until its buffer is full.
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+    return StreamingResponse(events, media_type="text/event-stream", headers=STREAM_HEADERS)
 
 
 @router.get("/{alert_id}", summary="One alert", responses=responses(404, 422, 503))

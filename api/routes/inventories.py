@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
 
 from api.problems import responses
-from api.routes.access import Here, Who, wants
+from api.routes.access import PROGRESS_ANSWERS, Here, LastEvent, Who, progress_answer, wants
 from api.wire import runs as wire
 
 router = APIRouter(prefix="/api/v1/inventories", tags=["inventories"])
@@ -27,6 +29,24 @@ def one_load(
 ) -> wire.InventoryLoad:
     """Where it stands; when done, what it changed and which entries were refused."""
     return services.inventories.get(load_id)
+
+
+@router.get(
+    "/loads/{load_id}/stream",
+    summary="A load of an inventory as it goes on",
+    response_class=StreamingResponse,
+    responses=PROGRESS_ANSWERS,
+)
+async def stream_load(
+    request: Request,
+    services: Here,
+    load_id: Annotated[str, Path(description="`id` of the load", max_length=64)],
+    last_event_id: LastEvent = None,
+) -> Response:
+    """Server-sent events: the load each time it changes, `end` when it is over."""
+    return await progress_answer(
+        request, services, partial(services.inventories.get, load_id), last_event_id
+    )
 
 
 @router.get("/{register}", summary="Entries in force", responses=responses(422, 503))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from alerts.asyncapi_document import asyncapi_document
 from api.problems import responses
-from api.routes.access import Here
+from api.routes.access import Here, wants
 
 ROLE = "metrics"
 """Who may ask: a scraper, with a key that can do nothing else."""
@@ -39,3 +40,14 @@ def openapi(request: Request) -> dict[str, Any]:
     """OpenAPI 3.1."""
     described: dict[str, Any] = request.app.openapi()
     return described
+
+
+@router.get(
+    "/api/v1/asyncapi.json",
+    summary="What goes over Kafka",
+    # The name of the broker is nothing for a key that only reads metrics.
+    dependencies=[Depends(wants("read"))],
+)
+def asyncapi(services: Here) -> dict[str, Any]:
+    """AsyncAPI 3.0: topics, headers, messages and their schemas, whole in itself."""
+    return asyncapi_document(services.settings.kafka)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
 from fastapi import Path as InPath
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from api.problems import responses
-from api.routes.access import Here, Who, wants
+from api.routes.access import PROGRESS_ANSWERS, Here, LastEvent, Who, progress_answer, wants
 from api.services.reports import stored_reports
 from api.wire import runs as wire
 from api.wire.reports import ReportFile, ReportFiles
@@ -73,6 +74,24 @@ def report_run(
 ) -> wire.ReportRun:
     """Where it stands, and its files when it is done."""
     return services.reports.get(run_id)
+
+
+@router.get(
+    "/runs/{run_id}/stream",
+    summary="A report being made, as it goes on",
+    response_class=StreamingResponse,
+    responses=PROGRESS_ANSWERS,
+)
+async def stream_report_run(
+    request: Request,
+    services: Here,
+    run_id: Annotated[str, InPath(description="`id` of the run", max_length=64)],
+    last_event_id: LastEvent = None,
+) -> Response:
+    """Server-sent events: the run each time it changes, `end` when it is over."""
+    return await progress_answer(
+        request, services, partial(services.reports.get, run_id), last_event_id
+    )
 
 
 @router.get(

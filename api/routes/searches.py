@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from api.problems import responses
-from api.routes.access import Here, Who, wants
+from api.routes.access import PROGRESS_ANSWERS, Here, LastEvent, Who, progress_answer, wants
 from api.services.searches.search_results import FORMS, JSON, PARQUET, form_of, lines, page
 from api.wire import jobs as wire
 
@@ -65,6 +66,25 @@ def list_jobs(
 def one_job(services: Here, who: Who, job_id: JobId) -> wire.SearchJob:
     """Where it stands, and how far it is."""
     return services.searches.get(who, job_id)
+
+
+@router.get(
+    "/{job_id}/stream",
+    summary="Progress of a search job as it comes",
+    response_class=StreamingResponse,
+    responses=PROGRESS_ANSWERS,
+)
+async def stream_search_job(
+    request: Request,
+    services: Here,
+    who: Who,
+    job_id: JobId,
+    last_event_id: LastEvent = None,
+) -> Response:
+    """Server-sent events: the job each time it changes, `end` when it is over."""
+    return await progress_answer(
+        request, services, partial(services.searches.get, who, job_id), last_event_id
+    )
 
 
 @router.get(

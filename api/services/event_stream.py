@@ -1,15 +1,18 @@
-"""The feed of alerts as server-sent events (HTML Living Standard, 9.2)."""
+"""The feed of alerts and the progress of jobs as server-sent events (HTML Living Standard, 9.2)."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from alerts.delivery.feed import FeedCursor
 from api import models
+from api.services.triage import NoSuchAct
 from infra.errors import HeadgateError, Retryable
 
 STREAM_PAGE = 200
@@ -79,5 +82,57 @@ async def event_stream(
             # Behind a backlog it asks again at once.
             if not fresh.more:
                 await asyncio.sleep(_POLL_SECONDS)
+    finally:
+        streams.open -= 1
+
+
+PROGRESS_SECONDS = 0.5
+"""Between two looks at a job: it writes its progress about once a second."""
+
+OVER = frozenset({"done", "failed", "cancelled"})
+"""States in which nothing comes any more."""
+
+
+def progress_id(job: BaseModel) -> str:
+    """Names what a job looks like now: who saw it need not see it again."""
+    return hashlib.sha256(job.model_dump_json().encode()).hexdigest()[:16]
+
+
+async def progress_stream(
+    look: Callable[[], BaseModel],
+    seen: str | None,
+    gone: Callable[[], Awaitable[bool]],
+    streams: Streams,
+) -> AsyncIterator[str]:
+    """A job each time it looks otherwise than at `seen`, until it is over or the reader `gone`.
+
+    Events are called `progress`, the last one `end`. A job that is removed meanwhile ends with
+    `removed` and why.
+    """
+    streams.open += 1
+    beat = time.monotonic()
+    try:
+        yield f": the job as it goes on\nretry: {int(_POLL_SECONDS * 1000)}\n\n"
+        while not streams.closing and not await gone():
+            try:
+                job = await run_in_threadpool(look)
+            except NoSuchAct as error:
+                yield f"event: removed\ndata: {' '.join(str(error).split())}\n\n"
+                return
+            except HeadgateError as error:
+                yield f": {' '.join(str(error).split())}\n\n"
+                await asyncio.sleep(PROGRESS_SECONDS)
+                continue
+            over = getattr(job, "state", None) in OVER
+            if (name := progress_id(job)) != seen:
+                beat, seen = time.monotonic(), name
+                kind = "end" if over else "progress"
+                yield f"event: {kind}\nid: {name}\ndata: {job.model_dump_json()}\n\n"
+            if over:
+                return
+            if time.monotonic() - beat > BEAT_SECONDS:
+                yield ": still here\n\n"
+                beat = time.monotonic()
+            await asyncio.sleep(PROGRESS_SECONDS)
     finally:
         streams.open -= 1

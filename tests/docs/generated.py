@@ -8,11 +8,13 @@ import io
 from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
 
+import yaml
 from prometheus_client.core import Metric
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from alerts.asyncapi_document import asyncapi_document
 from api.observability.metrics import Meters
 from api.problems import _KINDS
 from headgate.cli import COMMANDS, main
@@ -25,6 +27,7 @@ from infra.config.listen_section import (
 from infra.config.settings import (
     ApiKeySettings,
     FolderSettings,
+    KafkaSettings,
     OidcSettings,
     ScopeSettings,
     Settings,
@@ -48,6 +51,9 @@ def pages() -> dict[str, str]:
         "api-errors.md": "\n".join(problems()),
         "settings.md": by_hand + MADE + "\n".join(sections()),
         "tables.md": printed("tables"),
+        "asyncapi.yaml": yaml.safe_dump(
+            asyncapi_document(KafkaSettings()), sort_keys=False, allow_unicode=True, width=100
+        ),
         "sources.md": printed("sources") + "\n".join(table()) + "\n",
     }
 

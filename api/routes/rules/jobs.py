@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 
 from api.auth import Caller
 from api.problems import responses
-from api.routes.access import Here, Who, wants
+from api.routes.access import PROGRESS_ANSWERS, Here, LastEvent, Who, progress_answer, wants
 from api.wire import rules as wire
 
 router = APIRouter(
@@ -69,6 +71,25 @@ def list_rule_jobs(services: Here, who: Who) -> wire.RuleJobList:
 def one_rule_job(services: Here, who: Who, job_id: RuleJobId) -> wire.RuleJob:
     """Where it stands, and how far it is."""
     return services.rule_jobs.get(who, job_id)
+
+
+@router.get(
+    "/{job_id}/stream",
+    summary="Progress of a preview or backtest as it comes",
+    response_class=StreamingResponse,
+    responses=PROGRESS_ANSWERS,
+)
+async def stream_rule_job(
+    request: Request,
+    services: Here,
+    who: Who,
+    job_id: RuleJobId,
+    last_event_id: LastEvent = None,
+) -> Response:
+    """Server-sent events: the job each time it changes, `end` when it is over."""
+    return await progress_answer(
+        request, services, partial(services.rule_jobs.get, who, job_id), last_event_id
+    )
 
 
 @router.get(

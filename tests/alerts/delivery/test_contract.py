@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 from jsonschema import Draft202012Validator
 
 import alerts
+from alerts.asyncapi_document import asyncapi_document
 from alerts.delivery.alert_message import published_body, published_state
 from infra.config.settings import KafkaSettings
 from tests.alerts.lifecycle.test_alert_fold import SCHEMA, Bucket, action, body, finding, leased
@@ -21,7 +21,7 @@ from tests.alerts.lifecycle.test_alert_fold import SCHEMA, Bucket, action, body,
 ROOT = Path(__file__).resolve().parents[3]
 OLD = json.loads((Path(__file__).parent / "contract/alert.schema.1.0.json").read_text("utf-8"))
 STATE = json.loads((Path(alerts.__file__).parent / "state.schema.json").read_text("utf-8"))
-ASYNC = yaml.safe_load((ROOT / "docs/reference/asyncapi.yaml").read_text("utf-8"))
+ASYNC = asyncapi_document(KafkaSettings())
 PAGE = (ROOT / "docs/reference/alert.md").read_text("utf-8")
 
 GROWN = {"$.$defs.holder.properties.status: may be 'static'"}
@@ -148,11 +148,11 @@ def test_the_asyncapi_document_names_the_topics_and_schemas_that_there_are() -> 
     assert channels.pop("preliminary"), "named by a setting that is empty at first"
     assert channels == {"alerts": kafka.alerts_topic, "alertState": kafka.state_topic}
     messages = ASYNC["components"]["messages"]
-    for message in messages.values():
-        file = (ROOT / "docs/reference" / message["payload"]["schema"]["$ref"]).resolve()
-        schema = json.loads(file.read_text("utf-8"))
+    for name, message in messages.items():
         for example in message["examples"]:
-            Draft202012Validator(schema).validate(example["payload"])
+            # From the document's root, to which its references are.
+            rooted = {"$ref": f"#/components/messages/{name}/payload/schema", **ASYNC}
+            Draft202012Validator(rooted).validate(example["payload"])
     for operation in ASYNC["operations"].values():
         assert operation["action"] in ("send", "receive")
         for name in re.findall(r"#/(\S+)", json.dumps(operation)):
@@ -168,3 +168,48 @@ def test_the_asyncapi_document_has_every_header_that_a_message_has() -> None:
     assert told_of == {"ce_specversion", "ce_id", "ce_type", "ce_source", "ce_time",
                        "ce_sequence", "content-type"}  # fmt: skip
     assert set(headers["required"]) == told_of
+
+
+def test_the_asyncapi_document_refers_to_nothing_outside_itself() -> None:
+    references = re.findall(r'"\$ref": "([^"]+)"', json.dumps(ASYNC))
+    assert len(references) > 50
+    for reference in references:
+        resolved: Any = ASYNC
+        for part in reference.removeprefix("#/").split("/"):
+            resolved = resolved[part]
+        assert resolved, reference
+
+
+def test_the_asyncapi_document_tells_the_topics_and_the_broker_of_the_settings() -> None:
+    ours = KafkaSettings(
+        bootstrap="kafka.example.org:9093", alerts_topic="soc.alerts", preliminary_topic="soc.early"
+    )
+    document = asyncapi_document(ours)
+    assert document["servers"]["broker"]["host"] == "kafka.example.org:9093"
+    addresses = {name: channel["address"] for name, channel in document["channels"].items()}
+    assert addresses == {
+        "alerts": "soc.alerts",
+        "alertState": ours.state_topic,
+        "preliminary": "soc.early",
+    }
+    assert asyncapi_document(KafkaSettings())["channels"]["alerts"]["address"] == "alerts"
+
+
+def undescribed(schema: Any, path: str = "$") -> Iterator[str]:
+    """Properties without a word on what they mean."""
+    if not isinstance(schema, dict):
+        return
+    for group in ("properties", "$defs"):
+        for name, part in schema.get(group, {}).items():
+            if group == "properties" and not part.get("description"):
+                yield f"{path}.{name}"
+            yield from undescribed(part, f"{path}.{name}")
+    for part in [schema.get("items"), *schema.get("oneOf", ()), *schema.get("allOf", ())]:
+        yield from undescribed(part, f"{path}[]")
+
+
+@pytest.mark.parametrize("name", ["alert", "state", "preliminary", "preliminary_answer"])
+def test_every_property_of_every_message_is_described(name: str) -> None:
+    schema = json.loads((Path(alerts.__file__).parent / f"{name}.schema.json").read_text("utf-8"))
+    assert list(undescribed(schema)) == []
+    assert list(undescribed({"properties": {"a": {"items": {"properties": {"b": {}}}}}}))

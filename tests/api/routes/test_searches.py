@@ -91,6 +91,28 @@ def test_a_job_that_runs_is_cancelled_and_the_next_one_is_answered(client: TestC
     assert ask(client, "SELECT count(*) AS n FROM silver.event")["state"] == "done"
 
 
+def events(text: str) -> list[tuple[str, str, str]]:
+    """(event, id, data) of each server-sent event."""
+    blocks = [dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
+              for block in text.strip().split("\n\n")]  # fmt: skip
+    return [(block["event"], block["id"], block["data"]) for block in blocks if "event" in block]
+
+
+def test_a_jobs_progress_comes_as_events_and_its_end_once(client: TestClient) -> None:
+    path = f"{JOBS}/{ask(client, SQL, wait=0)['id']}"
+    answered = client.get(f"{path}/stream")
+    assert answered.headers["content-type"].startswith("text/event-stream")
+    *before, (kind, name, data) = events(answered.text)
+    assert all(event == "progress" for event, _, _ in before)
+    assert (kind, json.loads(data)) == ("end", client.get(path).json())
+    seen = client.get(f"{path}/stream", headers={"Last-Event-ID": name})
+    assert seen.status_code == 204, "a browser that reconnects would ask for ever"
+    missed = client.get(f"{path}/stream", headers={"Last-Event-ID": "another"})
+    assert [event for event, _, _ in events(missed.text)] == ["end"]
+    assert client.delete(path).status_code == 200
+    assert client.get(f"{path}/stream").status_code == 404
+
+
 def test_a_job_is_its_owners_and_an_administrators(client: TestClient, day_settings) -> None:
     credentials = Credentials(day_settings)
     tokens = [credentials.add_key(name, "viewer")[1] for name in ("job-ann", "job-bob")]
