@@ -252,7 +252,7 @@ def mail_off(settings: Settings, hook: WebhookSettings, stop: threading.Event) -
             continue
         try:
             problem = post_mail(hook, settings.reports.mail, waiting, settings.api.console_url)
-        except Retryable as error:
+        except (Retryable, Usage) as error:
             for each in waiting:
                 _failed(queue, hook, each, error)
             stop.wait(IDLE)

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from alerts.delivery.webhook_forms import rendered
+from alerts.delivery.webhook_forms import check_templates, rendered
 from infra.config.secrets import either
 from infra.config.settings import WebhookSettings
 from infra.config.webhook_section import ADDRESS_IS_SECRET
@@ -88,6 +88,7 @@ def secret_of(hook: WebhookSettings) -> bytes:
 def check(hook: WebhookSettings) -> None:
     """Raises `Usage` for a hook that cannot be called as it is set up."""
     target_of(hook)
+    check_templates(hook)
     secret = secret_of(hook).decode()
     if hook.form in _BEARER and not (secret.isascii() and secret.isprintable()):
         raise Usage(f"webhook {hook.name}: its token has letters that no HTTP header may hold")
@@ -146,7 +147,11 @@ def post(
     target = target_of(hook)
     secret = secret_of(hook)
     # Made late: a routing key must not lie in the queue's file.
-    body = rendered(hook, secret.decode(), body, console_url)
+    try:
+        body = rendered(hook, secret.decode(), body, console_url)
+    except Usage as error:
+        # Its template is gone: what waits is kept, and goes once it is there again.
+        raise Undelivered(str(error)) from None
     headers = {
         "Host": _authority(target),
         "Content-Type": "application/json",

@@ -22,15 +22,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
+from string import Template
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from infra.config.webhook_section import WebhookSettings
+from infra.errors import Usage
 
 FIRST_ONLY = ("jira", "thehive", "iris")
 """Forms that make something new of each body: they get an alert once, not each revision."""
+
+TEMPLATE_NAMES = (
+    "title", "level", "state", "summary", "entity", "rule", "time", "count", "text", "links"
+)  # fmt: skip
+"""What a template may name, as $name; `text`: all of it, a line each."""
 
 Link = tuple[str, str]
 
@@ -41,6 +49,10 @@ _CONTROL = re.compile(
 _SAFE_ADDRESS = re.compile(r"[^\s<>|\"\\()\[\]`{}^]+")
 """What could end a link's own markup is percent-encoded in a right address."""
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+
+_MOST_TEMPLATE = 64_000
+_MOST_WRITTEN = 8_000
+"""Letters of what a template makes: the products take no more than some thousands."""
 
 _PAGER_SEVERITY = {"critical": "critical", "high": "error", "medium": "warning"}
 _PAGER_ACTION = {"triaged": "acknowledge", "closed": "resolve"}
@@ -77,10 +89,14 @@ class AlertView:
         if playbook := _PLAYBOOK.search(str(rule.get("runbook") or "")):
             self.facts.append(("CACAO playbook", playbook.group()))
         self.links = [*_console(self.alert_id, console_url), *_runbook(rule.get("runbook"))]
+        self.written = ""
+        """What a hook's own template made of it, which then stands for all the rest."""
 
     @property
     def lines(self) -> list[str]:
         """All of it, a line each."""
+        if self.written:
+            return self.written.splitlines()
         runbook = [] if any(name == "Runbook" for name, _ in self.links) else [self.runbook]
         lines = [self.summary, *(f"{name}: {text}" for name, text in self.facts), *runbook]
         return [line for line in lines if line]
@@ -89,7 +105,10 @@ class AlertView:
 def plain(value: object, most: int) -> str:
     """Text of at most `most` characters, on one line, in which no client sees link or mention."""
     text = _CONTROL.sub(" ", "" if value is None else str(value)).strip()
-    text = _LINKED.sub(_broken, text)
+    return _cut(_LINKED.sub(_broken, text), most)
+
+
+def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "\u2026"
 
 
@@ -114,6 +133,65 @@ def _runbook(runbook: object) -> list[Link]:
     return [("Runbook", text)] if is_address and _SAFE_ADDRESS.fullmatch(text) else []
 
 
+def values_of(view: AlertView) -> dict[str, str]:
+    """What the names of a template stand for."""
+    facts = dict(view.facts)
+    return {
+        "title": view.title,
+        "level": view.level,
+        "state": view.state,
+        "summary": view.summary,
+        "entity": view.entity,
+        "rule": facts["Rule"],
+        "time": view.event_time,
+        "count": facts["Findings"],
+        "text": "\n".join(view.lines),
+        "links": "\n".join(f"{name}: {url}" for name, url in view.links),
+    }
+
+
+def template_text(hook: WebhookSettings) -> str | None:
+    """The hook's template of an alert's text, if it has one; raises `Usage` for a file that cannot
+    be read, or is too long."""
+    if hook.template_file is None:
+        return None
+    file: Path = hook.template_file
+    try:
+        with file.open(encoding="utf-8") as text:
+            content = text.read(_MOST_TEMPLATE + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise Usage(f"webhook {hook.name}: template_file {file} cannot be read ({error})") from None
+    if len(content) > _MOST_TEMPLATE:
+        raise Usage(
+            f"webhook {hook.name}: template_file {file} has more than {_MOST_TEMPLATE} letters"
+        )
+    return content
+
+
+def check_templates(hook: WebhookSettings) -> None:
+    """Raises `Usage` for a template that names what there is not."""
+    for what, text in (("subject", hook.subject), ("template", template_text(hook))):
+        template = Template(text or "")
+        if not template.is_valid():
+            raise Usage(f"webhook {hook.name}: {what}: a $ stands alone; write $$ for a dollar")
+        unknown = sorted(set(template.get_identifiers()) - set(TEMPLATE_NAMES))
+        if unknown:
+            known = ", ".join(f"${name}" for name in TEMPLATE_NAMES)
+            raise Usage(f"webhook {hook.name}: {what}: no ${unknown[0]}; there are {known}")
+
+
+def _by_template(view: AlertView, hook: WebhookSettings) -> None:
+    """Let the hook's own templates say it, where it has some."""
+    values = values_of(view)
+    if text := template_text(hook):
+        written = Template(text).substitute(values).splitlines()
+        lines = (_CONTROL.sub(" ", line).strip() for line in written)
+        view.written = _cut("\n".join(line for line in lines if line), _MOST_WRITTEN)
+    if hook.subject:
+        title = Template(hook.subject).substitute(values)
+        view.title = _cut(_CONTROL.sub(" ", title).strip(), 200) or view.title
+
+
 def rendered(
     hook: WebhookSettings, secret: str, body: bytes, console_url: str | None = None
 ) -> bytes:
@@ -124,15 +202,17 @@ def rendered(
     if hook.form == "headgate":
         return body
     view = AlertView(msgspec.json.decode(body), console_url)
+    _by_template(view, hook)
     return msgspec.json.encode(_FORMS[hook.form](view, hook, secret))
 
 
 def _slack(view: AlertView, _: WebhookSettings, __: str) -> dict[str, Any]:
-    blocks: list[dict[str, Any]] = [
-        {"type": "header", "text": _slack_text(view.title, 150)},
-        {"type": "section", "fields": [_slack_text(f"{k}: {v}") for k, v in view.facts]},
-    ]
-    texts = [view.summary, *([] if len(view.links) > 1 else [view.runbook])]
+    blocks: list[dict[str, Any]] = [{"type": "header", "text": _slack_text(view.title, 150)}]
+    texts = [view.written]
+    if not view.written:
+        fields = [_slack_text(f"{k}: {v}") for k, v in view.facts]
+        blocks.append({"type": "section", "fields": fields})
+        texts = [view.summary, *([] if len(view.links) > 1 else [view.runbook])]
     blocks += [{"type": "section", "text": _slack_text(text)} for text in texts if text]
     if view.links:
         links = "  ".join(f"<{_slack_escaped(url)}|{name}>" for name, url in view.links)
@@ -188,7 +268,7 @@ def _pagerduty(view: AlertView, _: WebhookSettings, secret: str) -> dict[str, An
         "source": view.entity,
         "severity": _PAGER_SEVERITY.get(view.level, "info"),
         "class": view.rule_id,
-        "custom_details": {
+        "custom_details": {"Text": view.written} if view.written else {
             **dict(view.facts), "Summary": view.summary, "Runbook": view.runbook
         },
     }  # fmt: skip

@@ -15,7 +15,8 @@ EntityType = Literal["device", "ip", "host", "user", "rule", "event"]
 
 ADDRESS_IS_SECRET = ("slack", "teams")
 """Forms of which who knows the address may post to it."""
-_OF_MAIL = ("to", "sender", "subject", "template_file", "batch_seconds", "batch_most")
+_OF_MAIL = ("to", "sender", "batch_seconds", "batch_most")
+_TEMPLATES = ("subject", "template_file")
 
 
 class WebhookSettings(Section):
@@ -54,12 +55,14 @@ class WebhookSettings(Section):
     subject: str | None = Field(
         None,
         max_length=200,
-        description="mail: template of the subject, by the first alert; names as in template_file",
+        description="template of the title (mail: of the subject, by the first alert); names as in "
+        "template_file; not of form headgate",
     )
     template_file: Path | None = Field(
         None,
-        description="mail: file with the template of an alert's text: $title, $level, $state, "
-        "$summary, $entity, $rule, $time, $count, $text (all of these), $links",
+        description="file with the template of an alert's text: $title, $level, $state, "
+        "$summary, $entity, $rule, $time, $count, $text (all of these), $links; not of form "
+        "headgate",
     )
     batch_seconds: float = Field(
         30.0, ge=0, description="mail: so long is waited for further alerts of the same mail"
@@ -107,4 +110,7 @@ class WebhookSettings(Section):
             raise ValueError("form mail: say whom, to = [...]")
         if self.form != "mail" and given:
             raise ValueError(f"form {self.form}: {given[0]} is of mail alone")
+        written = [name for name in _TEMPLATES if name in self.model_fields_set]
+        if self.form == "headgate" and written:
+            raise ValueError(f"form headgate: it gets the alert itself; leave out {written[0]}")
         return self

@@ -58,8 +58,8 @@ def alert(text: str = "guessing", **keys: Any) -> dict[str, Any]:
     } | keys  # fmt: skip
 
 
-def body_of(form: str, alert: dict[str, Any], console: str | None = CONSOLE) -> Any:
-    made = rendered(hook(form), KEY, json.dumps(alert).encode(), console)
+def body_of(form: str, alert: dict[str, Any], console: str | None = CONSOLE, **keys: Any) -> Any:
+    made = rendered(hook(form, **keys), KEY, json.dumps(alert).encode(), console)
     decoded = json.loads(made)
     CONTRACTS[form].validate(decoded)
     return decoded
@@ -135,6 +135,39 @@ def test_an_alert_links_to_the_console_and_to_the_rules_runbook(form: str) -> No
     assert f"{CONSOLE}alerts/{'a' * 32}" in linked
     assert form == "thehive" or "https://wiki.example/r1" in linked
     assert "soc.example.org" not in json.dumps(body_of(form, alert(), None))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_title_and_text_are_by_ones_own_templates(form: str, tmp_path: Path) -> None:
+    template = tmp_path / "text.txt"
+    template.write_text("Call 4711\n$entity, $count times\n\nIt costs $$5\n")
+    made = body_of(form, alert("$level\r\n[x](http://e.vil)"), subject="$level - $title",
+                   template_file=template)  # fmt: skip
+    every = [text.replace("\\", "") for text in strings(made)]
+    assert any(text.startswith("high - $level") for text in every)
+    written = "\n".join(every)
+    assert "Call 4711" in written
+    assert "It costs $5" in written
+    assert "revision 1" not in written, "the template stands for all the rest"
+    # Neither a name nor a link in what a log said is taken for one.
+    assert "http://e.vil" not in written
+    body_of(form, alert("<" * 5000), subject="$title" * 20, template_file=template)
+    template.write_text("$text\n" * 3000)
+    body_of(form, alert("a&@ " * 2000), template_file=template)
+
+
+def test_a_template_that_cannot_be_used_is_refused_and_one_that_goes_holds_what_waits(
+    tmp_path: Path,
+) -> None:
+    template = tmp_path / "text.txt"
+    template.write_text("$password")
+    with pytest.raises(Usage, match=r"template: no \$password; there are \$title"):
+        check(hook("slack", template_file=template))
+    with pytest.raises(Usage, match=r"subject: a \$ stands alone"):
+        check(hook("teams", subject="5 $ each"))
+    gone = hook("jira", "https://192.0.2.1/in", template_file=tmp_path / "gone.txt")
+    with pytest.raises(Undelivered, match=r"gone.txt cannot be read"):
+        post(gone, "a:1", json.dumps(alert()).encode(), 1)
 
 
 @pytest.mark.parametrize(
@@ -276,6 +309,7 @@ def test_pagerduty_has_an_address_of_its_own() -> None:
         ({"form": "iris"}, "needs a url"),
         ({"url": "https://h/", "customer": 2}, "iris's alone"),
         ({"url": "https://h/", "to": ["a@b.example"]}, "of mail alone"),
+        ({"url": "https://h/", "subject": "$title"}, "gets the alert itself"),
         ({"form": "mail", "to": ["a@b.example"]}, "leave it out"),
         ({}, "needs a url"),
         ({"form": "jira", "url": "https://h/"}, "user and project"),
