@@ -5,6 +5,9 @@ to be told, the table says. One beyond is told at once and noted as waiting, wit
 on the raw topic, in the same transaction. So when its finding comes in the table it is known, and
 when the table has passed the record without it, it is withdrawn. Whoever restarts reads the raw
 topics from where the table ends, and what was told beyond that is known.
+
+A batch that runs again marks what it once chose. Where that is less than we would tell, as behind
+a change of `alerts.preliminary_by`, its records are left to the table as if it had them.
 """
 
 from __future__ import annotations
@@ -18,26 +21,26 @@ from alerts.delivery.publisher import named_error
 from alerts.domain.entity import entity_of, micros
 from alerts.domain.finding import identity
 from alerts.lifecycle.suppression import Suppression, covering
-from alerts.preliminary.answer import NOT_FOUND, preliminary_id
+from alerts.preliminary.answer import preliminary_id
 from alerts.preliminary.known_holders import KnownHolders
-from alerts.preliminary.message import given_up
 from alerts.preliminary.place import Place, Waiting
 from alerts.preliminary.publisher import (
     INGEST,
     MOST_WAITING,
     PreliminaryPublisher,
+    TablesReached,
     TopicEntry,
+    is_before,
 )
+from alerts.preliminary.selection import marks_all
 from alerts.rulepack.rule_pack import PackStore
+from infra.checkpoint.batch_decisions import decided, decisions_file
+from infra.checkpoint.offset_log import numbers
 from infra.config.settings import Settings
-from infra.delta.log_reader import commit, newest_version, versions
+from infra.delta.log_reader import newest_version
 from infra.errors import Retryable
-from infra.process.clock import clock
 from infra.process.log import say
 from infra.streaming.kafka_offsets import TopicPartitionKey, offsets_of
-
-TablesReached = Mapping[TopicPartitionKey, int]
-"""Of each partition of a raw topic the first record that the tables have not."""
 
 
 class EarlyFinding(NamedTuple):
@@ -62,21 +65,20 @@ class EarlyPublisher(PreliminaryPublisher):
     ) -> None:
         super().__init__(settings, packs, holders)
         self._suppressions = suppressions
-        self._reached: tuple[int, TablesReached] | None = None
 
-    @property
-    def reached(self) -> TablesReached | None:
-        """What ingest's tables have, as far as they were read; None: it is not known."""
-        if self._batch is None:
-            return None
-        if self._reached is None or self._reached[0] != self._batch:
-            planned = self._settings.checkpoint_root / INGEST / "spark" / "offsets"
-            file = planned / str(self._batch)
-            # Spark forgets the offsets of batches long ago; a later batch then says more.
-            if not file.exists():
-                return None
-            self._reached = self._batch, offsets_of(file)
-        return self._reached[1]
+    def _left_to_tables(self) -> TablesReached:
+        """Up to where batches under way will not mark all that we would tell."""
+        folder = self._settings.checkpoint_root / INGEST
+        left: dict[TopicPartitionKey, int] = {}
+        since = -1 if self._batch is None else self._batch
+        for number in sorted(numbers(folder / "spark" / "offsets")):
+            if number <= since or not decisions_file(folder, number).exists():
+                continue
+            decision = decided(folder, number)
+            # One without the key decides it when it runs again, by the settings of now.
+            if "preliminary" in decision and not marks_all(decision["preliminary"], self._settings):
+                left |= offsets_of(folder / "spark" / "offsets" / str(number))
+        return left
 
     def tell(self, early: Iterable[EarlyFinding]) -> int:
         """Tell those that nobody knows yet; how many. Raises as `publish`."""
@@ -93,6 +95,9 @@ class EarlyPublisher(PreliminaryPublisher):
         assert place is not None
         waiting = dict(place.waiting)
         new = [each for each in early if not self._in_tables(each.record)]
+        if new:
+            left = self._left_to_tables()
+            new = [each for each in new if not is_before(left, each.record)]
         records = {each.row["finding_id"]: each.record for each in new}
         messages = list(self._new([each.row for each in new], waiting, records))
         if messages:
@@ -101,25 +106,10 @@ class EarlyPublisher(PreliminaryPublisher):
             self._keep(after)
         return len(messages)
 
-    def _in_tables(self, record: tuple[str, int, int]) -> bool:
-        topic, partition, offset = record
-        return offset < (self.reached or {}).get((topic, partition), 0)
-
     def _open(self) -> Producer:
         if newest_version(self._findings) < 0:
             raise Retryable("the lake has no gold.finding yet, which job ingest makes")
-        client = super()._open()
-        assert self._place is not None
-        self._batch = self._batch_of(self._place.findings.version)
-        return client
-
-    def _batch_of(self, version: int) -> int | None:
-        """The newest batch of job `ingest` up to a version of gold.finding."""
-        for number in reversed([n for n in versions(self._findings) if n <= version]):
-            marker = commit(self._findings, number).marker or {}
-            if marker.get("job") == INGEST:
-                return marker.get("batch")
-        return None
+        return super()._open()
 
     def _told(
         self, commits: list[tuple[int, list[dict[str, Any]]]], waiting: dict[str, Waiting]
@@ -172,15 +162,3 @@ class EarlyPublisher(PreliminaryPublisher):
                 about,
             )
             yield self._entry(row)
-
-    def _closed(
-        self, answers: Iterator[Mapping[str, Any]], waiting: dict[str, Waiting]
-    ) -> Iterator[TopicEntry]:
-        yield from super()._closed(answers, waiting)
-        now = round(clock.time() * 1_000_000)
-        for finding_id, each in list(waiting.items()):
-            if each.record is not None and self._in_tables(each.record):
-                del waiting[finding_id]
-                yield self._answer(
-                    given_up(each.alert_id, finding_id, each.rule_id, now, NOT_FOUND)
-                )

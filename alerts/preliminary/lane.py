@@ -12,7 +12,7 @@ import msgspec
 from alerts.preliminary.known_holders import KnownHolders
 from alerts.preliminary.known_suppressions import KnownSuppressions
 from alerts.preliminary.publisher import MOST_WAITING, PreliminaryPublisher
-from alerts.preliminary.selection import chosen_now
+from alerts.preliminary.selection import Selection, chosen_now
 from alerts.rulepack.rule_pack import PackStore
 from infra.config.settings import Settings
 from infra.errors import HeadgateError, Retryable
@@ -48,22 +48,25 @@ class PreliminaryLane:
         threading.Thread(target=send, name="preliminary", daemon=True).start()
 
     def choose(self) -> dict[str, Any] | None:
-        """What the next batch tells early, as JSON; None: nothing, as too many are unanswered."""
+        """What the next batch tells early, as JSON; None: nothing, as too many are unanswered.
+
+        What was told before its batch (`preliminary_by = "lane"` until now) is marked also then.
+        """
+        ahead = self._publisher.told_ahead()
+        nothing = _plain(Selection(0, (), told=ahead)) if ahead else None
         if self._publisher.waiting >= MOST_WAITING:
             say(
                 f"job ingest: {MOST_WAITING:,} preliminary alerts wait for their answer, so no "
                 "more are made; look at job alert (headgate status)"
             )
-            return None
+            return nothing
         try:
             suppressions = self._suppressions.current()
         except (HeadgateError, OSError, duckdb.Error) as error:
             # The batch goes on without: nobody is to be told early of what may be silenced.
             say(f"job ingest: no preliminary alerts, as suppressions cannot be read: {error}")
-            return None
-        chosen = chosen_now(self._settings, clock.time(), suppressions)
-        plain: dict[str, Any] = msgspec.to_builtins(chosen)
-        return plain
+            return nothing
+        return _plain(chosen_now(self._settings, clock.time(), suppressions, told=ahead))
 
     def committed(self, run: Batch) -> None:
         """Send what the tables hold; where that cannot be done now, the batch says so."""
@@ -96,9 +99,8 @@ class MarkingLane:
 
     def choose(self) -> dict[str, Any]:
         """As `PreliminaryLane.choose`."""
-        chosen = chosen_now(self._settings, clock.time(), every=True)
-        plain: dict[str, Any] = msgspec.to_builtins(chosen)
-        return plain
+        ahead = self._publisher.told_ahead()
+        return _plain(chosen_now(self._settings, clock.time(), every=True, told=ahead))
 
     def committed(self, run: Batch) -> None:
         """Nothing: who tells sees the commit."""
@@ -108,3 +110,8 @@ def lane_of(settings: Settings, packs: PackStore) -> PreliminaryLane | MarkingLa
     """What the settings want of job `ingest`."""
     by_batch = settings.alerts.preliminary_by == "batch"
     return PreliminaryLane(settings, packs) if by_batch else MarkingLane(settings, packs)
+
+
+def _plain(chosen: Selection) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(chosen)
+    return plain

@@ -27,7 +27,7 @@ from alerts.delivery.publisher import (
     transaction,
 )
 from alerts.domain.entity import micros
-from alerts.preliminary.answer import preliminary_id
+from alerts.preliminary.answer import NOT_FOUND, UNANSWERED, preliminary_id
 from alerts.preliminary.known_holders import KnownHolders
 from alerts.preliminary.message import (
     CE_TYPE,
@@ -52,6 +52,7 @@ from infra.errors import Fatal
 from infra.process.clock import clock
 from infra.process.log import say
 from infra.storage.paths import Location
+from infra.streaming.kafka_offsets import TopicPartitionKey, offsets_of
 
 MOST_WAITING = 5_000
 """While so many are unanswered no more are made: nobody is helped by what nobody answers."""
@@ -60,6 +61,9 @@ GIVEN_UP = 24 * 3600 * 1_000_000
 """So long behind its time an answer is awaited, microseconds; then it is withdrawn."""
 
 INGEST = "ingest"
+
+TablesReached = Mapping[TopicPartitionKey, int]
+"""Of each partition of a raw topic the first record that the tables have not."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +88,38 @@ class PreliminaryPublisher:
         self._client: Producer | None = None
         self._place: Place | None = None
         self._batch: int | None = None
+        self._reached: tuple[int, TablesReached] | None = None
 
     @property
     def waiting(self) -> int:
         """How many that were told have no answer yet, as far as it is known."""
         return 0 if self._place is None else len(self._place.waiting)
+
+    def told_ahead(self) -> tuple[str, ...]:
+        """Findings that were told before job `ingest` had them, as far as it is not known to.
+
+        Such a one must be marked whatever else a batch chooses, or it would have no answer.
+        """
+        place = self._place
+        if place is None:
+            # What the broker knows besides is what was told in the last moment before a kill.
+            place = place_file(self._settings).read()
+        waiting = {} if place is None else place.waiting
+        return tuple(sorted(key for key, each in waiting.items() if each.record is not None))
+
+    @property
+    def reached(self) -> TablesReached | None:
+        """What ingest's tables have, as far as they were read; None: it is not known."""
+        if self._batch is None:
+            return None
+        if self._reached is None or self._reached[0] != self._batch:
+            planned = self._settings.checkpoint_root / INGEST / "spark" / "offsets"
+            file = planned / str(self._batch)
+            # Spark forgets the offsets of batches long ago; a later batch then says more.
+            if not file.exists():
+                return None
+            self._reached = self._batch, offsets_of(file)
+        return self._reached[1]
 
     def begin(self) -> None:
         """Note, before the first batch, that what is there already is not told: it is not new."""
@@ -119,8 +150,17 @@ class PreliminaryPublisher:
                 noted = read_place(value)
         kept = place_file(self._settings).read()
         self._place = self._of_this_lake(noted or kept or self._newest({}))
+        self._batch = self._batch_of(self._place.findings.version)
         self._client = client
         return client
+
+    def _batch_of(self, version: int) -> int | None:
+        """The newest batch of job `ingest` up to a version of gold.finding."""
+        for number in reversed([n for n in versions(self._findings) if n <= version]):
+            marker = commit(self._findings, number).marker or {}
+            if marker.get("job") == INGEST:
+                return marker.get("batch")
+        return None
 
     def _of_this_lake(self, place: Place) -> Place:
         """The place, or the newest one of a lake that came from a backup: what it tells is old."""
@@ -190,9 +230,12 @@ class PreliminaryPublisher:
         if rows:
             self._holders.refresh()
         for row in rows:
+            # Told already by a process that waited for no batch: it is in the table now.
+            known = row["finding_id"] in waiting
             alert_id = preliminary_id(row, self._settings.alerts.tenant)
             waiting[row["finding_id"]] = Waiting(alert_id, row["rule_id"], micros(row["answer_by"]))
-            yield self._entry(row)
+            if not known:
+                yield self._entry(row)
 
     def _entry(self, row: Mapping[str, Any]) -> TopicEntry:
         """The preliminary alert of a finding, with the last known holder of its address."""
@@ -209,9 +252,15 @@ class PreliminaryPublisher:
         now = round(clock.time() * 1_000_000)
         yield from (self._answer(row) for row in answers if waiting.pop(row["finding_id"], None))
         for finding_id, each in list(waiting.items()):
-            if now > each.answer_by + GIVEN_UP:
+            # Of a record that the tables have passed without a finding of it.
+            gone = each.record is not None and self._in_tables(each.record)
+            if gone or now > each.answer_by + GIVEN_UP:
                 del waiting[finding_id]
-                yield self._answer(given_up(each.alert_id, finding_id, each.rule_id, now))
+                reason = NOT_FOUND if gone else UNANSWERED
+                yield self._answer(given_up(each.alert_id, finding_id, each.rule_id, now, reason))
+
+    def _in_tables(self, record: tuple[str, int, int]) -> bool:
+        return is_before(self.reached or {}, record)
 
     def _answer(self, row: Mapping[str, Any]) -> TopicEntry:
         alert_id = row["alert_id"]
@@ -245,3 +294,9 @@ def _pack(load: Callable[[str], RulePack], name: str) -> RulePack | None:
         return load(name)
     except Fatal:
         return None  # removed since: the message then tells what the finding knows
+
+
+def is_before(ends: TablesReached, record: tuple[str, int, int]) -> bool:
+    """Whether a record, by topic, partition and offset, lies before the ends of its topic."""
+    topic, partition, offset = record
+    return offset < ends.get((topic, partition), 0)

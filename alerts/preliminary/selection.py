@@ -31,7 +31,8 @@ class Selection(msgspec.Struct, frozen=True):
 
     `answer_by`: microseconds since 1970. `levels`: of rules; `rules`: exceptions from that.
     `suppressions`: those in force, as far as they are known before an alert is made. `every`:
-    all findings of these rules are marked, as another process tells some of them.
+    all findings of these rules are marked, as another process tells some of them. `told`: findings
+    that were told before their batch, which are marked in any case.
     """
 
     answer_by: int
@@ -39,10 +40,16 @@ class Selection(msgspec.Struct, frozen=True):
     rules: Overrides = ()
     suppressions: tuple[Suppression, ...] = ()
     every: bool = False
+    told: tuple[str, ...] = ()
 
 
 def chosen_now(
-    settings: Settings, now: float, suppressions: Iterable[Suppression] = (), *, every: bool = False
+    settings: Settings,
+    now: float,
+    suppressions: Iterable[Suppression] = (),
+    *,
+    every: bool = False,
+    told: tuple[str, ...] = (),
 ) -> Selection:
     """What the settings want told early of what is found at `now`, seconds since 1970."""
     alerts = settings.alerts
@@ -52,12 +59,24 @@ def chosen_now(
         rules=tuple(sorted(alerts.preliminary_rules.items())),
         suppressions=tuple(suppressions),
         every=every,
+        told=told,
     )
 
 
 def selection_of(decided: dict[str, Any] | None) -> Selection | None:
     """What a batch decided, read from its JSON; None: nothing is told early."""
     return None if decided is None else msgspec.convert(decided, Selection)
+
+
+def marks_all(decision: dict[str, Any] | None, settings: Settings) -> bool:
+    """Whether a batch that decided so marks each finding that the settings of now want told."""
+    chosen = selection_of(decision)
+    wanted = chosen_now(settings, 0.0, every=True)
+    return chosen is not None and (chosen.every, chosen.levels, chosen.rules) == (
+        wanted.every,
+        wanted.levels,
+        wanted.rules,
+    )
 
 
 def is_selected(rule: Rule, levels: tuple[str, ...], overrides: Mapping[str, bool]) -> bool:
@@ -87,11 +106,15 @@ def marked(findings: pa.RecordBatch, rules: pa.Array, chosen: Selection) -> pa.R
     """
     wanted = pc.and_(pc.is_in(findings.column("rule_id"), rules), findings.column("alerting"))
     numbers = [n for n, is_wanted in enumerate(wanted.to_pylist()) if is_wanted]
-    if not numbers:
+    known = set(chosen.told)
+    ids = findings.column("finding_id").to_pylist() if known else []
+    ahead = {n for n, finding_id in enumerate(ids) if finding_id in known}
+    if not numbers and not ahead:
         return findings
-    rows = dict(zip(numbers, findings.take(pa.array(numbers)).to_pylist(), strict=True))
+    taken = findings.take(pa.array(numbers, pa.int64()))
+    rows = dict(zip(numbers, taken.to_pylist(), strict=True))
     answer_by = event_instant(chosen.answer_by)
-    first = set(numbers if chosen.every else _first_ones(rows, chosen))
+    first = set(numbers if chosen.every else _first_ones(rows, chosen)) | ahead
     marks = [answer_by if number in first else None for number in range(findings.num_rows)]
     place = findings.schema.get_field_index("answer_by")
     field = finding_schema().field("answer_by")

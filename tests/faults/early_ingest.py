@@ -6,6 +6,7 @@ Without Spark; the records, their events and their findings are made by the code
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,9 +16,10 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from alerts.matching.detection import detection
 from alerts.preliminary.answer import preliminary_id
 from alerts.preliminary.lane import MarkingLane
-from alerts.preliminary.selection import selection_of
+from alerts.preliminary.selection import Selection, selection_of
 from alerts.rulebook.rule_store import rule_store
 from alerts.tables import FINDING, PRELIMINARY_ANSWER
+from infra.checkpoint.batch_decisions import write_decision
 from infra.config.settings import Settings
 from infra.delta.parquet_writer import arrow_schema
 from infra.kafka.client import client_options, source_of
@@ -46,18 +48,31 @@ class Jobs:
         self._answers = ByHand(settings, PRELIMINARY_ANSWER)
         self._parser = Parser(ParseSettings.of(settings))
         self._next, self._batch = 0, -1
+        self._planned: list[Message] | None = None
+        self._chosen: Selection | None = None
         self._unanswered: list[dict[str, Any]] = []
         MarkingLane(settings, self._packs).begun()
 
-    def ingest(self) -> int:
-        """One batch of all there is: planned, then committed; how many records it has."""
-        messages = self._arrived()
+    def plan(self, choose: Callable[[], dict[str, Any] | None]) -> None:
+        """Plan a batch of all there is, and let it decide; `ingest` then runs it again."""
+        self._planned = self._arrived()
         self._batch += 1
-        self._next = messages[-1].offset() + 1 if messages else self._next  # type: ignore[operator]
+        if self._planned:
+            self._next = self._planned[-1].offset() + 1  # type: ignore[operator]
+        folder = self._settings.checkpoint_root / "ingest"
         write_whole(
-            self._settings.checkpoint_root / "ingest" / "spark" / "offsets" / str(self._batch),
+            folder / "spark" / "offsets" / str(self._batch),
             f'v1\n{{"batchTimestampMs":1}}\n{json.dumps({self._topic: {"0": self._next}})}\n',
         )
+        decided = {"pack": self._packs.current(), "preliminary": choose()}
+        write_decision(folder, self._batch, decided)
+        self._chosen = selection_of(decided["preliminary"])
+
+    def ingest(self) -> int:
+        """One batch of all there is: planned, then committed; how many records it has."""
+        if self._planned is None:
+            self.plan(MarkingLane(self._settings, self._packs).choose)
+        messages, self._planned = self._planned or [], None
         rows = self._found(messages)
         self._findings.append("ingest", *rows, batch=self._batch)
         for row in rows:
@@ -89,8 +104,8 @@ class Jobs:
             }
             for message in kept
         ]
-        chosen = selection_of(MarkingLane(self._settings, self._packs).choose())
-        find = detection(str(self._packs.folder), self._packs.current(), self._spool, chosen)
+        pack = self._packs.current()
+        find = detection(str(self._packs.folder), pack, self._spool, self._chosen)
         records = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(RECORD))
         return [row for events in self._parser(records) for row in find(events)[0].to_pylist()]
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from confluent_kafka import KafkaException
 
 from alerts.delivery.publisher import read_all
 from alerts.preliminary.consumer_lane import ConsumerLane
+from alerts.preliminary.lane import PreliminaryLane
 from alerts.preliminary.place import Place, place_file
 from alerts.rulebook.rule_store import recompile
 from alerts.rulepack.locations import store_folder
@@ -27,6 +29,7 @@ from alerts.rulepack.rule_pack import PackStore
 from infra.config.settings import Settings, load
 from infra.errors import Fatal, Retryable
 from infra.kafka.client import Broker, ensure_topics, producer, topic_of
+from infra.streaming.job import Batch
 from tests.e2e.conftest import http
 from tests.faults.early_ingest import Jobs
 from tests.faults.early_outbox import topics
@@ -131,6 +134,83 @@ def test_a_finding_is_told_before_ingest_has_it_and_what_ingest_makes_of_it_is_t
     place = place_file(settings).read()
     assert place is not None
     assert place.waiting == {}
+
+
+def settled(jobs: Jobs, lane: ConsumerLane) -> None:
+    """The batch under way is committed, and what of it was told is answered."""
+    jobs.ingest()
+    look(lane)
+    lane.turn(0.2)
+    jobs.answer()
+    look(lane)
+    lane.turn(0.2)
+
+
+@pytest.mark.full
+def test_what_a_batch_of_other_settings_finds_is_told_by_its_marks_alone_and_never_withdrawn(
+    broker: Broker, tmp_path: Path
+) -> None:
+    settings = settings_of(broker, tmp_path)
+    jobs, attacker = Jobs(settings, topic_of(SOURCE, settings.kafka)), Attacker(settings)
+    jobs.ingest()
+    # Job `ingest` told behind its batches, and was killed in one: of an entity it marks the first,
+    # by the time of its events, while its records came in another order.
+    entity = "198.51.100.7"
+    attacker.attack(address=entity)
+    attacker.attack()
+    by_batch = PreliminaryLane(settings, PackStore(store_folder(settings)))
+    jobs.plan(by_batch.choose)
+    lane = ConsumerLane(settings)
+    assert [lane.turn(0.2) for _ in range(3)] == [0, 0, 0]
+    # What comes behind that batch is told at once.
+    attacker.attack()
+    turns(lane, 1)
+    settled(jobs, lane)
+    jobs.ingest()
+    # A batch that chose nothing, as when too many waited.
+    attacker.attack()
+    jobs.plan(lambda: None)
+    lane = ConsumerLane(settings)
+    assert [lane.turn(0.2) for _ in range(3)] == [0, 0, 0]
+    settled(jobs, lane)
+    attacker.attack()
+    turns(lane, 1)
+    settled(jobs, lane)
+    assert told(settings) == {
+        address: ["told", "confirmed"] for address in (entity, *(f"203.0.0.{n}" for n in (3, 4, 6)))
+    }
+    assert (place_file(settings).read() or Place()).waiting == {}
+
+
+@pytest.mark.full
+def test_what_was_told_before_its_batch_is_told_once_and_answered_when_batches_tell_again(
+    broker: Broker, tmp_path: Path
+) -> None:
+    settings = settings_of(broker, tmp_path)
+    jobs, attacker = Jobs(settings, topic_of(SOURCE, settings.kafka)), Attacker(settings)
+    jobs.ingest()
+    lane = ConsumerLane(settings)
+    # The lane tells the first that comes; the batch would choose by the time of the events.
+    attacker.attack()
+    attacker.attack(address="198.51.100.7")
+    turns(lane, 2)
+    attacker.attack(address="198.51.100.7")
+    attacker.attack(address="198.51.100.8")
+    jobs.dropped = {6}
+    batches = PreliminaryLane(settings, PackStore(store_folder(settings)))
+    batches.begun()
+    jobs.plan(batches.choose)
+    jobs.ingest()
+    folder = settings.checkpoint_root / "ingest"
+    run = Batch("ingest", "q", 1, "", folder, False, datetime.now(UTC), "")
+    for _ in range(2):
+        batches.committed(run)
+        jobs.answer()
+    batches.committed(run)
+    words = told(settings)
+    assert words.keys() == {"203.0.0.2", "198.51.100.7"}
+    assert set(map(tuple, words.values())) == {("told", "confirmed")}
+    assert (place_file(settings).read() or Place()).waiting == {}
 
 
 @pytest.mark.full
