@@ -16,7 +16,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from reporting.document.text import cut, number
 
@@ -84,6 +84,8 @@ def stacked_bars(
     axes.set_xticks(places[::every], [_label(label) for label in labels[::every]])
     axes.set_xlim(-0.6, len(labels) - 0.4)
     axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+    # Else millions are told by a lone "1e6" above the axis.
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
     axes.set_ylim(0, max([*bottom, 1]) * 1.2)
     # Figures over more bars than these would run into each other.
     if len(labels) <= 13:

@@ -53,7 +53,8 @@ def _change(tile: Tile) -> str:
     if tile.before is None or not isinstance(tile.value, (int, float)):
         return ""
     before = text.shown(tile.before, tile.kind)
-    if tile.value == tile.before:
+    # What differs behind the last digit alone would read as "5.9, down from 5.9".
+    if text.shown(tile.value, tile.kind) == before:
         return f"as before ({before})"
     return f"{'up' if tile.value > tile.before else 'down'} from {before}"
 

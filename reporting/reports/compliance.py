@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 from infra.config.settings import Settings
 from infra.delta.catalog import catalog
 from infra.delta.retention import limits
-from reporting.document.content import Column, Report, Section, Table, Tile, Words
+from reporting.document.content import Column, Report, Section, Table, Tile
 from reporting.document.request import ReportRequest
+from reporting.document.text import number
 from reporting.erasure.certificate import certificates
 from reporting.figures.source_names import source_name
-from reporting.ledger.completeness import completeness, total
-from reporting.ledger.gaps import missed
+from reporting.interval import Interval
+from reporting.ledger.completeness import Completeness, completeness, total
+from reporting.ledger.gaps import Missed, missed
 
 NAME = "compliance"
 DOC = "For auditors: retention kept, who asked what, erasures, completeness by source."
@@ -29,10 +32,11 @@ SELECT who, act, count(*) AS n, count(*) FILTER (outcome = 'refused') AS refused
 FROM ops.audit WHERE "at" >= $since AND "at" < $until
 GROUP BY who, act ORDER BY n DESC, who, act LIMIT 100
 """
-# The table above has a hundred rows at most; this tells how many there are.
-_KINDS = """
-SELECT count(*) FROM (SELECT DISTINCT who, act FROM ops.audit
-                      WHERE "at" >= $since AND "at" < $until)
+# The table above has a hundred rows at most; this tells of all there are.
+_ALL_ACTS = """
+SELECT count(DISTINCT (who, act)) AS kinds, count(*) AS n,
+       count(*) FILTER (outcome = 'refused') AS refused, count(DISTINCT who) AS people
+FROM ops.audit WHERE "at" >= $since AND "at" < $until
 """
 _OLDEST = """
 SELECT source, min(received_at) AS oldest FROM {table} WHERE source <> '_heartbeat'
@@ -56,7 +60,8 @@ def compose(request: ReportRequest) -> Report:
     rows = completeness(request.connection, interval.start, interval.end)
     kept = retention(request)
     late = [row for row in kept if row["state"] != "kept"]
-    acts = request.ask(_ACTS)
+    acts, (all_acts,) = request.ask(_ACTS), request.ask(_ALL_ACTS)
+    gaps = missed(request.connection, interval.start, interval.end)
     erased = erasures(request.settings, interval.start, interval.end)
     unaccounted = total(rows).unaccounted
     before = interval.before
@@ -67,21 +72,69 @@ def compose(request: ReportRequest) -> Report:
         "Compliance report",
         interval,
         request.made_at,
+        lead=[
+            _sources_words(interval.phrase, total(rows), gaps),
+            _acts_words(late, all_acts, len(erased)),
+        ],
         tiles=[
             Tile("Sources beyond retention", len(late), tone="bad" if late else "good"),
             Tile("Records received", total(rows).received, earlier.received or None),
             Tile("Unaccounted", unaccounted, tone="bad" if unaccounted else "good"),
-            Tile("Acts on record", sum(row["n"] for row in acts)),
+            Tile("Acts on record", all_acts["n"]),
+            Tile("Of these refused", all_acts["refused"]),
             Tile("Erasures", len(erased)),
         ],
         sections=[
-            _retention(kept),
-            _access(acts, request.value(_KINDS), interval.zone),
+            _complete(rows, gaps, interval),
+            _retention(kept, interval.zone),
+            _access(acts, all_acts["kinds"], interval.zone),
             _erased(erased, interval.zone),
-            _complete(request, [asdict(row) for row in rows]),
         ],
         arrival=request.arrived(),
     )
+
+
+def _sources_words(phrase: str, all_records: Completeness, gaps: Sequence[Missed]) -> str:
+    """Whether all that was received is accounted for, for somebody who reads no table."""
+    received = f"{phrase}, {_many(all_records.received, 'record')} were received"
+    if all_records.received == 1:
+        received = f"{phrase}, 1 record was received"
+    lost = "no gap is known"
+    if gaps:
+        # Of some gaps nobody knows how many messages they held.
+        known = sum(gap.messages or 0 for gap in gaps)
+        lost = (
+            f"{_many(len(gaps), 'gap')} with {_many(known, 'known message')} "
+            f"{'was' if len(gaps) == 1 else 'were'} accepted"
+        )
+    if not all_records.received:
+        return f"{received}; {lost}."
+    what = "none is unaccounted for"
+    if many := all_records.unaccounted:
+        what = f"{number(many)} {'is' if many == 1 else 'are'} unaccounted for"
+    return f"{received}; {what}, and {lost}."
+
+
+def _acts_words(late: list[dict[str, Any]], acts: dict[str, Any], erased: int) -> str:
+    """Retention, access and erasures in a sentence each."""
+    kept = "Retention is kept for every source."
+    if late:
+        kept = f"Retention is not kept for {_many(len(late), 'source')}: older rows are there."
+    done = "No act is on record."
+    if acts["n"]:
+        who = _many(acts["people"], "user or key", "users and keys")
+        done = (
+            f"{_many(acts['n'], 'act')} of {who} "
+            f"{'is' if acts['n'] == 1 else 'are'} on record, {number(acts['refused'])} refused."
+        )
+    gone = "Nothing was erased."
+    if erased:
+        gone = f"{_many(erased, 'erasure')} {'was' if erased == 1 else 'were'} carried out."
+    return f"{kept} {done} {gone}"
+
+
+def _many(count: int, thing: str, things: str = "") -> str:
+    return f"{number(count)} {thing if count == 1 else things or thing + 's'}"
 
 
 def retention(request: ReportRequest) -> list[dict[str, Any]]:
@@ -123,13 +176,13 @@ def erasures(settings: Settings, since: datetime, until: datetime) -> list[dict[
     return sorted(rows, key=lambda row: row["at"])
 
 
-def _retention(kept: list[dict[str, Any]]) -> Section:
+def _retention(kept: list[dict[str, Any]], zone: str) -> Section:
     columns = [
         Column("name", "Records of"),
         Column("source", "Source", "code"),
         Column("table", "Kept as", "word"),
         Column("kept_for", "For", "word"),
-        Column("oldest", "Oldest row", "clock"),
+        Column("oldest", f"Oldest row, {zone}", "clock"),
         Column("state", "State"),
     ]
     layers = {"bronze.record": "raw record", "silver.event": "event"}
@@ -172,13 +225,32 @@ def _erased(rows: list[dict[str, Any]], zone: str) -> Section:
     return Section("Erasures", [Table("erasures", columns, rows, empty="Nothing was erased.")])
 
 
-def _complete(request: ReportRequest, rows: list[dict[str, Any]]) -> Section:
+def _complete(rows: Sequence[Completeness], gaps: Sequence[Missed], interval: Interval) -> Section:
     columns = [Column("name", "Records of"), Column("source", "Source", "code")] + [
         Column(name, title, "number", bad=name == "unaccounted")
         for name, title in _COMPLETE.items()
     ]
-    rows = [row | {"name": source_name(row["source"])} for row in rows]
-    gaps = missed(request.connection, request.interval.start, request.interval.end)
-    sentences = [gap.sentence() for gap in gaps] or ["No gap is known."]
-    table = Table("completeness", columns, rows, empty="Nothing was received.")
-    return Section("Completeness by source", [table, Words(sentences, listed=bool(gaps))])
+    named = [asdict(row) | {"name": source_name(row.source)} for row in rows]
+    sums = asdict(total(rows)) | {"name": "all", "source": None}
+    table = Table("completeness", columns, named, empty="Nothing was received.", sums=sums)
+    return Section("Completeness by source", [table, _gaps(gaps, interval)])
+
+
+def _gaps(gaps: Sequence[Missed], interval: Interval) -> Table:
+    """What never arrived, and who said that it may be gone on without."""
+    columns = [
+        Column("before", f"Until, {interval.zone}", "clock"),
+        Column("topic", "Topic", "code"),
+        Column("partition", "Partition", "number"),
+        Column("messages", "Messages", "number"),
+        Column("kind", "Kind", "word"),
+        Column("accepted_by", "Accepted by"),
+        Column("accepted_at", f"When, {interval.zone}", "clock"),
+        Column("reason", "Reason"),
+    ]
+    rows = [asdict(gap) for gap in gaps]
+    note = "headgate ledger has their offsets."
+    if any(gap.messages is None for gap in gaps):
+        note += " Messages -: nobody can tell how many."
+    empty = "No gap is known."
+    return Table("gaps", columns, rows, title="Gaps", note=note, empty=empty)

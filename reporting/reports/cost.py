@@ -72,7 +72,7 @@ def compose(request: ReportRequest) -> Report:
         request.made_at,
         lead=_lead(request, cores, earlier, records, stored),
         tiles=[
-            Tile("Cores", cores.average, earlier.average if compared else None, kind="decimal"),
+            Tile("Cores", cores.average, earlier.average if compared else None, kind="hundredth"),
             Tile("Core-hours", cores.hours, earlier.hours if compared else None, kind="decimal"),
             Tile(
                 "Core-hours a million records",
@@ -82,7 +82,6 @@ def compose(request: ReportRequest) -> Report:
             ),
             Tile("Rules, of a core", _of_a_core(rules, span), kind="share"),
             Tile("Records taken in a day", a_day, _a_day(before, earlier.span)),
-            Tile("Disk", stored, kind="bytes"),
             Tile("Disk a million records", a_million, kind="bytes"),
             Tile("A year's records at this rate", _a_year(a_million, a_day), kind="bytes"),
         ],
@@ -110,11 +109,13 @@ def _lead(
             f"core-hours{_change(cores, earlier)}"
         )
         if rows := [row for row in cores.by_job(earlier) if row["share"] > 0.25]:
-            known += f"; {share(rows[0]['share'])} of that was {rows[0]['job']}"
+            known += f"; {share(rows[0]['share'])} of that went to {rows[0]['job']}"
     sentences = [f"{phrase}, {known}."]
     if records:
         sentences.append(f"It took in {number(records)} records.")
-    return [" ".join([*sentences, f"Its tables take {size(stored)} of disk."])]
+    if stored:
+        sentences.append(f"Its tables take {size(stored)} of disk.")
+    return [" ".join(sentences)]
 
 
 def _change(cores: Cores, earlier: Cores) -> str:
@@ -305,8 +306,11 @@ def _rules(rules: list[dict[str, Any]]) -> Section:
         Column("events", "Events", "number"),
         Column("candidates", "Looked at one by one", "number"),
         Column("hits", "Hits", "number"),
-        Column("seconds", "Seconds", "decimal"),
+        Column("seconds", "Time", "seconds"),
+        Column("share", "Of all rules", "share"),
     ]
+    whole = sum(row["seconds"] for row in rules) or 1.0
+    rules = [row | {"share": row["seconds"] / whole} for row in rules]
     empty = "Nothing was told of what rules cost (headgate rules cost --live)."
     table = Table("rules", columns, rules[:_SHOWN], whole=len(rules), empty=empty)
     return Section("Rules that cost most", [table])

@@ -250,11 +250,16 @@ def _basis(request: ReportRequest, sources: list[dict[str, Any]]) -> list[str]:
     if lost or gaps:
         # Of some gaps nobody knows how many messages they held: these count as gaps alone.
         known = sum(gap.messages or 0 for gap in gaps)
-        sentences.append(
-            f"Not all was seen: {_many(len(gaps), 'gap')} in what was received "
-            f"({_many(known, 'known message')} lost), and {_many(lost, 'record')} that checks "
-            "found missing. What happened in them cannot be told."
-        )
+        parts = []
+        if gaps:
+            parts.append(
+                f"{_many(len(gaps), 'gap')} in what was received ({_many(known, 'known message')} "
+                "lost)"
+            )
+        if lost:
+            parts.append(f"{_many(lost, 'record')} that checks found missing")
+        what = ", and ".join(parts)
+        sentences.append(f"Not all was seen: {what}. What happened in them cannot be told.")
     else:
         sentences.append("No loss of log records is known.")
     if dead:

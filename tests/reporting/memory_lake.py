@@ -23,8 +23,8 @@ MADE = datetime(2026, 11, 21, 6, tzinfo=UTC)
 class MemoryLake:
     """Every table, empty, and every view over them."""
 
-    def __init__(self) -> None:
-        self.connection: duckdb.DuckDBPyConnection = open_engine(memory="512MB", threads=1)
+    def __init__(self, memory: str = "512MB") -> None:
+        self.connection: duckdb.DuckDBPyConnection = open_engine(memory=memory, threads=1)
         self.columns: dict[str, list[tuple[str, str]]] = {}
         for definition in definitions(Path("/nowhere")):
             layer = definition.name.partition(".")[0]

@@ -10,6 +10,8 @@ import pytest
 
 from reporting.document.archive import in_form
 from reporting.document.text import share
+from reporting.ledger.completeness import Completeness
+from reporting.ledger.gaps import Missed
 from reporting.reports import compliance, cost
 from tests.reporting.memory_lake import MemoryLake
 
@@ -68,7 +70,7 @@ def test_cores_are_told_by_job_with_what_was_split_and_what_was_no_batchs() -> N
     assert "30.0 % of it was used while batches of several jobs ran at once" in page
     (lead,) = report.lead
     assert lead.startswith("On 20 November 2026, the platform took 0.21 cores on average, ")
-    assert "400.0 % more cores than in the period before; 60.0 % of that was ingest" in lead
+    assert "400.0 % more cores than in the period before; 60.0 % of that went to ingest" in lead
     assert tiles(report)["Core-hours a million records"][0] == 5
 
 
@@ -113,6 +115,22 @@ def test_what_is_more_than_nothing_is_not_told_as_nothing() -> None:
         "< 0.1 %",
         "25.0 %",
     ]
+
+
+@pytest.mark.parametrize(
+    ("unaccounted", "gaps", "words"),
+    [
+        (0, 0, "In May, 9 records were received; none is unaccounted for, and no gap is known."),
+        (1, 0, "In May, 9 records were received; 1 is unaccounted for, and no gap is known."),
+        (2, 1, "2 are unaccounted for, and 1 gap with 7 known messages was accepted."),
+    ],
+)
+def test_an_auditor_reads_first_whether_all_is_accounted_for(
+    unaccounted: int, gaps: int, words: str
+) -> None:
+    gap = Missed("logs.a", 0, "expired", 5, 12, 7, None, DAY, True, DAY, "ana", "disk full")
+    whole = Completeness("all", received=9, unaccounted=unaccounted)
+    assert words in compliance._sources_words("In May", whole, [gap] * gaps)
 
 
 def test_an_auditor_reads_what_a_source_is_of_and_how_long_it_is_kept() -> None:

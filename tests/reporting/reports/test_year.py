@@ -17,7 +17,8 @@ from reporting.figures.triage import advice, triage_by_rule, triage_totals
 from reporting.reports import reports
 from tests.reporting.memory_lake import MemoryLake
 from tests.reporting.reports.test_daily import elements
-from tests.reporting.year import a_year
+from tests.reporting.year import END, a_whole_year, a_year
+from tests.reporting.year_records import ACTS, write_erasures
 
 HOME = Path("/nowhere")
 WHOLE = sorted(name for name, module in reports().items() if not hasattr(module, "SUBJECT"))
@@ -28,6 +29,11 @@ def year() -> MemoryLake:
     return a_year()
 
 
+@pytest.fixture(scope="module")
+def whole_year() -> MemoryLake:
+    return a_whole_year()
+
+
 def made(lake: MemoryLake, name: str, interval: str, home: Path = HOME) -> Report:
     report: Report = reports()[name].compose(lake.request(home, interval))
     return report
@@ -35,7 +41,8 @@ def made(lake: MemoryLake, name: str, interval: str, home: Path = HOME) -> Repor
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", WHOLE)
-def test_every_report_is_made_of_a_year_and_of_nothing(year: MemoryLake, name: str) -> None:
+def test_every_report_is_made_of_a_year_and_of_nothing(whole_year: MemoryLake, name: str) -> None:
+    year = whole_year
     for lake in (year, MemoryLake()):
         report = made(lake, name, "2026-10")
         page = in_form(report, "html").decode()
@@ -131,3 +138,33 @@ def test_coverage_has_a_matrix_and_a_layer_of_the_rules_in_force(
     rows = {row["technique"]: row for row in report.data()["techniques"][1]}
     assert rows["T1110.001"]["tactics"] == "Credential Access", "where ATT&CK has it"
     assert "○" in page
+
+
+@pytest.mark.full
+def test_an_auditor_reads_of_records_gaps_acts_and_erasures(
+    whole_year: MemoryLake, tmp_path: Path
+) -> None:
+    write_erasures(tmp_path, END)
+    report = made(whole_year, "compliance", "2026-10", tmp_path)
+    data = {key: rows for key, (_, rows) in report.data().items()}
+    assert sum(row["unaccounted"] for row in data["completeness"]) == 0
+    assert all(0 < row["dead"] < row["received"] for row in data["completeness"])
+    (gap,) = data["gaps"]
+    assert (gap["messages"], gap["accepted_by"]) == (1_240, "admin")
+    assert {(row["who"], row["act"], row["n"], row["refused"]) for row in data["acts"]} == {
+        (who, act, times, refused) for who, act, times, refused, _ in ACTS
+    }
+    assert [(row["id"], row["rows"]) for row in data["erasures"]] == [("3f1c", 812), ("9a07", 480)]
+    first, second = report.lead
+    assert "none is unaccounted for, and 1 gap with 1\u202f240 known messages was accepted" in first
+    assert "1\u202f073 acts of 5 users and keys are on record, 6 refused. 2 erasures" in second
+
+
+@pytest.mark.full
+def test_who_pays_reads_of_cores_by_job_and_day(whole_year: MemoryLake) -> None:
+    report = made(whole_year, "cost", "2026-10")
+    rows = report.data()["cores"][1]
+    assert [row["job"] for row in rows][:2] == ["ingest", "alert"]
+    assert sum(row["share"] for row in rows) == pytest.approx(1)
+    assert all(row["core_hours"] > row["before"] > 0 for row in rows)
+    assert len(report.data()["core_hours_a_day"][1]) == 31
