@@ -23,10 +23,11 @@ _SECOND = 1_000_000
 
 @dataclass(frozen=True)
 class ShadowEntity:
-    """Somebody or something that alerts would have named."""
+    """Somebody or something that alerts would have named. `name`: a device's, by its lease."""
 
     type: str
     value: str
+    name: str | None
     alerts: int
     findings: int
 
@@ -43,6 +44,7 @@ class ShadowExample:
     title: str
     entity_type: str
     entity: str
+    name: str | None
     count: int
     first: datetime
     last: datetime
@@ -93,9 +95,11 @@ def shadow_detail(
     days = _days(mark.since, now)
     by_entity = Counter((alert.entity_type, alert.entity_value) for alert in fold.alerts)
     repeats: Counter[tuple[str, str]] = Counter()
+    rows = {str(row["event_uid"]): row for row in fold.rows}
+    names: dict[str, str | None] = {}
     for alert in fold.alerts:
         repeats[alert.entity_type, alert.entity_value] += alert.count
-    rows = {str(row["event_uid"]): row for row in fold.rows}
+        names[alert.entity_value] = _host_of(alert, rows)
     newest = sorted(fold.alerts, key=lambda alert: alert.last, reverse=True)[:MOST_EXAMPLES]
     return ShadowDetail(
         mark=mark,
@@ -104,7 +108,7 @@ def shadow_detail(
         findings_by_day=_by_day(days, (micros(row["event_time"]) for row in fold.rows)),
         alerts_by_day=_by_day(days, (alert.raised for alert in fold.alerts)),
         entities=tuple(
-            ShadowEntity(*entity, count, repeats[entity])
+            ShadowEntity(*entity, names[entity[1]], count, repeats[entity])
             for entity, count in by_entity.most_common(MOST_ENTITIES)
         ),
         entities_total=len(by_entity),
@@ -123,6 +127,13 @@ def _by_day(days: tuple[datetime, ...], instants: Iterable[int]) -> tuple[int, .
     return tuple(counts[n] for n in range(len(days)))
 
 
+def _host_of(alert: Brief, rows: dict[str, RerunRow]) -> str | None:
+    """What a device called itself when it got the address."""
+    row = rows.get(alert.evidence[-1], {}) if alert.evidence else {}
+    holder = row.get("told_holder") or row.get("holder") or {}
+    return holder.get("hostname") if alert.entity_type == "device" else None
+
+
 def _example(alert: Brief, rows: dict[str, RerunRow]) -> ShadowExample:
     uid = alert.evidence[-1] if alert.evidence else ""
     # An alert of a correlation rests on events that are no findings of the rule itself.
@@ -132,6 +143,7 @@ def _example(alert: Brief, rows: dict[str, RerunRow]) -> ShadowExample:
         title=alert.title,
         entity_type=alert.entity_type,
         entity=alert.entity_value,
+        name=_host_of(alert, rows),
         count=alert.count,
         first=_instant(alert.first),
         last=_instant(alert.last),

@@ -29,6 +29,7 @@ class Desk:
         self.lake = lake
         self.blob = BucketState().encode()
         self.app = create_app(lake.settings)
+        self.load = load
         self.seen: set[str] = set()
         self.sequence = 0
 
@@ -53,7 +54,7 @@ class Desk:
             if row["action"] in ("suppress", "unsuppress"):
                 row["target"] = None
         state = BucketState.decode(self.blob)
-        outputs = state.step([*findings, *rows], load, self.lake.settings.alerts, detected)
+        outputs = state.step([*findings, *rows], self.load, self.lake.settings.alerts, detected)
         self.blob = state.encode()
         self.sequence += 1
         number = {"batch": self.sequence, "sequence": self.sequence}

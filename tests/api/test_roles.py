@@ -187,6 +187,9 @@ PAGES = {
     "analyst": {
         "POST /proposals/{proposal_id}/confirm",
         "POST /proposals/{proposal_id}/reject",
+        "POST /search/queries",
+        "POST /reports",
+        "POST /search/queries/{name}/remove",
         "GET /cases/add",
         "GET /cases/{case_id}/evidence",
         "POST /cases",

@@ -17,8 +17,11 @@ from fastapi.testclient import TestClient
 
 import alerts
 from alerts.domain.finding import identity
+from alerts.rulepack.locations import store_folder
+from alerts.rulepack.shadow_marks import ShadowMark, ShadowMarks
 from alerts.tables import FINDING
 from api.credentials import Credentials
+from enrich.tables import ATTRIBUTION
 from enrich.tables_rollup import ARRIVAL, ROLLUP
 from infra.config.settings import Settings
 from infra.delta.catalog import table
@@ -32,6 +35,7 @@ from reporting.interval import parse_interval
 from tests.alerts.lifecycle.test_alert_fold import NOON, finding, leased
 from tests.api.desk import Desk
 from tests.api.story import Row, insert
+from tests.console.story import FINDINGS as STORY_FINDINGS
 from tests.console.story import event, record
 
 SCANNER, KIOSK, PHONE = "02:00:00:00:01:01", "02:00:00:00:01:02", "02:00:00:00:01:03"
@@ -55,6 +59,13 @@ OLDER = (
     (CLEARED, KIOSK, 8.9, "true_positive"), (SWEEP, PHONE, 12.5, None),
 )  # fmt: skip
 """Rule, device, hours before the shift, verdict."""
+TRIED = bundled("http_attack_tool")
+TRIES = (
+    (PHONE, 6.0), *((KIOSK, 20 + n / 3) for n in range(7)), (SCANNER, 27.5), (KIOSK, 45.2),
+    *((SCANNER, 50 + n / 6) for n in range(12)), (PHONE, 74.0),
+    *((SCANNER, 98 + n) for n in range(4)),
+)  # fmt: skip
+"""Device and hours before the shift of what a rule in shadow finds."""
 SOURCES = {"zeek:conn": 5200, "zeek:dns": 3100, "zeek:http": 900, "sshd": 160, "isc_dhcpd": 70}
 """Records an hour at noon."""
 
@@ -66,12 +77,7 @@ def furnish(desk: Desk) -> None:
     insert(desk.lake, table("silver.event"), events)
     insert(desk.lake, ROLLUP, _arrivals())
     findings = [_finding(number, *each) for number, each in enumerate(OLDER)]
-    columns = {column.name for column in FINDING.columns} - {"holder"}
-    insert(
-        desk.lake,
-        FINDING,
-        [{name: value for name, value in row.items() if name in columns} for row in findings],
-    )
+    insert(desk.lake, FINDING, _columns([*STORY_FINDINGS, *findings]))
     made = desk.batch(*findings)
     by_rule_and_time = {(row["rule_id"], row["event_time"]): row["alert_id"] for row in made}
     client = desk.client()
@@ -86,10 +92,43 @@ def furnish(desk: Desk) -> None:
         )
         assert closed.is_success, closed.text
     desk.batch()
+    _try_in_shadow(desk)
     _leave_acts(desk, client)
     desk.batch()
     flush_outbox(desk.lake, AUDIT, desk.lake.spool / "audit")
     tell_jobs(desk.lake.settings)
+
+
+def _try_in_shadow(desk: Desk) -> None:
+    """A rule that has been in shadow for most of a week."""
+    tries = [(TRIED, mac, hours, None) for mac, hours in TRIES]
+    numbered = list(enumerate(tries, len(OLDER)))
+    agent = {"message": "GET /login", "http_request": {"user_agent": "sqlmap/1.7.2#stable"}}
+    events = [_event(number, *each) | agent for number, each in numbered]
+    insert(desk.lake, table("bronze.record"), [record(row) for row in events])
+    insert(desk.lake, table("silver.event"), events)
+    silent = {"alerting": False, "snippet": "GET /login by sqlmap/1.7.2#stable"}
+    insert(desk.lake, FINDING, _columns([_finding(n, *each) | silent for n, each in numbered]))
+    insert(desk.lake, ATTRIBUTION, [_attributed(_finding(n, *each)) for n, each in numbered])
+    since = NOON - timedelta(days=5)
+    mark = ShadowMark("boris", "how often does our own scanner set it off?", since,
+                      since + timedelta(days=7))  # fmt: skip
+    ShadowMarks(store_folder(desk.lake.settings)).put({TRIED[0]: mark})
+
+
+def _attributed(row: dict[str, Any]) -> Row:
+    """Whose the address of a finding was."""
+    return {
+        "finding_id": row["finding_id"], "role": row["role"], "rev": 1, "via": "join",
+        "event_time": row["event_time"], "holder": row["holder"],
+        "attributed_at": row["received_at"],
+    }  # fmt: skip
+
+
+def _columns(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Findings as their table has them; whose an address was lies beside it."""
+    names = {column.name for column in FINDING.columns} - {"holder"}
+    return [{name: value for name, value in row.items() if name in names} for row in findings]
 
 
 def _leave_acts(desk: Desk, client: TestClient) -> None:
@@ -112,6 +151,14 @@ def _leave_acts(desk: Desk, client: TestClient) -> None:
     ):  # fmt: skip
         answered = client.post(f"/api/v1/{path}", json=body)
         assert answered.is_success, answered.text
+    saved = client.put(
+        "/api/v1/queries/refused-logins",
+        json={"sql": "SELECT user_name, src_ip, count(*) AS n\nFROM silver.events\n"
+              "WHERE class_uid = 3002 AND status_id = 2 AND time >= :since\n"
+              "GROUP BY user_name, src_ip ORDER BY n DESC",
+              "doc": "who failed to log in, and from where", "every_minutes": 1440},
+    )  # fmt: skip
+    assert saved.is_success, saved.text
     yesterday = parse_interval("yesterday")
     keep(settings, make_report(settings, "daily", yesterday), ("html", "json"))
 

@@ -26,6 +26,11 @@ from tests.console.story import prepare
 
 SIZE = {"width": 1360, "height": 850}
 LOGIN = "login"
+SPARK = {
+    "search-spark": "/search?sql=SELECT+source,+round(avg(severity_id),+2)+AS+severity,"
+    "+count(*)+AS+events%0AFROM+silver.events+GROUP+BY+source+ORDER+BY+events+DESC"
+}
+"""What Spark alone answers: not among the places, whose tests have a Spark of their own."""
 OIDC = {"issuer": "https://id.example.com", "client_id": "headgate", "label": "Example ID",
         "roles": {"security": "analyst"}}  # fmt: skip
 
@@ -51,7 +56,7 @@ def main(folder: Path, chosen: Sequence[str] = ()) -> int:
         with sync_playwright() as running:
             browser = running.chromium.launch(executable_path=program, args=FLAGS)
             for theme in ("light", "dark"):
-                paths = places(desk)
+                paths = places(desk) | SPARK
                 wanted = {name: paths[name] for name in chosen or paths if name != LOGIN}
                 _take(browser, site, theme, wanted, folder, lake.settings)
             if not chosen or LOGIN in chosen:

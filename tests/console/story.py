@@ -10,11 +10,16 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from alerts.cases.case_store import leave_act
+from alerts.rulepack.locations import store_folder
+from alerts.rulepack.predicate import All, Test
+from alerts.rulepack.rule_pack import PackStore, RulePack
 from infra.delta.catalog import table
 from infra.delta.ops_tables import LEDGER
 from infra.streaming.lake import Lake
-from tests.alerts.lifecycle.test_alert_fold import NONE, NOON, finding, leased
+from tests.alerts.lifecycle.test_alert_fold import NONE, NOON, RULE, finding, leased, load
 from tests.api.desk import Desk
 from tests.api.story import Row, insert
 
@@ -51,6 +56,29 @@ CORRECTION = finding(60, holder(B, "laptop-b", known_at=NOON + 40 * MINUTE), rev
                      uid="login-2:0", level="critical", rule_id="succeeded", target="succeeded",
                      feeds=[], rule_title="SSH login succeeded after guessing",
                      snippet="Accepted password for root")  # fmt: skip
+
+
+def _rule(rule_id: str, title: str, level: str, tactic: str, technique: str, *tests: Test) -> Any:
+    return msgspec.structs.replace(
+        RULE, id=rule_id, title=title, level=level, version="v", tactics=(tactic,), feeds=(),
+        techniques=(technique,), tags=(f"attack.{technique.lower()}",), predicate=All(tests),
+    )  # fmt: skip
+
+
+RAN = RulePack(
+    rules=(
+        _rule("r", "SSH password guessing", "high", "credential-access", "T1110",
+              Test("class_uid", "eq", 3002), Test("status_id", "eq", 2)),
+        _rule("succeeded", "SSH login succeeded after guessing", "critical", "initial-access",
+              "T1078", Test("class_uid", "eq", 3002), Test("status_id", "eq", 1),
+              Test("user_name", "eq", "root")),
+        _rule("odd-dns", "DNS tunnel", "medium", "command-and-control", "T1071.004",
+              Test("query.hostname", "endswith", ".evil.example")),
+        _rule("scan", "Web scan", "low", "reconnaissance", "T1595",
+              Test("message", "contains", "/.env")),
+    )
+)  # fmt: skip
+"""The pack that found the shift, for who shows it: why an alert is here is told from it."""
 
 
 def event(uid: str, after: timedelta, **more: Any) -> Row:
@@ -98,6 +126,8 @@ EVENTS = (
 def record(row: Row, raw: bytes | None = None) -> Row:
     """The record that an event was read from."""
     text = str(row.get("message") or row.get("dead_letter_reason"))
+    if row["source"] == "zeek:conn" and raw is None:
+        raw = b"{ts=1774526700.214, uid=C8xk3f4GqJ, id.orig_h=10.0.0.5}"
     return {
         "record_id": row["record_ids"][0],
         "source": row["source"],
@@ -162,8 +192,8 @@ def ledger(job: str, number: int) -> Row:
 def prepare(lake: Lake, events: Sequence[Row] = EVENTS, *, prompt: bool = False) -> Desk:
     """Put the shift into a fresh lake, and its alerts on the desk.
 
-    `prompt`: each alert some seconds after its event, as a driver makes them; slower, and nothing
-    but what is told of delays depends on it.
+    `prompt`: each alert some seconds after its event, as a driver makes them, and by rules that
+    are kept; slower, and nothing but what is told of delays and reasons depends on it.
     """
     for name, rows in (
         ("bronze.record", [record(row) for row in events]),
@@ -173,10 +203,15 @@ def prepare(lake: Lake, events: Sequence[Row] = EVENTS, *, prompt: bool = False)
         insert(lake, table(name), rows)
     insert(lake, LEDGER, [ledger(job, n) for job in ("ingest", "alert") for n in range(4)])
     desk = Desk(lake)
-    for findings in [[each] for each in FINDINGS] if prompt else [FINDINGS]:
+    pack = {"pack": RAN.hash} if prompt else {}
+    if prompt:
+        store = PackStore(store_folder(lake.settings))
+        store.set_current(store.put(RAN))
+        desk.load = lambda name: RAN if name == RAN.hash else load(name)
+    for findings in [[each | pack] for each in FINDINGS] if prompt else [FINDINGS]:
         last: datetime = findings[-1]["event_time"]
         desk.batch(*findings, at=last + timedelta(seconds=5) if prompt else None)
-    desk.batch(CORRECTION)
+    desk.batch(CORRECTION | pack)
     leave_case(desk)
     return desk
 

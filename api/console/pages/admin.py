@@ -154,6 +154,9 @@ def _page(
         fresh=fresh,
         over={key.name for key in content.keys if key.is_over(now)},
         suppressions=services.suppressions.list(over=True).items if tab == "suppressions" else [],
+        titles={rule_id: source.rule.title for rule_id, source in services.rules.every().items()}
+        if tab == "suppressions"
+        else {},
         entries=[*waiting, *entries],
         waiting=len(waiting),
         after=after,

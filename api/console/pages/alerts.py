@@ -36,8 +36,8 @@ PAGE = Page("alerts", "Alerts", router, "/alerts", "alerts", 20, "a")
 _SPANS = (("", "all time"), ("-1h", "last hour"), ("-24h", "last 24 h"), ("-7d", "last 7 days"),
          ("-30d", "last 30 days"))  # fmt: skip
 GROUPINGS = (("", "list"), ("entity", "device"), ("rule", "rule"), ("incident", "incident"))
-TITLES = {"level": "Level", "lifecycle": "State", "attribution": "Who, by", "verdict": "Verdict",
-          "assignee": "Taken by", "rule_id": "Rule"}  # fmt: skip
+TITLES = {"level": "Level", "lifecycle": "State", "attribution": "Proof of who",
+          "verdict": "Verdict", "assignee": "Taken by", "rule_id": "Rule"}  # fmt: skip
 _COLUMNS = ("alert_id", "revision", "level", "lifecycle", "verdict", "assignee", "rule_id",
            "rule_name", "title", "entity_type", "entity_value", "previous_entity", "hostname",
            "src_ip", "attribution", "certainty", "count", "risk_score", "first_event_time",

@@ -1,16 +1,20 @@
-"""Reports that were made: listed, looked at in a frame that may do nothing, and downloaded."""
+"""Reports: made on request, listed, looked at in a frame that may do nothing, and downloaded."""
 
 from __future__ import annotations
 
 from fastapi import Request
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from api.console.page import Page, console_router
+from api.console.pages.act import Analyst
 from api.console.render import respond
-from api.console.request import Signed
+from api.console.request import CheckedForm, Signed
 from api.routes.access import Here
 from api.services.reports import StoredReport, stored_reports
+from api.wire.runs import ReportWanted
+from infra.errors import Usage
 
 router = console_router()
 PAGE = Page("reports", "Reports", router, "/reports", "reports", 60, "p", group="run")
@@ -19,8 +23,14 @@ FRAME_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sa
 
 
 @router.get("/reports")
-def reports(request: Request, services: Here, session: Signed, show: str = "") -> Response:
-    """The list, each report once with its forms, and one of the pages."""
+def reports(
+    request: Request, services: Here, session: Signed, show: str = "", make: bool = False
+) -> Response:
+    """The list, each report once with its forms, and one of the pages.
+
+    `make`: with the form that has one made; which kinds there are takes a command to say.
+    """
+    may_make = session.caller.may("analyst")
     kept = stored_reports(services.settings)
     if show and show not in [file.name for file in kept if file.form == "html"]:
         raise HTTPException(404, f"no report '{show}'")
@@ -32,6 +42,10 @@ def reports(request: Request, services: Here, session: Signed, show: str = "") -
         "reports.html",
         page=PAGE,
         show=show,
+        may_make=may_make,
+        kinds=services.reports.kinds().items if make and may_make else [],
+        # Those that are done are in the list below.
+        runs=[run for run in services.reports.listed().items if run.state != "done"],
         reports=[
             {
                 "stem": stem,
@@ -42,6 +56,23 @@ def reports(request: Request, services: Here, session: Signed, show: str = "") -
             for stem, files in forms.items()
         ],
     )
+
+
+@router.post("/reports")
+def make_report(services: Here, session: Analyst, form: CheckedForm) -> Response:
+    """Have a report made, as `headgate report run` makes it."""
+    given = {name: values[0].strip() for name, values in form.items()}
+    try:
+        wanted = ReportWanted(
+            report=given.get("report", ""),
+            interval=given.get("interval", ""),
+            subject=given.get("subject", ""),
+        )
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise Usage(f"{wrong['loc'][0]}: {wrong['msg']}") from None
+    services.reports.make(session.caller.name, wanted)
+    return RedirectResponse("/reports", 303)
 
 
 @router.get("/reports/file/{name}")

@@ -9,22 +9,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import Request
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
+from pydantic import ValidationError
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
 from api.console.downloads import download
 from api.console.page import Page, console_router
+from api.console.pages.act import Analyst
 from api.console.render import respond
-from api.console.request import Signed
+from api.console.request import CheckedForm, Signed
 from api.console.time_words import earliest
 from api.observability.audit_log import audit_request
 from api.query_parameters import reads_own_query
 from api.routes.access import Here, Services
 from api.services.console import event_search
 from api.services.console.event_search import COLUMNS_OF_EVENTS, USUAL, EventFilter, EventQuestion
+from api.services.searches.saved_queries import span_params
+from api.wire.jobs import QueryContent
 from infra.errors import HeadgateError, Usage
 from infra.process.text_output import harmless
 
@@ -34,6 +39,8 @@ _SPANS = (("-15m", "15 minutes"), ("-1h", "1 hour"), ("-6h", "6 hours"), ("-24h"
          ("-7d", "7 days"), ("-30d", "30 days"))  # fmt: skip
 _KNOWN = ("q", "f", "add", "since", "until", "cols", "cursor", "sql")
 SHORTEST = timedelta(seconds=1)
+SCHEDULES = ((0, "only when asked"), (60, "hourly"), (1440, "daily"), (10_080, "weekly"))
+"""Minutes between runs of a saved query, as the page offers them."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,12 @@ def search(request: Request, services: Here, session: Signed) -> Response:
         "problem": None,
     }
     if statement:
-        return respond(request, "search_sql.html", **context | _asked(services, session, statement))
+        context |= {
+            "saved": services.queries.listed(),
+            "schedules": SCHEDULES,
+            **_asked(services, session, statement, asked.question),
+        }
+        return respond(request, "search_sql.html", **context)
     rows, after = event_search.events(
         services.reader,
         asked.question,
@@ -125,6 +137,35 @@ def search(request: Request, services: Here, session: Signed) -> Response:
         common=event_search.common_values(services.reader, asked.question),
         **context,
     )
+
+
+@router.post("/search/queries")
+def save_query(services: Here, session: Analyst, form: CheckedForm) -> Response:
+    """Keep a statement under a name, in the place of one of that name, and with a schedule."""
+    given = {name: values[0].strip() for name, values in form.items()}
+    name, every = given.get("name", ""), given.get("every", "0")
+    if every not in [str(minutes) for minutes, _ in SCHEDULES]:
+        raise Usage(f"every: '{every[:20]}' is no schedule of this page")
+    try:
+        wanted = QueryContent(
+            sql=given.get("sql", ""), doc=given.get("doc", ""), every_minutes=int(every)
+        )
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise Usage(f"{wrong['loc'][0]}: {wrong['msg']}") from None
+    who = session.caller.name
+    services.queries.put(who, name, wanted)
+    audit_request(services.settings, "query.save", "ok", who=who, target=name,
+                  detail=wanted.model_dump())  # fmt: skip
+    return RedirectResponse(f"/search?{urlencode({'sql': wanted.sql})}", 303)
+
+
+@router.post("/search/queries/{name}/remove")
+def remove_query(services: Here, session: Analyst, name: str, form: CheckedForm) -> Response:
+    """Forget a saved query; its statement stays in the box."""
+    removed = services.queries.remove(name)
+    audit_request(services.settings, "query.remove", "ok", who=session.caller.name, target=name)
+    return RedirectResponse(f"/search?{urlencode({'sql': removed.sql})}", 303)
 
 
 @router.get("/search/export.{form}")
@@ -165,13 +206,20 @@ def event(
     )
 
 
-def _asked(services: Services, session: Any, statement: str) -> dict[str, Any]:
-    """The answer to a statement, or why there is none."""
+def _asked(
+    services: Services, session: Any, statement: str, asked: EventQuestion
+) -> dict[str, Any]:
+    """The answer to a statement, or why there is none; `:since` and `:until` are the page's."""
     if not session.caller.may("viewer"):
         raise HTTPException(403, f"'{session.caller.name}' may not run statements (role viewer)")
     detail: dict[str, Any] = {"sql": statement}
     try:
-        answer = services.statements.run(statement, who=session.caller.name, engine="auto")
+        answer = services.statements.run(
+            statement,
+            span_params(statement, asked.since, asked.until),
+            who=session.caller.name,
+            engine="auto",
+        )
     except HeadgateError as error:
         outcome = "refused" if isinstance(error, Usage) else "failed"
         audit_request(

@@ -59,7 +59,7 @@
     const plot = new window.uPlot({
       width: element.clientWidth,
       height: Number(element.dataset.height || 180),
-      padding: [8, 4, 0, 0],
+      padding: [8, 18, 0, 0],
       legend: { show: false },
       tzDate: (seconds) => (local ? new Date(seconds * 1000) : window.uPlot.tzDate(new Date(seconds * 1000), "UTC")),
       cursor: { y: false, points: { show: false }, drag: { x: Boolean(element.dataset.brush), y: false, setScale: false } },

@@ -1,0 +1,67 @@
+"""The page of reports: an analyst has one made, and everybody sees what came of it."""
+
+from __future__ import annotations
+
+import html
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from api.app import create_app
+from api.credentials import Credentials
+from infra.config.settings import load
+from tests.api.desk import TOKEN
+from tests.console.test_rule_tuning import csrf_of
+
+MINUTE = 60.0
+
+
+def browsers(tmp_path: Path) -> tuple[Any, TestClient, TestClient]:
+    """The app, and it for somebody who reads and for an analyst."""
+    settings = load(home=tmp_path, api={"token": TOKEN})
+    app = create_app(settings)
+    made = []
+    for role in ("read", "analyst"):
+        _, key = Credentials(settings).add_key(role, role)
+        browser = TestClient(app, raise_server_exceptions=False, follow_redirects=False)
+        assert browser.post("/login", data={"key": key}).status_code == 303
+        made.append(browser)
+    return app, made[0], made[1]
+
+
+def test_who_reads_has_none_made_and_looking_makes_nothing(tmp_path):
+    app, reader, ann = browsers(tmp_path)
+    page = reader.get("/reports").text
+    assert "No report was made yet" in page
+    assert "Make one" not in page
+    assert "Make one" in ann.get("/reports").text
+    form = {"report": "daily", "interval": "yesterday"}
+    assert reader.post("/reports", data=form | {"csrf": csrf_of(page)}).status_code == 403
+    assert ann.post("/reports", data=form | {"csrf": "guess"}).status_code == 403
+    assert not (tmp_path / "reports").exists()
+    app.state.services.close()
+
+
+@pytest.mark.full
+def test_a_report_is_asked_for_and_why_it_failed_is_told(tmp_path):
+    app, reader, ann = browsers(tmp_path)
+    assert 'name="report"' not in reader.get("/reports?make=1").text
+    page = ann.get("/reports?make=1").text
+    assert '<option value="daily" selected>' in page
+    form = {"csrf": csrf_of(page), "report": "daily", "interval": "2026-11-20"}
+    wrong = ann.post("/reports", data=form | {"report": "none"})
+    assert wrong.status_code == 422
+    assert "daily" in wrong.text
+    assert ann.post("/reports", data=form).headers["location"] == "/reports"
+    end = time.monotonic() + MINUTE
+    while "failed:" not in (shown := html.unescape(reader.get("/reports").text)):
+        assert 'hx-trigger="every 3s"' in shown
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert "daily of 2026-11-20" in shown
+    assert "there is no lake here" in shown
+    assert "every 3s" not in shown, "nothing is under way any more"
+    app.state.services.close()
