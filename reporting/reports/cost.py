@@ -14,8 +14,8 @@ from infra.storage.paths import is_table
 from reporting.document import charts
 from reporting.document.content import Block, Chart, Column, Report, Section, Table, Tile
 from reporting.document.request import ReportRequest
-from reporting.document.text import number, share, size
-from reporting.figures.cores import Cores
+from reporting.document.text import number, share, shown, size
+from reporting.figures.cores import BETWEEN_BATCHES, Cores
 
 NAME = "cost"
 DOC = "Cores by job, disk by table, and what each rule costs."
@@ -73,7 +73,7 @@ def compose(request: ReportRequest) -> Report:
         lead=_lead(request, cores, earlier, records, stored),
         tiles=[
             Tile("Cores", cores.average, earlier.average if compared else None, kind="hundredth"),
-            Tile("Core-hours", cores.hours, earlier.hours if compared else None, kind="decimal"),
+            Tile("Core-hours", cores.hours, earlier.hours if compared else None, kind="hundredth"),
             Tile(
                 "Core-hours a million records",
                 _per_million(cores.hours, records),
@@ -105,17 +105,23 @@ def _lead(
         known = "how many cores the platform took is not known: no batch told its CPU time"
     else:
         known = (
-            f"the platform took {cores.average:.2f} cores on average, {number(cores.hours)} "
-            f"core-hours{_change(cores, earlier)}"
+            f"the platform took {_little(cores.average)} cores on average, "
+            f"{_little(cores.hours)} core-hours{_change(cores, earlier)}"
         )
-        if rows := [row for row in cores.by_job(earlier) if row["share"] > 0.25]:
-            known += f"; {share(rows[0]['share'])} of that went to {rows[0]['job']}"
+        jobs = [row for row in cores.by_job(earlier) if row["job"] != BETWEEN_BATCHES]
+        if jobs:
+            known += f"; {share(jobs[0]['share'])} of that went to {jobs[0]['job']}"
     sentences = [f"{phrase}, {known}."]
     if records:
         sentences.append(f"It took in {number(records)} records.")
     if stored:
         sentences.append(f"Its tables take {size(stored)} of disk.")
     return [" ".join(sentences)]
+
+
+def _little(value: float) -> str:
+    """With two digits, and what is more than nothing never as 0."""
+    return shown(value, "hundredth")
 
 
 def _change(cores: Cores, earlier: Cores) -> str:
@@ -217,17 +223,18 @@ def _cores(cores: Cores, earlier: Cores) -> Section:
     columns = [
         Column("job", "Job", "code"),
         Column("cores", "Cores", "hundredth"),
-        Column("core_hours", "Core-hours", "decimal"),
-        Column("before", "Period before", "decimal"),
+        Column("core_hours", "Core-hours", "hundredth"),
+        Column("before", "Period before", "hundredth"),
         Column("shared", "Split evenly", "share"),
         Column("share", "Of all", "share"),
     ]
     rows = cores.by_job(earlier)
     svg = charts.rows_of_bars(
         "Core-hours by job",
-        [(row["job"], {"core-hours": row["core_hours"]}) for row in rows],
+        # In seconds: a bar's scale ends at 1 at least.
+        [(row["job"], {"core-hours": row["core_hours"] * 3600}) for row in rows],
         {"core-hours": charts.PLAIN},
-        ends=[f"{number(row['core_hours'])} h, {row['cores']:.2f} cores" for row in rows],
+        ends=[f"{_little(row['core_hours'])} h, {_little(row['cores'])} cores" for row in rows],
     )
     empty = (
         "Not known: no batch told its CPU time. Batches of earlier releases, on a cluster or on a "
@@ -259,7 +266,7 @@ def _days(request: ReportRequest) -> Section:
     columns = [
         Column("day", f"Day, {request.interval.zone}", "word"),
         Column("records", "Records taken in", "number"),
-        Column("core_hours", "Core-hours", "decimal"),
+        Column("core_hours", "Core-hours", "hundredth"),
     ]
     labels = [row["day"][5:] for row in rows]
     blocks = []

@@ -74,6 +74,15 @@ def test_cores_are_told_by_job_with_what_was_split_and_what_was_no_batchs() -> N
     assert tiles(report)["Core-hours a million records"][0] == 5
 
 
+def test_a_demo_that_took_seconds_is_not_told_as_nothing() -> None:
+    lake = MemoryLake().add("ops.ledger", batches(DAY, 9, **told(9, between=40)))
+    report = cost.compose(lake.request(HOME, "2026-11-20"))
+    assert (
+        "took < 0.01 cores on average, 0.03 core-hours; 18.4 % of that went to ingest"
+        in (report.lead[0])
+    )
+
+
 def test_cores_that_nobody_measured_are_not_told_as_none() -> None:
     lake = MemoryLake().add("ops.ledger", batches(DAY, 500))
     report = cost.compose(lake.request(HOME, "2026-11-20"))
