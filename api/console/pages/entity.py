@@ -72,6 +72,7 @@ def entity(
         holder=holder,
         hostname=next((s.hostname for s in reversed(spans) if s.hostname), None),
         alerts=alerts,
+        risk=_risk(alerts, named),
         lanes=_lanes(kind, named, start, end, spans, counts, alerts, then),
         items=events.items,
         after=events.next,
@@ -180,6 +181,12 @@ def _lanes(
         lanes.append(Lane("Alerts", f"{len(marks)} in this time", marks=marks, strong=True))
     lines = [(then, f"as known at {then:%Y-%m-%d %H:%M:%S} UTC")] if then else []
     return picture(scale, lanes, [line for line in lines if start <= line[0] <= end])
+
+
+def _risk(alerts: list[dict[str, Any]], named: str) -> int | None:
+    """The highest risk that an alert about it tells which is not closed; None without one."""
+    about = (a for a in alerts if a["entity_value"] == named and a["lifecycle"] != "closed")
+    return max((alert["risk_score"] for alert in about), default=None)
 
 
 def _counted(scale: Scale, lane: str, rows: list[dict[str, Any]], width: float) -> Lane:

@@ -40,7 +40,7 @@ _NAMED = {
 }
 _ALERTS = """
 SELECT alert_id, revision, rule_name, level, severity_id, event_time, entity_type, entity_value,
-       previous_entity, status, count, (body->>'$.attribution.hostname') AS hostname,
+       previous_entity, status, count, risk_score, (body->>'$.attribution.hostname') AS hostname,
        coalesce((body->>'$.lifecycle'), 'new') AS lifecycle, (body->>'$.verdict') AS verdict{more}
 FROM gold.alert
 WHERE event_time >= $since AND event_time < $until
