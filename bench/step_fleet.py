@@ -11,10 +11,10 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -105,20 +105,17 @@ def recordings() -> dict[str, list[str]]:
             for n, line in enumerate(lines)
         ]
         rows = [row for row in event_rows(records, settings) if row["activity_id"] in STEP_VERBS]
-        steps[name.removesuffix(".jsonl.gz")] = [
-            " ".join(
-                (
-                    _name(row["actor"]["process"]),
-                    STEP_VERBS[row["activity_id"]],
-                    _name(row["process"]),
-                )
-            )
-            for row in rows
-        ]
+        steps[name.removesuffix(".jsonl.gz")] = [step_of(row) for row in rows]
     return steps
 
 
-def _name(process: dict[str, str | None]) -> str:
+def step_of(row: Mapping[str, Any]) -> str:
+    """What an event of a process says that one program did to another."""
+    verb = STEP_VERBS[row["activity_id"]]
+    return f"{_name(row['actor']['process'])} {verb} {_name(row['process'])}"
+
+
+def _name(process: Mapping[str, str | None]) -> str:
     return program(process.get("path") or process.get("name") or "")
 
 

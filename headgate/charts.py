@@ -17,6 +17,7 @@ from infra.errors import Usage
 
 _LEVELS = ["informational", "low", "medium", "high", "critical"]
 _WIDTH = 640
+_NO_ROWS = {"domainMax": 1}
 
 
 def _altair() -> Any:
@@ -138,8 +139,11 @@ def rarity_chart(values: QueryResult, value: str, count: str, *, most: int = 30)
         # As sorted here: among equal counts Vega would order by what comes first in the data.
         y=altair.Y(f"{_field(value)}:N", sort=list(shown[value]), title=value),
         # From below 1, since a bar from 1 to 1 has no length, and what came once is the point.
+        # Of no rows a logarithmic scale would make no chart at all, and the title goes unseen.
         x=altair.X(
-            f"{_field(count)}:Q", title=count, scale=altair.Scale(type="log", domainMin=0.5)
+            f"{_field(count)}:Q",
+            title=count,
+            scale=altair.Scale(type="log", domainMin=0.5, **({} if len(shown) else _NO_ROWS)),
         ),
         tooltip=[f"{_field(value)}:N", f"{_field(count)}:Q"],
     )

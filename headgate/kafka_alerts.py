@@ -21,8 +21,8 @@ from infra.config.settings import Settings
 from infra.errors import Retryable
 from infra.kafka.client import client_options, require_broker
 
-_COLUMNS = ["written_at", "alert_id", "revision", "activity", "level", "rule_id", "entity_type",
-            "entity", "state", "verdict", "count", "title"]  # fmt: skip
+_COLUMNS = ["written_at", "alert_id", "revision", "activity", "level", "title", "entity_type",
+            "entity", "state", "verdict", "count", "rule_id"]  # fmt: skip
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 30.0
 """Without a message for so long, a broker is taken for gone."""

@@ -27,7 +27,9 @@ from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore
 from alerts.tables import DEVICE_HOUR, FINDING
 from alerts.verify.models import KnownModel, judge_hours, read_hours
-from bench.models import RANKS, caught_by, learn, plant
+from bench.lab_steps import lab_hours
+from bench.measure import RESULTS
+from bench.models import RANKS, caught_by, lab, learn, plant
 from bench.step_fleet import benign, recordings
 from infra.delta.duckdb_views import connect
 from infra.streaming.lake import Lake
@@ -133,6 +135,41 @@ def test_recorded_attacks_are_among_the_ten_of_their_day() -> None:
     }
     assert caught["model"] == set(names)
     assert caught["most events in an hour"] == set()
+
+
+@pytest.mark.full
+def test_on_the_published_benign_day_an_attack_is_the_first_of_its_day() -> None:
+    site = lab(1)._replace(days=3, held=1, judged=range(3, 4))
+    learned = learn(list(lab_hours(range(3), 1)), site)
+    quiet = list(lab_hours(site.judged, 1))
+    assert {hour.device for hour in quiet} <= set(site.devices)
+    assert "host|dc1@0" in learned.counts.devices
+    assert any("searchindexer.exe started searchfilterhost.exe" in hour.steps for hour in quiet)
+    name = "empire_shell_rubeus_asktgt_ptt"
+    hours, planted = plant(quiet, {name: recordings()[name]}, 1, site)
+    ((where, _),) = planted.items()
+    first = max(hours, key=lambda hour: RANKS["model"](learned, hour)[0])
+    assert (first.device, first.day, first.hour) == where
+    assert caught_by(lambda hour: RANKS["model"](learned, hour), hours, planted) == {name}
+
+
+@pytest.mark.parametrize(
+    ("page", "form"),
+    [
+        ("docs/how-to/train-anomaly-models.md", "{caught} ({precision:g} %)"),
+        ("notebooks/09_anomaly_model.ipynb", "{precision:g} % ({caught} of 15"),
+    ],
+)
+def test_what_is_told_of_the_model_is_what_was_measured(page: str, form: str) -> None:
+    measures = json.loads((RESULTS / "models.json").read_text("utf-8"))["measures"]
+    measured = {measure["name"]: measure["value"] for measure in measures}
+    text = " ".join((RESULTS.parents[1] / page).read_text("utf-8").replace("**", "").split())
+    for where in ("", "lab: "):
+        for rank in ("model", "most steps that no device ever did"):
+            precision = measured[f"{where}precision at 10 alerts a day, {rank}"]
+            caught = measured[f"{where}recordings caught, {rank}"]
+            assert form.format(precision=precision, caught=caught) in text
+        assert measured[f"{where}recordings caught, most events in an hour"] == 0
 
 
 # -- history and stream --------------------------------------------------------------------------
