@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from infra.errors import Usage
+from infra.process.text_output import cell, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,9 +94,43 @@ class QueryResult:
         rows = "1 row" if len(self) == 1 else f"{len(self):,} rows"
         part = f"; the first {SHOWN}" if len(self) > SHOWN else ""
         count = f"<p>{rows}{more}{part}:</p>"
-        # Escaped: what stands in a log may have been written by an attacker.
-        shown: str = self._table.slice(0, SHOWN).to_pandas().to_html(escape=True, index=False)
-        return count + shown
+        return count + _html_table(self._table.slice(0, SHOWN))
+
+
+_LEFT = 'style="text-align: left"'
+_LONGEST_CELL = 160
+_LOUD_LEVELS = ("high", "critical")
+
+
+def _html_table(table: pa.Table) -> str:
+    """Few rows as a person reads them: the zone in the head, nothing for null, parts as JSON."""
+    columns = [(field.name, pa.types.is_timestamp(field.type)) for field in table.schema]
+    heads = [f"{name} (UTC)" if is_time else name for name, is_time in columns]
+    head = "".join(f"<th {_LEFT}>{escape(name)}</th>" for name in heads)
+    body = "".join(
+        f"<tr>{''.join(_cell(name, _utc(value)) for name, value in row.items())}</tr>"
+        for row in table.to_pylist()
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(name: str, value: Any) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        # Without groups of digits: a port or a class is no quantity.
+        number = f"{value:.6g}" if isinstance(value, float) else str(value)
+        return f'<td style="text-align: right">{number}</td>'
+    text = _time_text(value) if isinstance(value, datetime) else cell(value)
+    short = text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 1] + "\u2026"
+    # Escaped, and no letter hidden: what stands in a log may have been written by an attacker.
+    shown = escape(printable(short))
+    # In bold and by its name, so that it is seen without colours.
+    loud = name == "level" and value in _LOUD_LEVELS
+    return f"<td {_LEFT}>{f'<b>{shown}</b>' if loud else shown}</td>"
+
+
+def _time_text(instant: datetime) -> str:
+    part = f".{instant.microsecond // 1000:03}" if instant.microsecond else ""
+    return f"{instant:%Y-%m-%d %H:%M:%S}{part}"
 
 
 def result_of(
