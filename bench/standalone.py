@@ -105,7 +105,7 @@ def standalone(
         yield Cluster(master, folder, running, top, shown)
 
 
-def _registered(log: Path, workers: int, seconds: float = 60) -> None:
+def _registered(log: Path, workers: int, seconds: float = 180) -> None:
     end = time.monotonic() + seconds
     while (said := log.read_text("utf-8", "replace")).count("Registering worker") < workers:
         if time.monotonic() > end:

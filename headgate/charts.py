@@ -5,9 +5,12 @@ Altair comes with the extra `notebooks` (`pip install headgate[notebooks]`).
 
 from __future__ import annotations
 
+import json
 import re
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
+from uuid import uuid4
 
 import pandas as pd
 
@@ -30,8 +33,41 @@ def _altair() -> Any:
 
     # Whoever chose a renderer has it kept.
     if altair.renderers.active == "default" and find_spec("vl_convert") is not None:
-        altair.renderers.enable("html", template="inline")
+        altair.renderers.register("headgate", _offline)
+        altair.renderers.enable("headgate")
     return altair
+
+
+def _offline(chart: dict[str, Any], **_: Any) -> dict[str, str]:
+    """What a notebook shows of a chart: HTML that needs no server.
+
+    Not Altair's own `inline` template: a notebook puts all outputs into one page, where its second
+    chart is refused (names declared twice), and what a log says could end its script.
+    """
+    place = f"headgate-chart-{uuid4().hex}"
+    # JSON knows escapes of letters, and HTML looks for no end of a script behind them.
+    spec = json.dumps(chart).replace("<", "\\u003c")
+    # The bundle's own names stay within a function, and it is read once a page.
+    html = (
+        f'<div id="{place}"></div>\n<script>\n'
+        "if (!window.headgateEmbed) {\n"
+        f"(function () {{\n{_bundle()}\n}})();\n"
+        "}\n"
+        f'window.headgateEmbed("#{place}", {spec}, {{mode: "vega-lite"}}).catch(console.error);\n'
+        "</script>\n"
+    )
+    return {"text/html": html, "text/plain": "a chart"}
+
+
+@cache
+def _bundle() -> str:
+    """Vega's scripts of the version for which Altair writes charts."""
+    import altair
+    import vl_convert
+
+    version = ".".join(altair.SCHEMA_VERSION.split(".")[:2])
+    scripts: str = vl_convert.javascript_bundle("window.headgateEmbed = vegaEmbed;", version)
+    return scripts
 
 
 def timeline_chart(items: QueryResult) -> Any:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,7 +94,37 @@ def test_each_device_that_held_an_address_has_a_lane_with_its_name() -> None:
     assert document["spec"]["encoding"]["y"]["sort"] == {"field": "lease_start", "op": "min"}
 
 
-def test_a_chart_is_shown_without_a_server_of_others() -> None:
-    page = charts.rarity_chart(agents(), "user.agent", "devices")._repr_mimebundle_()["text/html"]
-    assert "vegaEmbed" in page
+EVIL = "</script><script>document.title = 'EVIL'</script>"
+
+
+def shown(values: QueryResult) -> str:
+    chart = charts.rarity_chart(values, "user.agent", "devices")
+    return str(chart._repr_mimebundle_()["text/html"])
+
+
+def test_a_chart_is_shown_without_a_server_of_others_and_a_log_ends_no_script() -> None:
+    page = shown(result_of([{"user.agent": EVIL, "devices": 1}]))
+    assert "window.headgateEmbed=" in page
     assert "cdn.jsdelivr.net" not in page
+    assert page.count("</script>") == 1
+    assert "\\u003c/script>\\u003cscript>document.title" in page
+
+
+@pytest.mark.full
+def test_all_charts_of_a_notebook_are_drawn_in_its_one_page(tmp_path: Path) -> None:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("no chromium on this machine: apt-get install chromium")
+    every = (
+        result_of([{"user.agent": EVIL, "devices": 2}]),
+        agents(),
+        result_of([], ["user.agent", "devices"]),
+    )
+    page = tmp_path / "page.html"
+    page.write_text("<meta charset=utf8><title>notebook</title>" + "".join(map(shown, every)))
+    look = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=10000",
+            f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri()]  # fmt: skip
+    done = subprocess.run(look, capture_output=True, text=True, timeout=240, check=True)
+    # Vega marks a place as its own as soon as it is called; a script that is refused calls nobody.
+    assert len(re.findall('id="headgate-chart-[0-9a-f]+" class="vega-embed', done.stdout)) == 3
+    assert "<title>notebook</title>" in done.stdout
