@@ -156,8 +156,8 @@ def test_on_the_published_benign_day_an_attack_is_the_first_of_its_day() -> None
 @pytest.mark.parametrize(
     ("page", "form"),
     [
-        ("docs/how-to/train-anomaly-models.md", "{caught} ({precision:g} %)"),
-        ("notebooks/09_anomaly_model.ipynb", "{precision:g} % ({caught} of 15"),
+        ("docs/how-to/train-anomaly-models.md", "{caught:g} ({precision:g} %)"),
+        ("notebooks/09_anomaly_model.ipynb", "{precision:g} % ({caught:g} of 15"),
     ],
 )
 def test_what_is_told_of_the_model_is_what_was_measured(page: str, form: str) -> None:
