@@ -48,8 +48,10 @@ def _require(settings: Settings) -> None:
 
 def _verify(args: argparse.Namespace, settings: Settings) -> int:
     from alerts.preliminary.topic_check import check_topic
+    from infra.kafka.client import require_broker
 
     _require(settings)
+    require_broker(settings.kafka)
     check = check_topic(settings)
     print_rows(check.wrong, args.output, ("alert_id", "problem"))
     print(

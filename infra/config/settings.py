@@ -177,6 +177,16 @@ class Settings(BaseSettings):
                 raise ValueError(f"{where}: no tenant '{tenant}'; list it in tenants")
         return self
 
+    @model_validator(mode="after")
+    def _preliminary_topic(self) -> Self:
+        if self.alerts.preliminary_by == "lane" and not self.kafka.preliminary_topic:
+            # Whoever set it waits for alerts that nobody sends.
+            raise ValueError(
+                "alerts.preliminary_by: 'lane' tells nothing without a topic; name one in "
+                "kafka.preliminary_topic"
+            )
+        return self
+
     @property
     def lake_root(self) -> Location:
         """Root of the tables."""

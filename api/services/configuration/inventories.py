@@ -98,5 +98,5 @@ def _outcome(result: CommandResult) -> Mapping[str, Any]:
 
 
 def _shown(run: dict[str, Any]) -> wire.InventoryLoad:
-    known = {name: value for name, value in run.items() if name != "pid"}
+    known = {name: value for name, value in run.items() if not name.startswith("pid")}
     return wire.InventoryLoad.model_validate({**known, "visible": _VISIBLE})

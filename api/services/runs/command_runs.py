@@ -25,6 +25,8 @@ from infra.process.subprocesses import CommandResult, run_command
 
 RUNS_KEPT = timedelta(days=7)
 MOST_RUNS_WAITING = 20
+_CLOCK_SECONDS = 2.0
+"""So far two looks at when a process began may be apart."""
 RunDocument = dict[str, Any]
 
 
@@ -58,7 +60,7 @@ class CommandRuns:
             self._waiting += 1
         run = {
             "id": new_id(), "state": "queued", "who": who, "made_at": _now(), "ended_at": None,
-            "problem": None, "pid": os.getpid(), **about,
+            "problem": None, "pid": os.getpid(), "pid_since": _began(os.getpid()), **about,
         }  # fmt: skip
         try:
             # Noted before it runs: what kills the process is in the audit all the same.
@@ -104,10 +106,13 @@ class CommandRuns:
                 command, self._settings, self._stop, self._settings.api.job_seconds
             )
             run |= {**outcome(result), "state": "done"}
-        except (HeadgateError, OSError) as error:
-            run |= {"state": "failed", "problem": str(error)}
+        except Exception as error:
+            # Whatever it is, as what a command printed that nobody can read: the run is over.
+            known = isinstance(error, HeadgateError | OSError)
+            problem = str(error) if known else f"{type(error).__name__}: {error}"
+            run |= {"state": "failed", "problem": problem}
             audit_request(self._settings, f"{kind}.run", "failed", who=run["who"],
-                          target=run["id"], detail={"said": str(error)})  # fmt: skip
+                          target=run["id"], detail={"said": problem})  # fmt: skip
         finally:
             self._over(clean)
             folder.put(run["id"], {**run, "ended_at": _now()})
@@ -123,11 +128,29 @@ class CommandRuns:
 
 def _as_it_is(run: RunDocument) -> RunDocument:
     """A run as it is answered; one whose process is gone has failed."""
-    pid = int(run.pop("pid", 0))
-    if run["state"] in ("queued", "running") and not psutil.pid_exists(pid):
+    pid, since = int(run.pop("pid", 0)), run.pop("pid_since", None)
+    if run["state"] in ("queued", "running") and not _lives(pid, since):
         problem = "the process that ran it ended; ask again"
         run |= {"state": "failed", "problem": problem}
     return run
+
+
+def _lives(pid: int, since: float | None) -> bool:
+    """Whether a process is still the one of that number; `since`: when it began, if it is known.
+
+    In a container the one after a restart has the same number.
+    """
+    began = _began(pid)
+    # The system tells its own start anew whenever its clock is set.
+    return began is not None and (since is None or abs(began - since) < _CLOCK_SECONDS)
+
+
+def _began(pid: int) -> float | None:
+    """When a process began, seconds since 1970; None: there is none of that number."""
+    try:
+        return psutil.Process(pid).create_time()
+    except psutil.Error:
+        return None
 
 
 def _now() -> str:

@@ -73,4 +73,4 @@ def _files(result: CommandResult) -> Mapping[str, Any]:
 
 
 def _shown(run: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in run.items() if name != "pid"}
+    return {name: value for name, value in run.items() if not name.startswith("pid")}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from alerts.preliminary.topic_check import EarlyMessage, judged
+from headgate.cli import main
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 SOON, LATE = "2026-11-26T12:00:01.000Z", "2026-11-26T11:59:59.000Z"
@@ -49,3 +51,14 @@ def test_those_without_an_answer_are_counted() -> None:
     check = judged([EarlyMessage(0, n, body) for n, body in enumerate(bodies)], NOW)
     assert check.waiting == {"a": SOON, "b": LATE}
     assert check.late == 1
+
+
+def test_the_command_names_the_broker_that_does_not_answer(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADGATE_KAFKA__BOOTSTRAP", "127.0.0.1:1")
+    monkeypatch.setenv("HEADGATE_KAFKA__PRELIMINARY_TOPIC", "early")
+    assert main(["--home", str(tmp_path), "alerts", "verify"]) == 1
+    said = capfd.readouterr().err
+    assert said.startswith("headgate: no Kafka broker answers at 127.0.0.1:1")
+    assert len(said.splitlines()) == 1

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from fastapi.testclient import TestClient
 
 from api.app import create_app
+from api.services.act_store import StateFolder, new_id
+from api.services.runs.command_runs import RUNS_KEPT, CommandRuns
 from infra.config.settings import Settings, load
 from tests.api.desk import audited
 
@@ -104,3 +108,37 @@ def test_an_inventory_is_loaded_and_one_entry_of_it_changed(client: TestClient) 
     assert (run["counts"]["changed"], run["counts"]["gone"]) == (1, 0)
     items = client.get("/api/v1/inventories/assets").json()["items"]
     assert [(item["id"], item["values"]["owner"]) for item in items] == [("a", "bea"), ("b", None)]
+
+
+@pytest.mark.parametrize(
+    ("pid", "since", "state"),
+    [(0, 0.0, "running"), (0, -3600.0, "failed"), (0, None, "running"), (2**22 + 1, 0.0, "failed")],
+)
+def test_a_run_of_a_process_before_this_one_has_failed_also_where_the_number_is_the_same(
+    home: Settings, pid: int, since: float | None, state: str
+) -> None:
+    began = psutil.Process().create_time()
+    name = new_id()
+    run = {"id": name, "state": "running", "made_at": "2026-11-20T00:00:00", "problem": None}
+    run["pid"] = pid or os.getpid()
+    run |= {} if since is None else {"pid_since": began + since}
+    StateFolder(home, "runs-report", RUNS_KEPT).put(name, run)
+    runs = CommandRuns(home)
+    assert [each["state"] for each in (runs.get("report", name), *runs.listed("report"))] == [
+        state,
+        state,
+    ]
+    runs.close()
+
+
+def test_a_run_whose_result_nobody_can_read_has_failed_and_says_so(
+    home: Settings,
+) -> None:
+    runs = CommandRuns(home)
+    run = runs.submit("report", "ann", {}, ("jobs", "--help"), lambda result: {"a": {}["a"]})
+    end = time.monotonic() + MINUTE
+    while (now := runs.get("report", run["id"]))["ended_at"] is None:
+        assert time.monotonic() < end, now
+        time.sleep(0.05)
+    runs.close()
+    assert (now["state"], now["problem"]) == ("failed", "KeyError: 'a'")

@@ -61,3 +61,11 @@ def test_a_secret_is_not_shown() -> None:
 def test_settings_cannot_be_changed_once_read() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         load().kafka.bootstrap = "elsewhere:1"  # type: ignore[misc]  # that is the point
+
+
+def test_who_tells_preliminary_alerts_without_a_topic_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Usage, match=r"preliminary_by.*kafka\.preliminary_topic"):
+        load(home=tmp_path, alerts={"preliminary_by": "lane"})
+    kafka = {"preliminary_topic": "early"}
+    named = load(home=tmp_path, alerts={"preliminary_by": "lane"}, kafka=kafka)
+    assert named.alerts.preliminary_by == "lane"
