@@ -22,7 +22,14 @@ LONGEST_KEY = 255
 LARGEST_KEPT = 4 << 20
 """Bytes of an answer that is kept; a larger one is sent, and computed again."""
 
-_KEPT_HEADERS = (b"content-type", b"etag", b"location")
+_KEPT_HEADERS = (
+    b"content-type",
+    b"content-disposition",
+    b"etag",
+    b"location",
+    b"headgate-rows",
+    b"headgate-engine",
+)
 
 
 class IdempotentPosts:
@@ -55,7 +62,9 @@ class IdempotentPosts:
         limits = () if caller.limits is None else (str(caller.limits),)
         name = _digest(caller.name, *limits, scope["path"], key)
         # The request's own digest tells a retry from a key that is used for something else.
-        asked = _digest(scope["query_string"].decode("latin-1"), body.hex())
+        # What it accepts belongs to it: rows as CSV are no answer to who wants JSON.
+        accept = _header(scope, b"accept") or "*/*"
+        asked = _digest(scope["query_string"].decode("latin-1"), body.hex(), accept)
         known = self._answers.get(name)
         if known is not None and known["asked"] != asked:
             detail = "Idempotency-Key: it came before with another request; take a new one"

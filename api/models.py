@@ -87,7 +87,17 @@ class AlertSummary(_Model):
 
     alert_id: str = Field(description="never changes", examples=["9f2c4e5d8a7b6c1d"])
     revision: int = Field(description="1 for the first, then counting up", examples=[2])
-    activity: str = Field(description="create, update or close", examples=["update"])
+    alert_status: str = Field(
+        description="where people are with it: new, triaged or closed", examples=["new"]
+    )
+    change_type: str = Field(
+        description="what this revision did: create, update or close", examples=["update"]
+    )
+    activity: str = Field(
+        description="the former name of `change_type`; gone with the next release",
+        examples=["update"],
+        deprecated=True,
+    )
     reason: str | None = Field(description="why this revision", examples=["attribution"])
     mode: str = Field(description="live or backfill", examples=["live"])
     rule_id: str = Field(description="rule that found it")
@@ -102,9 +112,14 @@ class AlertSummary(_Model):
     event_time: datetime = Field(description="newest event, UTC")
     window_start: datetime = Field(description="first event, UTC")
     window_end: datetime = Field(description="newest event, UTC")
-    status: str = Field(
-        description="what the attribution rests on: leased, none, outside or unknown",
+    attribution_status: str = Field(
+        description="what the attribution rests on: leased, none, outside, static or unknown",
         examples=["leased"],
+    )
+    status: str = Field(
+        description="the former name of `attribution_status`; gone with the next release",
+        examples=["leased"],
+        deprecated=True,
     )
     count: int = Field(description="findings folded into it", examples=[12])
     title: str = Field(description="what a person reads first")
@@ -143,14 +158,17 @@ class AlertPage(_Model):
 class Revision(_Model):
     """One revision of an alert, in short."""
 
-    revision: int
-    activity: str
-    reason: str | None
-    event_time: datetime
+    revision: int = Field(description="1 for the first, then counting up")
+    alert_status: str = Field(description="new, triaged or closed, as it was then")
+    change_type: str = Field(description="what this revision did: create, update or close")
+    activity: str = Field(description="the former name of `change_type`", deprecated=True)
+    reason: str | None = Field(description="why this revision")
+    event_time: datetime = Field(description="newest event, UTC")
     entity: Entity
-    previous_entity: str | None
-    status: str
-    count: int
+    previous_entity: str | None = Field(description="entity it named before a correction")
+    attribution_status: str = Field(description="what the attribution rested on")
+    status: str = Field(description="the former name of `attribution_status`", deprecated=True)
+    count: int = Field(description="findings folded into it")
 
 
 class AlertDetail(_Model):

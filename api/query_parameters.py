@@ -19,6 +19,7 @@ HINTS = {
     "from": "say since",
     "to": "say until",
     "state": "say status",
+    "lifecycle": "say alert_status",
     "severity": "say level",
     "technique": "say tag",
     "search": "say q",

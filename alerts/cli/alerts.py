@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from alerts.cli import preliminary
-from alerts.cli.output import since_when, when_taken
+from alerts.cli.output import since_when
+from alerts.cli.triage import add_ids, ids_of, print_asked
 from alerts.domain.levels import LEVELS
 from alerts.domain.verdict import VERDICTS, verdict_of
 from infra.config.settings import Settings
@@ -35,7 +36,7 @@ def build(subparsers: Any) -> None:
     listed = verbs.add_parser("list", help="alerts in their newest revision, newest event first")
     listed.add_argument("--level", action="append", choices=LEVELS, help="one, or several times")
     listed.add_argument("--since", help="newest event since: 2026-11-20T00:00:00Z, or 90m, 24h, 7d")
-    listed.add_argument("--entity", help="MAC address, address, host or user it is about")
+    listed.add_argument("--entity", help="MAC address, address, host or user that it names")
     listed.add_argument("--muted", action="store_true", help="also what was kept from the topic")
     listed.add_argument("--limit", type=int, default=50, help="most alerts (default: 50)")
     add_output_option(listed)
@@ -46,8 +47,8 @@ def build(subparsers: Any) -> None:
     shown.add_argument("--output", choices=("text", "json"), default="text")
     shown.set_defaults(run=show_alert)
 
-    closed = verbs.add_parser("close", help="ask that an alert be closed")
-    closed.add_argument("id", metavar="ID", help="alert_id, or its first characters")
+    closed = verbs.add_parser("close", help="ask that alerts be closed")
+    add_ids(closed)
     closed.add_argument("--verdict", type=verdict_of, help=f"what it was: {', '.join(VERDICTS)}")
     closed.add_argument("--comment", help="why, for those who read it later")
     closed.set_defaults(run=close_alert)
@@ -110,14 +111,11 @@ def show_alert(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def close_alert(args: argparse.Namespace, settings: Settings) -> int:
-    """`headgate alerts close ID`: leaves a request that job `alert` makes a revision."""
+    """`headgate alerts close ID ...`: leaves requests of which job `alert` makes revisions."""
     from alerts.delivery.reader import close
 
-    request = close(settings, args.id, args.verdict, args.comment)
-    print(
-        f"asked to close alert {request['alert_id']}; {when_taken(settings)}",
-        file=sys.stderr,
-    )
+    requests = close(settings, ids_of(args.ids), args.verdict, args.comment)
+    print_asked("close", [request["alert_id"] for request in requests], settings)
     return 0
 
 

@@ -59,8 +59,8 @@ def build(subparsers: Any) -> None:
 
 
 def _build_triage(subparsers: Any) -> None:
-    triage = subparsers.add_parser("triage", help="take, judge or reopen an alert")
-    triage.add_argument("id", metavar="ID", help="alert, or the first characters of its id")
+    triage = subparsers.add_parser("triage", help="take, judge or reopen alerts")
+    add_ids(triage)
     what = triage.add_mutually_exclusive_group()
     what.add_argument("--assign", metavar="NAME", help="who looks at it (default: you)")
     what.add_argument("--verdict", type=verdict_of, help=f"one of {', '.join(VERDICTS)}")
@@ -127,23 +127,48 @@ def remove(args: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def triage_alert(args: argparse.Namespace, settings: Settings) -> int:
-    """`headgate triage ID`."""
-    from alerts.delivery.reader import ask_about, detail
+def add_ids(parser: argparse.ArgumentParser) -> None:
+    """The argument for alerts, one or many; `ids_of` reads it."""
+    parser.add_argument(
+        "ids",
+        metavar="ID",
+        nargs="+",
+        help="alerts, or the first characters of their ids; - reads ids from standard input",
+    )
 
-    alert_rows = detail(settings, args.id)
-    state, superseded = alert_rows.body.get("state"), alert_rows.body.get("superseded_by")
-    if args.reopen and superseded:
-        raise Usage(f"alert {alert_rows.alert_id}: its findings belong to alert {superseded} now")
-    if args.reopen and state != "closed":
-        raise Usage(f"alert {alert_rows.alert_id} is open")
+
+def ids_of(given: list[str]) -> list[str]:
+    """The ids that were given; for `-` the words of standard input. Raises `Usage` for none."""
+    ids = [name for word in given for name in (sys.stdin.read().split() if word == "-" else [word])]
+    if not ids:
+        raise Usage("-: standard input names no alert; give an id a line")
+    return ids
+
+
+def print_asked(action: str, ids: list[str], settings: Settings) -> None:
+    """Tell on stderr what was asked of these alerts."""
+    what = f"alert {ids[0]}" if len(ids) == 1 else f"{len(ids)} alerts"
+    print(f"asked to {action} {what}; {when_taken(settings)}", file=sys.stderr)
+
+
+def triage_alert(args: argparse.Namespace, settings: Settings) -> int:
+    """`headgate triage ID ...`: of all or, where one cannot be as it is asked, of none."""
+    from alerts.delivery.reader import ask_about, details
+
+    alerts = details(settings, ids_of(args.ids))
+    for alert in alerts if args.reopen else ():
+        if superseded := alert.body.get("superseded_by"):
+            raise Usage(f"alert {alert.alert_id}: its findings belong to alert {superseded} now")
+        if alert.body.get("state") != "closed":
+            raise Usage(f"alert {alert.alert_id} is open")
     action, value = "assign", args.assign or acting_user()
     if args.reopen:
         action, value = "reopen", None
     elif args.verdict:
         action, value = "verdict", args.verdict
-    ask_about(settings, action, alert_rows, value=value, comment=args.comment)
-    print(f"asked to {action} alert {alert_rows.alert_id}; {when_taken(settings)}", file=sys.stderr)
+    for alert in alerts:
+        ask_about(settings, action, alert, value=value, comment=args.comment)
+    print_asked(action, [alert.alert_id for alert in alerts], settings)
     return 0
 
 

@@ -7,7 +7,7 @@ gold.alert_action, and job `alert` makes it a revision.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -32,6 +32,7 @@ from infra.errors import Retryable, Usage
 from infra.kafka.client import client_options, require_broker
 
 _Row = dict[str, Any]
+_Ask = Callable[[str, dict[str, Any]], list[_Row]]
 Begin = Literal["beginning", "now"]
 
 _REMEMBERED = timedelta(hours=1)
@@ -45,7 +46,9 @@ FROM gold.alert_current
 WHERE ($levels IS NULL OR list_contains($levels, level))
   AND ($since IS NULL OR event_time >= $since)
   AND ($muted OR suppressed_by IS NULL)
-  AND ($entity IS NULL OR lower(entity_value) = lower($entity) OR src_ip = $entity)
+  AND ($entity IS NULL OR lower(entity_value) = lower($entity) OR src_ip = $entity
+       OR list_contains(list_transform(json_extract_string(body, '$.entities[*].value'),
+                                       value -> lower(value)), lower($entity)))
 ORDER BY event_time DESC, alert_id LIMIT $most
 """
 _NEWEST = "SELECT alert_id, rule_id, body FROM gold.alert_current WHERE alert_id = $id"
@@ -58,7 +61,7 @@ FROM gold.alert WHERE alert_id = $id ORDER BY revision
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which alerts to list; an empty field wants all. `entity` may also be the source address.
+    """Which alerts to list; an empty field wants all. `entity` is whom they name.
 
     `muted`: also those that a suppression or a budget keeps from the topic.
     """
@@ -97,29 +100,39 @@ def newest_revisions(settings: Settings, wanted: Wanted) -> tuple[list[_Row], bo
 
 def detail(settings: Settings, alert_id: str) -> Detail:
     """One alert by its id or by the first characters of it; raises `Usage` unless it is one."""
+    return details(settings, (alert_id,))[0]
+
+
+def details(settings: Settings, alert_ids: Iterable[str]) -> list[Detail]:
+    """Several of them, each once, in the order in which they are named first."""
     with _asking(settings) as ask:
-        whole = {"id": whole_id(ask, alert_id)}
-        (newest_row,) = ask(_NEWEST, whole)
-        revisions = ask(_REVISIONS, whole)
+        names = dict.fromkeys(whole_id(ask, alert_id) for alert_id in alert_ids)
+        return [_detail(ask, name) for name in names]
+
+
+def _detail(ask: _Ask, alert_id: str) -> Detail:
+    (newest_row,) = ask(_NEWEST, {"id": alert_id})
     return Detail(
         alert_id=newest_row["alert_id"],
         rule_id=newest_row["rule_id"],
         body=msgspec.json.decode(newest_row["body"]),
-        revisions=[_plain(row) for row in revisions],
+        revisions=[_plain(row) for row in ask(_REVISIONS, {"id": alert_id})],
     )
 
 
-def close(settings: Settings, alert_id: str, verdict: str | None, comment: str | None) -> _Row:
-    """Ask that an alert be closed; returns the request, a row of gold.alert_action.
+def close(
+    settings: Settings, alert_ids: Iterable[str], verdict: str | None, comment: str | None
+) -> list[_Row]:
+    """Ask that alerts be closed, all or none; returns the requests, rows of gold.alert_action.
 
     Raises `Usage` for an alert that is not known, or closed already.
     """
-    alert_rows = detail(settings, alert_id)
-    if alert_rows.body.get("state") == "closed":
-        raise Usage(
-            f"alert {alert_rows.alert_id} is closed already ({_why_closed(alert_rows.body)})"
-        )
-    return ask_about(settings, "close", alert_rows, value=verdict, comment=comment)
+    alerts = details(settings, alert_ids)
+    for alert in alerts:
+        if alert.body.get("state") == "closed":
+            why = _why_closed(alert.body)
+            raise Usage(f"alert {alert.alert_id} is closed already ({why}); nothing was asked")
+    return [ask_about(settings, "close", each, value=verdict, comment=comment) for each in alerts]
 
 
 def ask_about(
@@ -187,7 +200,7 @@ def _passing(problem: KafkaError | None, topic: str) -> bool:
 
 
 @contextmanager
-def _asking(settings: Settings) -> Iterator[Callable[[str, dict[str, Any]], list[_Row]]]:
+def _asking(settings: Settings) -> Iterator[_Ask]:
     """Questions about alerts, by one connection: to open it takes longer than to answer."""
     connection = connect(settings.lake_root, needs=ALERTS_NEED)
 

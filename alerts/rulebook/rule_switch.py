@@ -20,6 +20,9 @@ from alerts.spark_rules.disabled_rules import Aside, state_of
 from infra.config.settings import Settings
 from infra.errors import Usage
 
+SHORTEST_ID = 4
+"""Characters by which an id may be named where no other begins so."""
+
 
 def compiled_rules(settings: Settings) -> Compiled:
     """The rules as their files are now, without putting them in force."""
@@ -27,7 +30,7 @@ def compiled_rules(settings: Settings) -> Compiled:
 
 
 def rule_id_of(compiled: Compiled, rule: str) -> str:
-    """The id of a rule given by id or name; raises `Usage`."""
+    """The id of a rule given by id or name, or how its id begins; raises `Usage`."""
     for rule_id, source in compiled.sources.items():
         if rule in (rule_id, source.rule.name):
             return rule_id
@@ -36,6 +39,11 @@ def rule_id_of(compiled: Compiled, rule: str) -> str:
             refused.path, rule
         ):
             raise Usage(f"rule '{rule}' is refused: {refused.reason}; {refused.remedy}")
+    begun = [rule_id for rule_id in compiled.sources if rule_id.startswith(rule)]
+    if len(rule) >= SHORTEST_ID and begun:
+        if len(begun) > 1:
+            raise Usage(f"rule '{rule}' may be several ({', '.join(begun[:4])}); give more of it")
+        return begun[0]
     raise Usage(f"no rule '{rule}'; 'headgate rules list' shows them")
 
 

@@ -26,7 +26,7 @@ from infra.errors import Retryable, Usage
 router = APIRouter(prefix="/api/v1/alerts", tags=["alerts"])
 
 Level = Literal["informational", "low", "medium", "high", "critical"]
-Attribution = Literal["leased", "none", "outside", "unknown"]
+Attribution = Literal["leased", "none", "outside", "static", "unknown"]
 
 
 def filter_of(
@@ -37,22 +37,34 @@ def filter_of(
     entity: Annotated[
         str | None,
         Query(
-            description="whom it is about, or its source address",
+            description="a device, host, user or address: whom it is about, or whom it names",
             examples=["02:00:00:00:00:07"],
         ),
     ] = None,
     host: Annotated[str | None, Query(description="names this host, whatever it is about")] = None,
     user: Annotated[str | None, Query(description="names this user")] = None,
     ip: Annotated[str | None, Query(description="names this address")] = None,
-    status: Annotated[
-        Literal["open", "closed", "leased", "none", "outside", "unknown"] | None,
-        Query(description="open or closed; the others are of `attribution`, as before"),
+    alert_status: Annotated[
+        Literal["open", "new", "triaged", "closed"] | None,
+        Query(description="where people are with it; open is new or triaged"),
     ] = None,
-    attribution: Annotated[
+    attribution_status: Annotated[
         Attribution | None, Query(description="what the attribution rests on")
     ] = None,
+    change_type: Annotated[
+        Literal["create", "update", "close"] | None,
+        Query(description="what the newest revision did"),
+    ] = None,
+    status: Annotated[
+        Literal["open", "closed", "leased", "none", "outside", "static", "unknown"] | None,
+        Query(description="the former `alert_status` or `attribution_status`", deprecated=True),
+    ] = None,
+    attribution: Annotated[
+        Attribution | None, Query(description="the former `attribution_status`", deprecated=True)
+    ] = None,
     activity: Annotated[
-        Literal["create", "update", "close"] | None, Query(description="of the newest revision")
+        Literal["create", "update", "close"] | None,
+        Query(description="the former `change_type`", deprecated=True),
     ] = None,
     assignee: Annotated[
         str | None, Query(description="who looks at it; 'me' the caller, 'none' nobody")

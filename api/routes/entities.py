@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 
@@ -23,7 +23,10 @@ _LAST = datetime(9999, 12, 31, tzinfo=UTC)
 @router.get("/{type}/{value}", summary="What is known about it?", responses=responses(422, 503))
 def _entity(
     services: Here,
-    type: Annotated[Kind, Path(description="what the value is")],
+    type: Annotated[
+        Kind | Literal["device"],
+        Path(description="what the value is; device, as in alerts, is mac"),
+    ],
     value: Annotated[
         str,
         Path(description="the value", max_length=253, examples=["02:00:00:00:00:07", "10.0.0.7"]),
@@ -37,7 +40,8 @@ def _entity(
 
     For a MAC address also what was done from its addresses while it held them.
     """
-    return timeline(services.reader, type, value, since or _FIRST, until or _LAST, limit, cursor)
+    kind: Kind = "mac" if type == "device" else type
+    return timeline(services.reader, kind, value, since or _FIRST, until or _LAST, limit, cursor)
 
 
 @router.get("/{type}/{value}/witnesses", summary="Who used it then?", responses=responses(422, 503))

@@ -6,30 +6,52 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
-from fastapi.responses import FileResponse, StreamingResponse
-from starlette.exceptions import HTTPException
+from fastapi.responses import StreamingResponse
 
 from api.problems import responses
 from api.routes.access import PROGRESS_ANSWERS, Here, LastEvent, Who, progress_answer, wants
-from api.services.searches.search_results import FORMS, JSON, PARQUET, form_of, lines, page
+from api.services.searches.search_results import (
+    FORMS,
+    JSON,
+    page,
+    wanted_form,
+    whole,
+    whole_or_later,
+)
 from api.wire import jobs as wire
 
 router = APIRouter(
     prefix="/api/v1/search/jobs", tags=["searches"], dependencies=[Depends(wants("viewer"))]
 )
 JobId = Annotated[str, Path(description="id of the job")]
-_BINARY = {"schema": {"type": "string", "format": "binary"}}
+WHOLE: dict[str, Any] = {
+    "content": {
+        name: {"schema": {"type": "string", "format": "binary"}} for name in FORMS if name != JSON
+    }
+}
+"""The description of a result in its other forms."""
+
+Accepted = Annotated[
+    str,
+    Header(
+        alias="accept",
+        description="application/json, or the whole result as application/x-ndjson, text/csv, "
+        "application/vnd.apache.arrow.stream or application/vnd.apache.parquet",
+    ),
+]
 
 
 @router.post(
     "",
     summary="Ask in Spark SQL, as a job",
+    response_model=wire.SearchJob,
     responses={
+        200: WHOLE,
         202: {
             "model": wire.SearchJob,
             "description": "not done yet; `Location` says where to look",
         },
-        **responses(413, 422, 503),
+        **responses(406, 413, 422, 503),
     },
 )
 def submit(
@@ -40,12 +62,17 @@ def submit(
     wait_seconds: Annotated[
         float, Query(ge=0, le=20, description="answer at once what is done in so long")
     ] = 1.0,
-) -> wire.SearchJob:
+    accept: Accepted = JSON,
+) -> Any:
     """200 where it is done or failed by then, else 202. Its result is whole: never cut.
 
-    One job runs at a time, beside statements; the others wait.
+    With another `Accept` than JSON, 200 is the result itself. One job runs at a time, beside
+    statements; the others wait.
     """
+    form = wanted_form(accept)
     job = services.searches.submit(who, asked, wait=wait_seconds)
+    if form != JSON:
+        return whole_or_later(job, services.searches.file(job.id), form)
     if job.state in ("queued", "running"):
         response.status_code = 202
     response.headers["Location"] = f"/api/v1/search/jobs/{job.id}"
@@ -92,7 +119,7 @@ async def stream_search_job(
     summary="The result of a search job",
     response_model=wire.SearchPage,
     responses={
-        200: {"content": {name: _BINARY for name in FORMS if name != JSON}},
+        200: WHOLE,
         **responses(404, 406, 409, 422, 503),
     },
 )
@@ -102,21 +129,12 @@ def results(
     job_id: JobId,
     limit: Annotated[int, Query(ge=1, le=10_000, description="rows a page (JSON)")] = 1_000,
     cursor: Annotated[str | None, Query(description="'next' of the page before (JSON)")] = None,
-    accept: Annotated[
-        str, Header(description="application/json for pages; all others are the whole result")
-    ] = JSON,
+    accept: Accepted = JSON,
 ) -> Any:
     """By `Accept`: pages of JSON, or whole as NDJSON, CSV, an Arrow stream or Parquet."""
-    form = form_of(accept)
-    if form is None:
-        raise HTTPException(406, f"Accept: there are {', '.join(FORMS)}")
+    form = wanted_form(accept)
     job, file = services.searches.result(who, job_id)
-    if form == JSON:
-        return page(job, file, limit, cursor)
-    headers = {"Headgate-Rows": str(job.rows)}
-    if form == PARQUET:
-        return FileResponse(file, media_type=form, filename=f"{job.id}.parquet", headers=headers)
-    return StreamingResponse(lines(job, file, form), media_type=form, headers=headers)
+    return page(job, file, limit, cursor) if form == JSON else whole(job, file, form)
 
 
 @router.delete("/{job_id}", summary="Cancel a search job", responses=responses(404, 503))

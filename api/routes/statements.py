@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from api import models
@@ -15,11 +15,15 @@ from api.key_limits import readable_tables, row_limits
 from api.observability.noted_statements import noted_statement
 from api.problems import responses
 from api.routes.access import Here, Services, Who, wants
+from api.routes.searches import WHOLE, Accepted
+from api.services.searches.search_results import JSON, wanted_form, whole_or_later
 from api.services.view_columns import view_columns
 from api.sql.runner import Answer
+from api.wire import jobs
 from infra.delta.catalog import catalog, views
 from infra.delta.log_reader import newest_version
 from infra.delta.schema import Table
+from infra.errors import Usage
 from infra.storage.paths import Location
 
 router = APIRouter(prefix="/api/v1", tags=["statements"])
@@ -28,18 +32,37 @@ router = APIRouter(prefix="/api/v1", tags=["statements"])
 @router.post(
     "/statements",
     summary="Ask in Spark SQL",
-    responses=responses(413, 422, 429, 503),
+    response_model=models.StatementAnswer,
+    responses={
+        200: WHOLE,
+        202: {
+            "model": jobs.SearchJob,
+            "description": "of another `Accept` than JSON: not done yet; `Location` says where",
+        },
+        **responses(406, 413, 422, 429, 503),
+    },
     dependencies=[Depends(wants("viewer"))],
 )
 async def _statement(
-    services: Here, who: Who, asked: models.Statement, request: Request
-) -> models.StatementAnswer:
+    services: Here,
+    who: Who,
+    asked: models.Statement,
+    request: Request,
+    wait_seconds: Annotated[
+        float, Query(ge=0, le=20, description="for so long a whole result is waited for")
+    ] = 20.0,
+    accept: Accepted = JSON,
+) -> Any:
     """One SELECT over the tables, bounded in rows, bytes, time and memory.
 
     DuckDB answers what it can exactly as Spark would, and a Spark of the API's own the
     rest, unless `engine` says otherwise. Every statement is noted in ops.audit. It ends
-    when the caller hangs up.
+    when the caller hangs up. With another `Accept` than JSON the result is whole: it is asked
+    as a search job, whose bounds are wider, and 202 says where it is when it takes longer.
     """
+    form = wanted_form(accept)
+    if form != JSON and asked.max_rows is not None:
+        raise Usage(f"max_rows: {form} is the whole result; say LIMIT {asked.max_rows} in sql")
     # An event and not a task's cancel: the statement runs in a thread, which cannot be cancelled.
     cancelled = threading.Event()
     limits = services.settings.api
@@ -47,6 +70,8 @@ async def _statement(
         who.name, limits.statements_at_once, limits.statement_seconds_per_hour
     )
     with quota:
+        if form != JSON:
+            return await run_in_threadpool(_whole, services, who, asked, wait_seconds, form)
         asking = asyncio.ensure_future(
             run_in_threadpool(_answered, services, who, asked, cancelled)
         )
@@ -68,6 +93,14 @@ async def _statement(
         engine_reason=run.engine_reason,
         versions=run.versions,
     )
+
+
+def _whole(
+    services: Services, who: Caller, asked: models.Statement, wait: float, form: str
+) -> Response:
+    wanted = jobs.NewSearchJob.model_validate(asked.model_dump(exclude={"max_rows"}))
+    job = services.searches.submit(who, wanted, wait=wait)
+    return whole_or_later(job, services.searches.file(job.id), form)
 
 
 def _answered(

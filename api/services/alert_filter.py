@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from api.services.reader import ReaderRow
+from api.services.timeline import NORMAL
 from infra.config.time_args import time_or_none
 from infra.errors import Usage
 
@@ -28,6 +30,7 @@ class AlertFilter:
     ip: str | None = None
     attribution: str | None = None
     state: str | None = None
+    lifecycle: str | None = None
     activity: str | None = None
     assignee: str | None = None
     verdict: str | None = None
@@ -40,18 +43,23 @@ class AlertFilter:
 
     @classmethod
     def of(cls, given: Mapping[str, Any], who: str) -> AlertFilter:
-        """A filter from what a caller wrote (`status`, `level`, times as text); `who` is 'me'."""
+        """A filter from what a caller wrote (`level`, times as text); `who` is 'me'.
+
+        Raises `Usage` for a time that is none, and for a word beside its former name.
+        """
         now = datetime.now(UTC)
         fields = {name: value for name, value in given.items() if value is not None}
-        status = fields.pop("status", None)
-        if status is not None:
-            # One word for two columns in older calls; no value belongs to both.
-            fields["state" if status in ("open", "closed") else "attribution"] = status
+        _take_words(fields)
         # Resolved here, so that a stored bulk plan means who made it.
         if fields.get("assignee") == "me":
             fields["assignee"] = who
         for name in ("since", "until"):
             fields[name] = time_or_none(name, fields.get(name), now)
+        if fields.get("ip"):
+            # As the tables write it; a text that is none would quietly name nobody.
+            fields["ip"] = NORMAL["ip"](fields["ip"])
+        if fields.get("entity"):
+            fields["entity"] = _as_written(fields["entity"])
         fields["levels"] = tuple(fields.pop("level", ()))
         wanted = cls(**fields)
         if wanted.since and wanted.until and wanted.until <= wanted.since:
@@ -66,7 +74,7 @@ class AlertFilter:
         wanted: list[tuple[str, str, Any]] = [
             ("rule_id = $rule_id", "rule_id", self.rule_id),
             ("(rule_id = $rule OR lower(rule_name) = lower($rule))", "rule", self.rule),
-            ("(lower(entity_value) = lower($entity) OR src_ip = $entity)", "entity", self.entity),
+            (_ANYBODY, "entity", self.entity),
             ("a.status = $attribution", "attribution", self.attribution),
             ("activity = $activity", "activity", self.activity),
             ("event_time >= $since", "since", self.since),
@@ -78,6 +86,7 @@ class AlertFilter:
             ),
             ("list_contains($levels, level)", "levels", list(self.levels) or None),
             ("state = $state", "state", self.state),
+            ("lifecycle = $lifecycle", "lifecycle", self.lifecycle),
             (
                 "(list_contains(tags, lower($tag)) OR"
                 " list_contains(tags, 'attack.' || lower($tag)))",
@@ -102,6 +111,46 @@ class AlertFilter:
                 texts.append(f"lower({name}) = lower(${name})")
                 params[name] = value
         return " AND ".join(texts), params
+
+
+def _take_words(fields: dict[str, Any]) -> None:
+    """Bring the words of callers, and those of earlier releases, to the columns they mean."""
+    status = fields.pop("status", None)
+    if status is not None:
+        # One word for two columns in older calls; no value belongs to both.
+        name = "alert_status" if status in ("open", "closed") else "attribution_status"
+        _rename(fields, "status", name, status)
+    for former, name in (("attribution", "attribution_status"), ("activity", "change_type")):
+        if former in fields:
+            _rename(fields, former, name, fields.pop(former))
+    status = fields.pop("alert_status", None)
+    if status is not None:
+        fields["state" if status in ("open", "closed") else "lifecycle"] = status
+    for name, column in (("attribution_status", "attribution"), ("change_type", "activity")):
+        if name in fields:
+            fields[column] = fields.pop(name)
+
+
+def _rename(fields: dict[str, Any], former: str, name: str, value: Any) -> None:
+    if name in fields:
+        raise Usage(f"{former}: it is the former name of {name}, which is given too; leave it out")
+    fields[name] = value
+
+
+def _as_written(entity: str) -> str:
+    """A hardware or network address as the tables write it, any other name as it is."""
+    for kind in ("mac", "ip"):
+        with suppress(Usage):
+            return NORMAL[kind](entity)
+    return entity
+
+
+_ANYBODY = (
+    "(lower(entity_value) = lower($entity) OR src_ip = $entity OR list_has_any(names, ["
+    + ", ".join(f"'{kind}|' || lower($entity)" for kind in ("device", "host", "user", "ip"))
+    + "]))"
+)
+"""Whether the alert is about this device, host, user or address, or names it."""
 
 
 def _names(kind: str) -> str:

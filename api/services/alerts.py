@@ -26,7 +26,8 @@ FROM gold.alert_current a JOIN first USING (alert_id)
 _LISTED = f"""
 SELECT alert_id, revision, activity, reason, mode, rule_id, rule_name, level, severity_id,
        risk_score, entity_type, entity_value, previous_entity, src_ip, first_event_time,
-       event_time, window_start, window_end, status, count, title, suppressed_by, incident_id
+       event_time, window_start, window_end, status, count, title, suppressed_by, incident_id,
+       lifecycle
 FROM {INDEX} a
 """
 # A page is ordered by the first revision's time: no later revision moves an alert across a cursor.
@@ -82,14 +83,15 @@ def alert(reader: Reader, alert_id: str) -> models.AlertDetail | None:
         return None
     revisions = reader.rows(
         "SELECT revision, activity, reason, event_time, entity_type, entity_value, "
-        "previous_entity, status, count FROM gold.alert WHERE alert_id = $id ORDER BY revision",
+        "previous_entity, status, count, body FROM gold.alert "
+        "WHERE alert_id = $id ORDER BY revision",
         {"id": alert_id},
         needs=needs,
     )
     return models.AlertDetail(
         alert=_alert(newest[0]),
         body=json.loads(newest[0]["body"]),
-        revisions=[models.Revision(**_with_entity(row)) for row in revisions],
+        revisions=[models.Revision(**_in_words(row)) for row in revisions],
     )
 
 
@@ -130,12 +132,27 @@ def newest_cursor(reader: Reader, lake: str) -> str:
 
 
 def _alert(row: ReaderRow) -> models.AlertSummary:
-    short = _with_entity(row)
-    # Read for the filter alone; a list would grow many times larger with it.
-    short.pop("body", None)
-    return models.AlertSummary(**short)
+    return models.AlertSummary(**_in_words(row))
 
 
-def _with_entity(row: ReaderRow) -> ReaderRow:
-    rest = {k: v for k, v in row.items() if k not in ("entity_type", "entity_value")}
-    return rest | {"entity": models.Entity(type=row["entity_type"], value=row["entity_value"])}
+def _in_words(row: ReaderRow) -> ReaderRow:
+    """A row of the table in the words of the API, without its body.
+
+    The table's `status` is of the attribution, and its `activity` what a revision did: beside the
+    alert's own status they have names that cannot be taken for it. The former ones stay for a
+    release.
+    """
+    hidden = ("entity_type", "entity_value", "body", "lifecycle")
+    rest = {name: value for name, value in row.items() if name not in hidden}
+    return rest | {
+        "entity": models.Entity(type=row["entity_type"], value=row["entity_value"]),
+        "alert_status": row["lifecycle"] if "lifecycle" in row else _alert_status(row["body"]),
+        "attribution_status": row["status"],
+        "change_type": row["activity"],
+    }
+
+
+def _alert_status(body: str) -> str:
+    content = json.loads(body)
+    # Bodies of the first releases have no `lifecycle`, and the oldest no `state`.
+    return str(content.get("lifecycle") or content.get("state") or "new")

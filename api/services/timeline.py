@@ -55,7 +55,9 @@ e.mac IS DISTINCT FROM $value AND NOT EXISTS (
   WHERE n.scope = h.scope AND n.ip = h.ip AND n.rev > h.rev
     AND n.seg_start <= e.time AND e.time < n.seg_end)
 """
-_NAMED_IN = "list_contains(json_extract_string(a.body, '$.entities[*].value'), $value)"
+_NAMED = "json_extract_string(a.body, '$.entities[*].value')"
+_NAMED_IN = f"list_contains({_NAMED}, $value)"
+_NAMED_IN_ANY_CASE = f"list_contains(list_transform({_NAMED}, n -> lower(n)), lower($value))"
 _EVIDENCE = "json_extract_string(a.body, '$.evidence[*].event_uid')"
 _DOMAIN_OF = """
 lower({0}.query.hostname) = $value OR ends_with(lower({0}.query.hostname), '.' || $value)
@@ -125,7 +127,7 @@ def _mac(value: str) -> str:
 NORMAL: dict[str, Callable[[str], str]] = {
     "ip": _ip,
     "mac": _mac,
-    # User and host names are compared as they were logged.
+    # Compared without case: what logs write as LT-7 and lt-7 is one host.
     "user": str,
     "host": str,
     # DNS does not mind case, and logs write the final dot or leave it out.
@@ -142,10 +144,14 @@ def _finding(condition: str, via: str = "'own'") -> str:
     return _FINDING.format(condition=condition, via=via)
 
 
-def _entity_alerts(kind: str) -> str:
-    return _ALERT.format(
-        condition=f"(a.entity_type = '{kind}' AND a.entity_value = $value) OR {_NAMED_IN}"
-    )
+def _same(*columns: str) -> str:
+    """Whether one of these is the name, written in whichever case."""
+    return " OR ".join(f"lower({column}) = lower($value)" for column in columns)
+
+
+def _name_alerts(kind: str) -> str:
+    own = f"(a.entity_type = '{kind}' AND {_same('a.entity_value')})"
+    return _ALERT.format(condition=f"{own} OR {_NAMED_IN_ANY_CASE}")
 
 
 _PARTS: dict[str, tuple[str, ...]] = {
@@ -164,19 +170,21 @@ _PARTS: dict[str, tuple[str, ...]] = {
             "FROM gold.attribution_current t WHERE t.holder.mac = $value)",
             via="'lease'",
         ),
-        _entity_alerts("device"),
+        _ALERT.format(
+            condition=f"(a.entity_type = 'device' AND a.entity_value = $value) OR {_NAMED_IN}"
+        ),
         _LEASE.format(condition="s.mac = $value"),
     ),
     "user": (
-        _event("e.user_name = $value OR e.actor.user.name = $value"),
-        _finding("f.user_name = $value"),
-        _entity_alerts("user"),
+        _event(_same("e.user_name", "e.actor.user.name")),
+        _finding(_same("f.user_name")),
+        _name_alerts("user"),
     ),
     "host": (
-        _event("e.host_name = $value OR e.src_endpoint.hostname = $value"),
-        _finding("f.host_name = $value"),
-        _entity_alerts("host"),
-        _LEASE.format(condition="s.hostname = $value"),
+        _event(_same("e.host_name", "e.src_endpoint.hostname")),
+        _finding(_same("f.host_name")),
+        _name_alerts("host"),
+        _LEASE.format(condition=_same("s.hostname")),
     ),
     "domain": (
         _event(_DOMAIN_OF.format("e")),

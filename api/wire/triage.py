@@ -86,7 +86,12 @@ class AlertSelection(WireModel):
     rule: str | None = Field(None, description="id or title of the rule")
     entity: str | None = Field(None, description="MAC address, address, host or user")
     incident_id: str | None = Field(None, description="alerts of an incident, and itself")
-    status: Literal["open", "closed"] | None = Field(None, description="open or closed")
+    alert_status: Literal["open", "new", "triaged", "closed"] | None = Field(
+        None, description="where people are with it; open is new or triaged"
+    )
+    status: Literal["open", "closed"] | None = Field(
+        None, description="the former name of `alert_status`", deprecated=True
+    )
     assignee: str | None = Field(
         None, description="who looks at it; 'me' the caller, 'none' nobody"
     )

@@ -59,6 +59,10 @@ class SearchJobs(JobStore[SearchJob]):
         """A job that is done, and the Parquet file with its result."""
         return self._done(caller, name, RESULT)
 
+    def file(self, name: str) -> Path:
+        """Where the result of a job lies once it is done."""
+        return self._folder / name / RESULT
+
     def close(self) -> None:
         """Cancel what runs."""
         super().close()

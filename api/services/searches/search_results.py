@@ -11,8 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.exceptions import HTTPException
 
 from api.services.reader import cursor_of, numbered_place, reader_cursor
+from api.sql.runner import Failed
 from api.sql.worker import plain
 from api.wire.jobs import SearchJob, SearchPage
 from infra.process.text_output import harmless
@@ -34,6 +37,32 @@ def form_of(accept: str) -> str | None:
         if name in FORMS:
             return name
     return None
+
+
+def wanted_form(accept: str) -> str:
+    """The same; raises 406 for none, with those that there are."""
+    form = form_of(accept)
+    if form is None:
+        raise HTTPException(406, f"Accept {accept}: there are {', '.join(FORMS)}")
+    return form
+
+
+def whole(job: SearchJob, file: Path, form: str) -> Response:
+    """All rows of a job that is done, in any form but JSON."""
+    headers = {"Headgate-Rows": str(job.rows), "Headgate-Engine": str(job.engine)}
+    if form == PARQUET:
+        return FileResponse(file, media_type=form, filename=f"{job.id}.parquet", headers=headers)
+    return StreamingResponse(lines(job, file, form), media_type=form, headers=headers)
+
+
+def whole_or_later(job: SearchJob, file: Path, form: str) -> Response:
+    """All rows where the job is done, 202 where it goes on; raises `Failed` with its problem."""
+    if job.state in ("queued", "running"):
+        headers = {"Location": f"/api/v1/search/jobs/{job.id}"}
+        return JSONResponse(job.model_dump(mode="json"), 202, headers=headers)
+    if job.state != "done":
+        raise Failed(job.problem or f"search job {job.id} {job.state}")
+    return whole(job, file, form)
 
 
 def page(job: SearchJob, file: Path, limit: int, cursor: str | None) -> SearchPage:

@@ -8,7 +8,7 @@ import pytest
 
 from alerts.rulebook.rule_choice import RuleCriteria, chosen_rules
 from alerts.rulebook.rule_store import read_rule_files
-from alerts.rulebook.rule_switch import switch_rules
+from alerts.rulebook.rule_switch import rule_id_of, switch_rules
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore
 from infra.config.settings import AlertSettings, Settings, load
@@ -100,3 +100,17 @@ def test_a_bulk_switch_changes_only_what_is_not_so_already_and_keeps_reasons(
     again = switch_rules(files, every, "bob", "", on=True, dry=False)
     assert sorted(again.changed) == sorted([first, rest[0]])
     assert store.get(store.current()) == read_rule_files(home).compiled().pack
+
+
+def test_an_id_may_be_shortened_where_one_rule_begins_so(home: Settings) -> None:
+    compiled = read_rule_files(home).compiled()
+    whole = rule_id_of(compiled, "curl")
+    assert whole.startswith("33333333-0000")
+    assert rule_id_of(compiled, whole) == whole
+    with pytest.raises(Usage, match="rule '33333333' may be several"):
+        rule_id_of(compiled, "33333333")
+    with pytest.raises(Usage, match="no rule '333'"):
+        rule_id_of(compiled, "333")
+    compiled.sources.pop(rule_id_of(compiled, "wget"))
+    compiled.sources.pop(rule_id_of(compiled, "cmd"))
+    assert rule_id_of(compiled, "3333") == whole
