@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from api.sql.translation import RowLimits
 from infra.delta.catalog import catalog, views
 from infra.delta.log_reader import newest_version
 from infra.storage.paths import Location, location
+
+if TYPE_CHECKING:
+    # Read by the process of Spark alone: `headgate sql` and the API start without it.
+    from pyspark.sql import SparkSession
 
 _OWN = "lake_"
 
