@@ -8,18 +8,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import msgspec
 
 from ingest.parsing.ocsf import BASE, device, event, kept, metadata, unmapped
-from ingest.parsing.source import Context, Event, Record, Source, Unreadable
+from ingest.parsing.source import (
+    Context,
+    Event,
+    ParseSettings,
+    Read,
+    Record,
+    Source,
+    Unreadable,
+)
 from ingest.parsing.strict_json import LINE_BYTES, encode, not_utf8
 from ingest.parsing.syslog_header import find
 from ingest.parsing.timestamps import Stamp
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SEVERITIES = (6, 5, 5, 4, 3, 2, 1, 1)
 """OCSF severity of syslog's eight levels, from emergency to debug."""
@@ -222,6 +233,8 @@ def names_of(program: str | None) -> tuple[str, ...]:
 _Reader = Callable[[Line, Context], "Event | None"]
 """Reads one program's own words; None where a line belongs to no class of its own."""
 
+_AtOnce = Callable[["pa.RecordBatch", ParseSettings], Read]
+
 
 @dataclass(frozen=True)
 class SyslogSource(Source):
@@ -235,6 +248,8 @@ class SyslogSource(Source):
     programs: frozenset[str]
     product: Mapping[str, str]
     reader: _Reader
+    at_once: _AtOnce | None = field(default=None, kw_only=True)
+    """Reads the usual ones among many records at once, as in `Source.columns`."""
 
     def parse(self, record: Record, context: Context) -> list[Event]:
         line = read(record.raw, context)
@@ -255,6 +270,9 @@ class SyslogSource(Source):
         """Whether the lines of `program` are for this source."""
         # The plain name first: nearly all lines match it, and the other names cost more.
         return program in self.programs or not self.programs.isdisjoint(names_of(program))
+
+    def columns(self, records: pa.RecordBatch, settings: ParseSettings) -> Read | None:
+        return self.at_once(records, settings) if self.at_once else None
 
     def restamp(self, raw: bytes, when: datetime, zone: ZoneInfo) -> bytes:
         return restamp(raw, when, zone)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingest.parsing.ocsf import (
     A_HOST,
@@ -34,9 +34,12 @@ from ingest.parsing.ocsf import (
     observables,
     unmapped,
 )
-from ingest.parsing.source import Context, Event
+from ingest.parsing.source import Context, Event, ParseSettings, Read
 from ingest.parsing.syslog import Line, SyslogSource
 from ingest.sources.linux.pam_messages import is_pam, read_pam
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _PRODUCT: Mapping[str, str] = {"name": "OpenSSH", "vendor_name": "OpenBSD"}
 _LOGON, _LOGOFF, _PREAUTH = 1, 2, 6
@@ -433,6 +436,13 @@ def _connection(source: dict[str, Any], rest: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _at_once(records: pa.RecordBatch, settings: ParseSettings) -> Read:
+    # Imported where Arrow is at hand anyway: the command line starts without it.
+    from ingest.sources.linux.sshd_columns import read_sshd
+
+    return read_sshd(records, settings)
+
+
 SOURCES = (
     SyslogSource(
         # Since OpenSSH 9.8 the part that authenticates is a program of its own.
@@ -445,5 +455,6 @@ SOURCES = (
         ),
         product=_PRODUCT,
         reader=_read,
+        at_once=_at_once,
     ),
 )
