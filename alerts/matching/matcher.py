@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from alerts.domain.finding import SUBJECTS, event_schema, finding_schema
 from alerts.matching.column_access import EventColumns, Flags, Numbers, Picked
+from alerts.matching.few_rows import FEW, FewRows, LogSource
 from alerts.matching.finding_rows import FindingRows
 from alerts.matching.prefilter import SAMPLE_ROWS, Census, PrefilterPlan, count
 from alerts.rulepack.derived_fields import inputs
@@ -77,6 +78,8 @@ class _Routed:
     rows: Numbers
     groups: Numbers
     rules: Flags
+    pairs: list[LogSource]
+    """Class and source of each group."""
 
 
 class Matcher:
@@ -101,10 +104,11 @@ class Matcher:
             (n, node and ValueTest.of(node, remembered)) for n, node in enumerate(self._nodes)
         )
         self._by_value = {number: test for number, test in by_value if test}
-        self._routes: dict[tuple[int | None, str], Flags] = {}
+        self._routes: dict[LogSource, Flags] = {}
         self._sample_rows = sample_rows
         self._census = Census()
         self._plan: PrefilterPlan | None = None
+        self._few: FewRows | None = None
         self._since = [0, 0]
         self._wait = 0
         self._counts = np.zeros((3, len(self._rules)), np.int64)
@@ -163,15 +167,16 @@ class Matcher:
             codes += classes.indices.to_numpy(zero_copy_only=False)
             pairs, groups = np.unique(codes, return_inverse=True)
         rules = np.zeros((len(pairs), len(self._rules)), bool)
-        for group, pair in enumerate(pairs.tolist()):
-            name, uid = divmod(pair, len(uids))
-            rules[group] = self._rules_for(uids[uid], names[name])
+        numbers = [divmod(pair, len(uids)) for pair in pairs.tolist()]
+        named = [(uids[uid], names[name]) for name, uid in numbers]
+        for group, pair in enumerate(named):
+            rules[group] = self._rules_for(pair)
         looked_at = np.asarray(rules.any(axis=1))
         # Most events concern no rule; they are dropped before any of their columns is read.
         rows = np.flatnonzero(self._seen(batch) & looked_at[groups])
         # One product of matrices in place of a loop over rules and groups.
         self._counts[0] += np.bincount(groups[rows], minlength=len(pairs)) @ rules
-        return _Routed(rows, groups, rules)
+        return _Routed(rows, groups, rules, named)
 
     def _seen(self, batch: pa.RecordBatch) -> Flags:
         """Which events may raise alerts, whatever the rules."""
@@ -184,9 +189,9 @@ class Matcher:
         flags: Flags = seen.to_numpy(zero_copy_only=False)
         return flags
 
-    def _rules_for(self, class_uid: int | None, source: str) -> Flags:
-        key = (class_uid, source)
+    def _rules_for(self, key: LogSource) -> Flags:
         if key not in self._routes:
+            class_uid, source = key
             # Heartbeats are rows of ours that show a source is alive; no rule may match them.
             looks = [source != HEARTBEAT and r.looks_at(class_uid, source) for r in self._rules]
             self._routes[key] = np.array(looks, bool)
@@ -196,15 +201,26 @@ class Matcher:
         """(rule, row) pairs worth confirming, by rule and then by row."""
         wanted = np.asarray(routed.rules.any(axis=0))
         plan = self._planned(columns, routed, wanted)
-        rules, rows = plan.pairs(columns, routed.rows, wanted)
-        allowed = routed.rules[routed.groups[rows], rules]
-        rules, rows = rules[allowed], rows[allowed]
+        if few := len(routed.rows) <= FEW:
+            rules, rows = self._few_rows(plan).pairs(columns, *_groups(routed))
+        else:
+            rules, rows = plan.pairs(columns, routed.rows, wanted)
+            allowed = routed.rules[routed.groups[rows], rules]
+            rules, rows = rules[allowed], rows[allowed]
         self._since[0] += len(routed.rows)
         # A rule without a gate has every row; no other plan would change that.
         self._since[1] += int(np.count_nonzero(plan.gates[rules]))
+        if few:
+            return rules, rows
         # By rule: `_confirm` then times and isolates each rule in one run over its rows.
         order = np.lexsort((rows, rules))
         return rules[order], rows[order]
+
+    def _few_rows(self, plan: PrefilterPlan) -> FewRows:
+        """What small batches remember, as long as the plan is in force."""
+        if self._few is None:
+            self._few = FewRows(plan, self._rules_for)
+        return self._few
 
     def _planned(self, columns: EventColumns, routed: _Routed, wanted: Flags) -> PrefilterPlan:
         """The plan in force; a new one when a batch can tell what is rare, and the old one is
@@ -217,7 +233,7 @@ class Matcher:
             self._wait = min(4 * max(self._wait, len(routed.rows)), LONGEST_WAIT)
             nodes = (self._nodes[n] for n in np.flatnonzero(wanted).tolist())
             count(nodes, columns, len(routed.rows), self._census)
-            self._plan, self._since = None, [0, 0]
+            self._plan, self._few, self._since = None, None, [0, 0]
         if self._plan is None:
             self._plan = PrefilterPlan.of(self._nodes, self._census, self._by_value)
         return self._plan
@@ -258,6 +274,16 @@ class Matcher:
         self._counts[2] += np.bincount(hit, minlength=len(self._rules))
         # By row and rule: rules are confirmed one after the other, findings are promised by row.
         return sorted(hits), failed
+
+
+def _groups(routed: _Routed) -> tuple[list[LogSource], list[int] | None]:
+    """The groups that rules look at, in an order of their own, and of which each row is."""
+    if len(routed.pairs) == 1:
+        return routed.pairs, None
+    numbers = routed.groups[routed.rows].tolist()
+    there = sorted(set(numbers), key=lambda number: str(routed.pairs[number]))
+    place = {number: nth for nth, number in enumerate(there)}
+    return [routed.pairs[number] for number in there], [place[number] for number in numbers]
 
 
 def _paths(rule: Rule) -> set[str]:

@@ -45,12 +45,6 @@ BY_VALUE = frozenset(op for op in OPS if op != "exists" and not op.startswith("r
 SAMPLE_ROWS = 256
 """Batches smaller than this do not tell what is rare."""
 
-SMALL = 2_000
-"""Rows up to which a value is looked up among those of earlier batches and not sought anew."""
-
-_MOST_VALUES, _MOST_CHARS = 20_000, 1_000
-"""Values that a search remembers, and how long they may be: scripts hardly come twice."""
-
 BROAD = 0.05
 """Share of events above which a gate is worth less than asking each value once."""
 
@@ -155,7 +149,7 @@ def all_atoms(node: Node) -> Iterator[Atom]:
 
 
 @dataclass
-class _Search:
+class TextSearch:
     """The needles sought in one column; those of needle `n` serve `owners[bounds[n]:bounds[n+1]]`.
 
     ContiguousNFA: with thousands of needles the faster-looking DFA is half as
@@ -168,12 +162,9 @@ class _Search:
     automaton: ahocorasick_rs.BytesAhoCorasick
     served: Sequence[tuple[int, ...]]
     """The same owners, needle by needle, for work without NumPy."""
-    known: dict[str | None, tuple[int, ...]] = field(default_factory=dict)
-    """Owners by value, of small batches: their calls into Arrow and NumPy cost more than
-    searching. Of needles that occur twice the owner stands twice."""
 
     @classmethod
-    def of(cls, wanted: Mapping[Needle, Sequence[int]]) -> _Search:
+    def of(cls, wanted: Mapping[Needle, Sequence[int]]) -> TextSearch:
         """A search for the needles, each with the numbers of those it serves."""
         needles = list(wanted)
         bounds = np.zeros(len(needles) + 1, np.int64)
@@ -188,7 +179,7 @@ class _Search:
     def found(self, distinct: Distinct) -> tuple[Numbers, Numbers]:
         """(needle, value) for each needle that occurs in a value, once."""
         if not len(distinct.values):
-            return _NONE, _NONE
+            return NO_PAIRS, NO_PAIRS
         # One text of all distinct values: a single call into the automaton for the whole column.
         return self._found_in(distinct.haystack(), len(distinct.values))
 
@@ -197,7 +188,7 @@ class _Search:
             memoryview(haystack.data), overlapping=True
         )
         if not matches:
-            return _NONE, _NONE
+            return NO_PAIRS, NO_PAIRS
         # Matches are tuples (needle, start, end); flat they can be sliced without a loop in Python.
         flat = np.fromiter(chain.from_iterable(matches), np.int64, 3 * len(matches))
         values = np.searchsorted(haystack.starts, flat[1::3], side="right") - 1
@@ -209,42 +200,23 @@ class _Search:
         """(owner, row) for each needle in each row, possibly more than once."""
         needles, values = self.found(distinct)
         if not len(needles):
-            return _NONE, _NONE
+            return NO_PAIRS, NO_PAIRS
         place, rows = distinct.rows_of(values)
         needles = needles[place]
         counts = self.bounds[needles + 1] - self.bounds[needles]
         return self.owners[spread(self.bounds[needles], counts)], np.repeat(rows, counts)
 
-    def pairs_of_few(self, texts: Sequence[str | None], rows: Numbers) -> tuple[Numbers, Numbers]:
-        """As `pairs`, of one text a row; what was sought in a text before is not sought again."""
-        owners: list[Any] = list(map(self.known.get, texts))
-        if None in owners:
-            unknown = [place for place, of in enumerate(owners) if of is None]
-            fresh = self._sought({texts[place] for place in unknown})
-            for place in unknown:
-                owners[place] = fresh[texts[place]]
-        counts = np.fromiter(map(len, owners), np.int64, len(owners))
-        every = np.array(list(chain.from_iterable(owners)), np.int64)
-        return every, np.repeat(rows, counts)
-
-    def _sought(self, missing: set[str | None]) -> dict[str | None, tuple[int, ...]]:
-        """The owners of texts that are not known yet, which then are."""
-        texts = [text for text in missing if text is not None]
-        fresh: dict[str | None, tuple[int, ...]] = dict.fromkeys(missing, ())
-        needles, values = (
-            self._found_in(haystack_of(texts), len(texts)) if texts else (_NONE, _NONE)
-        )
-        for needle, value in zip(needles.tolist(), values.tolist(), strict=True):
-            fresh[texts[value]] += self.served[needle]
-        if len(self.known) > _MOST_VALUES:
-            self.known.clear()
-        self.known.update(
-            (text, of) for text, of in fresh.items() if text is None or len(text) <= _MOST_CHARS
-        )
-        return fresh
+    def owners_in(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
+        """For each text the owners of what occurs in it; one may stand there twice."""
+        owners: list[tuple[int, ...]] = [()] * len(texts)
+        if texts:
+            needles, values = self._found_in(haystack_of(texts), len(texts))
+            for needle, value in zip(needles.tolist(), values.tolist(), strict=True):
+                owners[value] += self.served[needle]
+        return owners
 
 
-_NONE: Numbers = np.zeros(0, np.int64)
+NO_PAIRS: Numbers = np.zeros(0, np.int64)
 
 
 @dataclass
@@ -255,7 +227,7 @@ class PrefilterPlan:
     one column decides and that have no gate worth its search: they are asked value by value.
     """
 
-    searches: dict[str, _Search]
+    searches: dict[str, TextSearch]
     questions: dict[Test, Numbers]
     rules: Numbers
     gates: Numbers
@@ -291,7 +263,7 @@ class PrefilterPlan:
                         questions[atom].append(len(owners))
                 owners.append(number)
         return cls(
-            {path: _Search.of(wanted) for path, wanted in needles.items()},
+            {path: TextSearch.of(wanted) for path, wanted in needles.items()},
             {test: np.array(numbers, np.int64) for test, numbers in questions.items()},
             np.array(owners, np.int64),
             gates,
@@ -300,16 +272,11 @@ class PrefilterPlan:
 
     def pairs(self, columns: EventColumns, rows: Numbers, wanted: Flags) -> tuple[Numbers, Numbers]:
         """(rule, row) worth confirming, in order; `wanted` are the rules that matter."""
-        passed = [(_NONE, _NONE)]
+        passed = [(NO_PAIRS, NO_PAIRS)]
         matter = wanted[self.rules]
         for path, search in self.searches.items():
             if matter[search.owners].any():
-                texts = columns.texts(path) if len(rows) <= SMALL else None
-                passed.append(
-                    search.pairs(columns.distinct(path))
-                    if texts is None
-                    else search.pairs_of_few(texts, rows)
-                )
+                passed.append(search.pairs(columns.distinct(path)))
         for test, owners in self.questions.items():
             if matter[owners].any():
                 hit = rows_where(test, columns)
@@ -345,9 +312,6 @@ def rows_where(test: Test, columns: EventColumns) -> Numbers:
 
 def rows_by_value(test: ValueTest, columns: EventColumns) -> Numbers | None:
     """Rows on whose value the test holds or throws; None where the column holds no plain text."""
-    if len(columns.rows) <= SMALL:
-        texts = columns.texts(test.path)
-        return None if texts is None else columns.rows[np.array(test.may_hold(texts), bool)]
     if not columns.is_text(test.path):
         return None
     distinct = columns.distinct(test.path)
@@ -370,11 +334,11 @@ def _values_where(test: Test, distinct: Distinct) -> Numbers:
         except pa.ArrowInvalid:
             pass
     holds = leaf(test)
-    values = (n for n, value in enumerate(distinct.to_list()) if _or_throws(holds, value))
+    values = (n for n, value in enumerate(distinct.to_list()) if or_throws(holds, value))
     return np.fromiter(values, np.int64)
 
 
-def _or_throws(holds: Leaf, value: Any) -> bool:
+def or_throws(holds: Leaf, value: Any) -> bool:
     """A value on which a test throws is left to the rule, which is then set aside by itself."""
     try:
         return holds(value)
@@ -395,7 +359,7 @@ def count(rules: Iterable[Node | None], columns: EventColumns, rows: int, census
         census.asked[atom] += rows if listed else len(columns.distinct(atom.field).values)
         census.found[atom] += len(rows_where(atom, columns))
     for path, wanted in needles.items():
-        search, distinct = _Search.of(wanted), columns.distinct(path)
+        search, distinct = TextSearch.of(wanted), columns.distinct(path)
         numbers, values = search.found(distinct)
         weights = distinct.bounds[values + 1] - distinct.bounds[values]
         totals = np.bincount(numbers, weights=weights, minlength=len(search.needles))

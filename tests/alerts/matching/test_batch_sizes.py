@@ -6,12 +6,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from alerts.matching import few_rows
 from alerts.matching.event_rows import brute_force, event_batch
+from alerts.matching.few_rows import FEW
 from alerts.matching.matcher import Matcher
-from alerts.matching.prefilter import SMALL
 from alerts.rulepack.predicate import All, Either, Node, Not, Test, literals_of
 from alerts.rulepack.rule_pack import Rule, RulePack
 from bench.recorded_mix import recorded_batches, recorded_pack
@@ -51,7 +54,7 @@ def _pairs(batches: list[pa.RecordBatch]) -> set[tuple[str, str]]:
 def test_findings_do_not_depend_on_the_size_of_the_batches() -> None:
     pack = recorded_pack(100)
     large, small = Matcher(pack), Matcher(pack)
-    (batch,) = recorded_batches(SMALL + 100, SMALL + 100)
+    (batch,) = recorded_batches(FEW + 100, FEW + 100)
     parts = [small.match(batch.slice(start, 250)) for start in range(0, batch.num_rows, 250)]
     findings = large.match(batch)
     assert findings.num_rows
@@ -67,7 +70,7 @@ BROAD = (
 
 
 def test_rules_that_are_asked_value_by_value_see_missing_values_in_any_batch() -> None:
-    events = [_event(n, TEXTS[n % len(TEXTS)], TEXTS[n % 3]) for n in range(SMALL + 9)]
+    events = [_event(n, TEXTS[n % len(TEXTS)], TEXTS[n % 3]) for n in range(FEW + 9)]
     pack = _pack(*BROAD)
     matcher = Matcher(pack)
     # Twice, as the first batch is planned without knowing what is rare.
@@ -89,3 +92,57 @@ def test_what_is_remembered_of_earlier_batches_changes_nothing(
     for texts in batches:
         events = [_event(n, text, texts[-1 - n]) for n, text in enumerate(texts)]
         assert _pairs([matcher.match(event_batch(events))]) == brute_force(pack, events)
+
+
+MIXED = (
+    *BROAD,
+    Test("message", "re", "c.d"),
+    Test("answers.rdata", "contains", "cmd"),
+    Test("user.name", "exists", True),
+    Test("status_id", "eq", 1),
+    All((Test("message", "contains", "cmd"), Test("status_id", "gte", 1))),
+    Test("{user.name or message}", "endswith", "exe"),
+)
+SOURCES = ((1, "s"), (2, "s"), (1, "t"), (None, "t"))
+
+
+@pytest.mark.parametrize("most", [0, few_rows._MOST_SETS])
+@examples(30)
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(
+                st.sampled_from(SOURCES), st.sampled_from(TEXTS), st.sampled_from((None, 0, 1))
+            ),
+            max_size=8,
+        ),
+        max_size=4,
+    )
+)
+def test_small_batches_of_several_log_sources_equal_plain_evaluation(
+    most: int, batches: list[list[tuple[tuple[int | None, str], str | None, int | None]]]
+) -> None:
+    rules = [
+        replace(rule, id=f"{rule.id}-{nth}", classes=classes, sources=sources)
+        for nth, (classes, sources) in enumerate(
+            [((1,), ()), ((2, 3), ("s",)), ((), ("t", "u")), ((), ())]
+        )
+        for rule in _pack(*MIXED).rules
+    ]
+    pack = RulePack(rules=tuple(rules))
+    with pytest.MonkeyPatch.context() as patched:
+        # With room for none, all is forgotten before each batch.
+        patched.setattr(few_rows, "_MOST_SETS", most)
+        matcher = Matcher(pack)
+        for batch in batches:
+            events = [
+                {
+                    **_event(n, text, text),
+                    "class_uid": class_uid,
+                    "source": source,
+                    "status_id": status,
+                    "answers": [{"rdata": text}],
+                }
+                for n, ((class_uid, source), text, status) in enumerate(batch)
+            ]
+            assert _pairs([matcher.match(event_batch(events))]) == brute_force(pack, events)
