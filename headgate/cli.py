@@ -84,8 +84,18 @@ def _run(arguments: list[str]) -> int:
         raise NoLakeHere(f"{error}; {near} has one: headgate --home {near} {name} ...") from None
 
 
+_VALUE_WITH_MINUS = re.compile(r"(?:-\d+[smhdw]?|-\d*\.\d+)$")
+"""A number or a span of time before now."""
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser that says what a mistyped word may have meant; its subparsers are such too."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        # argparse takes `-24h` for an option, and `--since -24h` for one without a value; it has
+        # no public way to tell it otherwise.
+        self._negative_number_matcher = _VALUE_WITH_MINUS
 
     def error(self, message: str) -> NoReturn:
         """End with usage and message, as argparse does."""

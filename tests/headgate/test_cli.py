@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.cli import BUG, main, part
+from headgate.cli import BUG, _Parser, main, part
 from infra.errors import Fatal
 from infra.runtime.command_registry import COMMANDS, TASKS
 
@@ -72,3 +72,13 @@ def test_what_an_error_repeats_of_a_file_does_not_steer_the_terminal(
     words = capsys.readouterr().err
     assert "refused: " in words
     assert "\x1b" not in words
+
+
+def test_a_span_before_now_is_a_value_of_its_option_and_no_option() -> None:
+    parser = _Parser()
+    verb = parser.add_subparsers().add_parser("list")
+    verb.add_argument("--since")
+    for span in ("-24h", "-7d", "-90m", "-5"):
+        assert parser.parse_args(["list", "--since", span]).since == span
+    with pytest.raises(SystemExit):
+        parser.parse_args(["list", "--since", "-x"])
