@@ -23,7 +23,7 @@ from api.observability.metrics import Meters
 from api.openapi_document import openapi_document
 from api.query_parameters import refuse_unknown
 from api.routes import route_modules
-from api.routes.access import Services, wants
+from api.routes.access import OfTenants, Services, wants
 from api.services.cases import Cases
 from api.services.configuration.inventories import InventoryDesk
 from api.services.event_stream import Streams
@@ -77,6 +77,7 @@ def create_app(settings: Settings) -> FastAPI:
         runs=runs,
         reports=ReportDesk(settings, runs),
         inventories=InventoryDesk(settings, runs),
+        limited=OfTenants(settings),
     )
 
     @asynccontextmanager

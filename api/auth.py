@@ -58,6 +58,11 @@ class Limits:
     tenants: tuple[str, ...] | None = None
 
     @property
+    def of_tenants_alone(self) -> bool:
+        """Whether it is tenants, and nothing else, that it is limited to."""
+        return self.tenants is not None and self.tables is None and self.sources is None
+
+    @property
     def of_what(self) -> str:
         """What it is that is limited, in words."""
         given = {"tables": self.tables, "sources": self.sources, "tenants": self.tenants}

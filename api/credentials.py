@@ -243,7 +243,7 @@ class Credentials:
     ) -> StoredUser:
         """Make a user, or give one another role, password and tenants.
 
-        `tenants`: all whose rows their statements see; they may do nothing else then. None: as it
+        `tenants`: all whose rows and alerts they see; all else is closed then. None: as it
         was, or all.
         """
         if len(password) < SHORTEST_PASSWORD:

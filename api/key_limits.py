@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from api.auth import Caller
+from api.tenant_views import TENANT
 from infra.config.settings import Settings
 from infra.delta.catalog import catalog, views
 from infra.errors import Usage
 
 SOURCE = "source"
-_TENANT = "tenant_uid"
-"""By name: `infra.delta.schema`, which declares it, brings Spark along. Not `tenant` of gold.alert,
-which says whose platform it is."""
 
 
 def known_tables(names: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -65,5 +63,5 @@ def row_limits(caller: Caller) -> dict[str, tuple[str, ...]] | None:
     limits = caller.limits
     if limits is None:
         return None
-    rows = {SOURCE: limits.sources, _TENANT: limits.tenants}
+    rows = {SOURCE: limits.sources, TENANT: limits.tenants}
     return {column: held for column, held in rows.items() if held is not None} or None

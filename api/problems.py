@@ -23,6 +23,7 @@ from api.services.suppressions import NoSuchSuppression
 from api.services.triage import NoSuchAct, Stale
 from api.sql.runner import Failed, Limit, Refused
 from api.sql.worker_line import Busy
+from api.tenant_views import NotForTenants
 from infra.errors import HeadgateError, Retryable, Usage
 
 MEDIA_TYPE = "application/problem+json"
@@ -42,6 +43,7 @@ _KINDS: tuple[tuple[type[HeadgateError], int, str], ...] = (
     (NoSuchSuppression, 404, "not-found"),
     (NoSuchList, 404, "not-found"),
     (NoSuchWebhook, 404, "not-found"),
+    (NotForTenants, 403, "forbidden"),
     (Usage, 422, "invalid-request"),
     (Retryable, 503, "unavailable"),
     (HeadgateError, 500, "internal-error"),

@@ -20,6 +20,7 @@ from alerts.delivery.triage_request import ChangeRefused
 from api.auth_roles import Role
 from api.console.render import error_page
 from api.services.triage import Stale
+from api.tenant_views import NotForTenants
 from infra.errors import HeadgateError, Retryable, Usage
 
 log = logging.getLogger("headgate.api")
@@ -129,7 +130,7 @@ def _told(error: Exception) -> tuple[int, str]:
     if isinstance(error, RequestValidationError):
         wrong = error.errors()[0]
         return 422, f"{wrong['loc'][-1]}: {wrong['msg']}"
-    for kind, status in ((Stale, 412), (ChangeRefused, 409), (Usage, 422)):
+    for kind, status in ((Stale, 412), (ChangeRefused, 409), (NotForTenants, 403), (Usage, 422)):
         if isinstance(error, kind):
             return status, str(error)
     return (503 if isinstance(error, Retryable) else 500), str(error)

@@ -53,6 +53,7 @@ def respond(request: Request, template: str, status: int = 200, **context: Any) 
                 "address": str(request.base_url).rstrip("/"),
                 "here": request.url,
                 "now": datetime.now(UTC),
+                "limited": session is not None and session.caller.limits is not None,
                 "can_act": session is not None and session.caller.may("analyst"),
                 "part": bool(request.headers.get("HX-Request")),
             }

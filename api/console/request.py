@@ -8,8 +8,10 @@ from urllib.parse import parse_qsl
 from fastapi import Depends, Request
 from starlette.exceptions import HTTPException
 
+from api.auth import Caller
 from api.console.page import SignInFirst
 from api.console.session import COOKIE, ConsoleSession, Sessions
+from api.routes.access import Services, services_of
 from infra.errors import Usage
 
 
@@ -28,14 +30,25 @@ def signed_in(request: Request) -> ConsoleSession:
         raise HTTPException(
             403, f"key '{session.caller.name}' has role '{session.caller.role}'; pages need 'read'"
         )
-    if session.caller.limits is not None:
-        raise HTTPException(
-            403,
-            f"'{session.caller.name}' is limited to some {session.caller.limits.of_what} and asks "
-            "over REST only",
-        )
+    _require_open(request, session.caller)
     request.state.session = session
     return session
+
+
+def _require_open(request: Request, caller: Caller) -> None:
+    """Raises 403 where a page shows more than a caller may see."""
+    limits = caller.limits
+    if limits is None:
+        return
+    limited = f"'{caller.name}' is limited to some {limits.of_what}"
+    if not limits.of_tenants_alone:
+        raise HTTPException(403, f"{limited} and asks over REST only")
+    if getattr(request.scope.get("route"), "path", "") not in FOR_TENANTS:
+        raise HTTPException(
+            403,
+            f"{limited}, and this page shows what is of others, too; alerts, the overview and the "
+            "search of events are open",
+        )
 
 
 async def form_fields(request: Request) -> dict[str, list[str]]:
@@ -65,6 +78,37 @@ def reason_of(form: dict[str, list[str]]) -> str:
     return reason
 
 
+def services_for(
+    session: Annotated[ConsoleSession, Depends(signed_in)],
+    services: Annotated[Services, Depends(services_of)],
+) -> Services:
+    """The services that work for who is signed in."""
+    return services.of(session.caller)
+
+
+FOR_TENANTS = frozenset(
+    {
+        "/",
+        "/alerts",
+        "/alerts/live",
+        "/alerts.csv",
+        "/alerts/{alert_id}",
+        "/alerts/act/close",
+        "/alerts/act/take",
+        "/alerts/act/reopen",
+        "/alerts/act/note",
+        "/alerts/act/undo/{act_id}",
+        "/alert-views",
+        "/alert-views/remove",
+        "/search",
+        "/search/export.{form}",
+        "/events/{uid:path}",
+        "/logout",
+    }
+)
+"""Pages for who is limited to tenants and nothing else."""
+
+Here = Annotated[Services, Depends(services_for)]
 Signed = Annotated[ConsoleSession, Depends(signed_in)]
 Form = Annotated[dict[str, list[str]], Depends(form_fields)]
 CheckedForm = Annotated[dict[str, list[str]], Depends(checked_form)]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request
@@ -32,6 +34,7 @@ from api.services.searches.search_jobs import SearchJobs
 from api.services.suppressions import Suppressions
 from api.services.triage import Triage
 from api.sql.runner import Statements
+from api.tenant_views import closed
 from infra.config.settings import Settings
 
 bearer = HTTPBearer(
@@ -65,6 +68,14 @@ class Services:
     runs: CommandRuns
     reports: ReportDesk
     inventories: InventoryDesk
+    limited: OfTenants
+
+    def of(self, caller: Caller) -> Services:
+        """What of these works for a caller: for who is limited to tenants, just what is theirs."""
+        limits = caller.limits
+        if limits is None or limits.tenants is None:
+            return self
+        return self.limited.services(self, tuple(sorted(set(limits.tenants))))
 
     def close(self) -> None:
         """End the streams, the engines and their processes."""
@@ -75,8 +86,55 @@ class Services:
         self.searches.close()
         self.rule_jobs.close()
         self.statements.close()
+        self.limited.close()
         self.reader.close()
 
+
+class OfTenants:
+    """The services of callers who are limited to tenants; safe to share between threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._known: OrderedDict[tuple[str, ...], Services] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def services(self, whole: Services, tenants: tuple[str, ...]) -> Services:
+        """Those that can be limited to these tenants; what else is asked for is refused.
+
+        `statements` and `searches` are the whole ones: they limit each caller by themselves.
+        """
+        with self._lock:
+            if tenants not in self._known:
+                self._known[tenants] = self._made(whole, tenants)
+                if len(self._known) > _MOST_TENANTS:
+                    # Not closed: somebody may be asking it now.
+                    self._known.popitem(last=False)
+            self._known.move_to_end(tenants)
+            return self._known[tenants]
+
+    def close(self) -> None:
+        """Let go of the engines."""
+        with self._lock:
+            for services in self._known.values():
+                services.reader.close()
+            self._known.clear()
+
+    def _made(self, whole: Services, tenants: tuple[str, ...]) -> Services:
+        reader = Reader(self._settings, tenants)
+        return replace(
+            whole,
+            reader=reader,
+            triage=Triage(reader, self._settings),
+            **{name: closed(name.replace("_", " ")) for name in _CLOSED},
+        )
+
+
+_CLOSED = (
+    *("suppressions", "cases", "queries", "proposals", "rules", "rule_jobs", "runs", "reports"),
+    "inventories",
+)
+_MOST_TENANTS = 32
+"""Sets of tenants whose engines are kept: each holds the newest revision of their alerts."""
 
 FOR_LIMITED = frozenset(
     {
@@ -90,6 +148,19 @@ FOR_LIMITED = frozenset(
     }
 )
 """Routes for who is limited to tables, sources or tenants: all others would show more."""
+
+FOR_TENANTS = FOR_LIMITED | {
+    "/api/v1/alerts",
+    "/api/v1/alerts/stream",
+    "/api/v1/alerts/{alert_id}",
+    "/api/v1/alerts/{alert_id}/notes",
+    "/api/v1/alerts/bulk",
+    "/api/v1/alerts/bulk/preview",
+    "/api/v1/acts",
+    "/api/v1/acts/{act_id}",
+    "/api/v1/acts/{act_id}/undo",
+}
+"""Routes for who is limited to tenants and nothing else."""
 
 
 def services_of(request: Request) -> Services:
@@ -121,11 +192,15 @@ def caller_of(
     usual = None if caller.role == "admin" else services.settings.api.requests_per_minute
     services.quotas.take(caller.name, caller.requests_per_minute or usual)
     route = getattr(request.scope.get("route"), "path", "")
-    if caller.limits is not None and route not in FOR_LIMITED:
+    limits = caller.limits
+    if limits is None:
+        return caller
+    alerts_too = limits.of_tenants_alone
+    if route not in (FOR_TENANTS if alerts_too else FOR_LIMITED):
         raise HTTPException(
             403,
-            f"key '{caller.name}' is limited to some {caller.limits.of_what}; it may ask with "
-            "statements",
+            f"key '{caller.name}' is limited to some {limits.of_what}; it may ask with statements"
+            + (", and work on their alerts" if alerts_too else ""),
         )
     return caller
 
@@ -154,7 +229,14 @@ def wants(role: Role) -> Callable[[Caller], None]:
     return check
 
 
-Here = Annotated[Services, Depends(services_of)]
+def services_for(who: Who, services: Annotated[Services, Depends(services_of)]) -> Services:
+    """The services that work for who asks."""
+    return services.of(who)
+
+
+Here = Annotated[Services, Depends(services_for)]
+Anybody = Annotated[Services, Depends(services_of)]
+"""The services where nobody is known: for probes, and before somebody has signed in."""
 
 
 STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}

@@ -11,7 +11,7 @@ from fastapi import APIRouter
 
 from api import models
 from api.problems import responses
-from api.routes.access import Here
+from api.routes.access import Anybody
 from infra.errors import Retryable
 from infra.runtime import job_status
 from infra.runtime.job_registry import wanted_jobs
@@ -30,7 +30,7 @@ _A_TURN = 3.0
 
 
 @router.get("/healthz", summary="Is the process alive?", responses=responses(503))
-async def healthz(services: Here) -> models.Health:
+async def healthz(services: Anybody) -> models.Health:
     """Ok while the process answers; 503 when what answers questions in it hangs."""
     if blocked := services.statements.blocked:
         raise Retryable(
@@ -45,7 +45,7 @@ async def healthz(services: Here) -> models.Health:
 
 
 @router.get("/readyz", summary="Can it answer, and do the jobs work?", responses=responses(503))
-def readyz(services: Here) -> models.Ready:
+def readyz(services: Anybody) -> models.Ready:
     """Ready when all tables can be read and every job made progress within its target.
 
     Else 503 names each table or job and what is wrong with it, also a lake that is another one

@@ -81,7 +81,9 @@ FROM {{source}} ANTI JOIN {KINDS} USING (kind) GROUP BY kind
 class AlertIndex:
     """Keeps the rows of one engine up to date. Not safe to share between threads."""
 
-    def __init__(self, lake_root: Location) -> None:
+    def __init__(self, lake_root: Location, rows: str = "TRUE") -> None:
+        """`rows`: which rows of gold.alert the engine's view of it has."""
+        self._rows = rows
         self._folder = lake_root / ALERT.path
         self._mark: tuple[int, float] | None = None
 
@@ -97,7 +99,7 @@ class AlertIndex:
                 # A file may be gone by now, or be written in another way than this reads.
                 with suppress(duckdb.Error):
                     if files:
-                        _merge(cursor, files)
+                        _merge(cursor, files, self._rows)
                     self._mark = later[-1]
                     return
             # Before it is read: what is committed meanwhile is looked at once more.
@@ -169,9 +171,10 @@ def _together(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
         raise
 
 
-def _merge(cursor: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
+def _merge(cursor: duckdb.DuckDBPyConnection, files: Sequence[str], rows: str) -> None:
     named = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
-    source = f"read_parquet([{named}], union_by_name = true)"
+    # Past the view of gold.alert, which would have left out what is not to be seen.
+    source = f"(SELECT * FROM read_parquet([{named}], union_by_name = true) WHERE {rows})"
     cursor.execute(f"CREATE OR REPLACE TEMP TABLE fresh AS {_flat(source)}")
     with _together(cursor):
         # A list is ordered by the first revision, which is mostly in another file.

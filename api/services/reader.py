@@ -18,6 +18,7 @@ import duckdb
 
 from alerts.tables import ALERT
 from api.services.alert_index import INDEX, AlertIndex
+from api.tenant_views import refused, rows_of, views_of
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import definitions, missing_sentence, open_engine
 from infra.delta.view_refresh import Views
@@ -45,16 +46,20 @@ _MOST_ROWS_KEPT = 1_000
 class Reader:
     """Answers SQL over the tables and views by name; safe to share between threads."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, tenants: Sequence[str] | None = None) -> None:
+        """`tenants`: all whose rows are there to be asked; None: every row."""
+        self.tenants = tenants
         self._root = settings.lake_root
         self._memory = settings.api.statement_memory
         self._wanted = definitions(settings.lake_root)
+        if tenants is not None:
+            self._wanted = views_of(tenants, self._wanted)
         self._names = [definition.name for definition in self._wanted]
         # Kept since the start: a lake that was swapped beneath a running API has other ids.
         self._ids: dict[str, str] = {}
         self._ready_until = -math.inf
         self._views: Views | None = None
-        self._index = AlertIndex(settings.lake_root)
+        self._index = self._new_index()
         self._lock = threading.Lock()
         self._kept = _KeptAnswers()
 
@@ -73,8 +78,13 @@ class Reader:
         `needs`: tables and views it reads, or `INDEX`. `kept`: as it was answered before, where
         none of these has another version since; for what many pages ask. `within`
         says where to look (`infra.delta.duckdb_views.AskedViews`); Delta skips files itself. Raises
-        `Retryable` when a table is not there yet or the time is up.
+        `Retryable` when a table is not there yet or the time is up, `NotForTenants` for one that
+        cannot be limited to `tenants`.
         """
+        if self.tenants is not None:
+            for name in needs:
+                if name not in (*self._names, INDEX):
+                    raise refused(name)
         cursor, versions = self._cursor(needs)
         question = (sql, repr(params))
         answer = self._kept.of(question, versions) if kept else None
@@ -85,6 +95,9 @@ class Reader:
         if kept:
             self._kept.keep(question, versions, rows)
         return rows
+
+    def _new_index(self) -> AlertIndex:
+        return AlertIndex(self._root, "TRUE" if self.tenants is None else rows_of(self.tenants))
 
     @staticmethod
     def _answer(
@@ -155,7 +168,7 @@ class Reader:
             if self._views is not None:
                 self._views.engine.close()
                 self._views = None
-                self._index = AlertIndex(self._root)
+                self._index = self._new_index()
                 self._kept = _KeptAnswers()
 
     def _cursor(self, needs: Sequence[str]) -> tuple[duckdb.DuckDBPyConnection, _Versions]:

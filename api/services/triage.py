@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -152,6 +152,8 @@ class Triage:
         skipped: list[str] = []
         with self._acts.alone():
             alerts = alerts_now(self._reader, self._settings, plan["etags"])
+            if plan["etags"] and not self._in_reach(plan["etags"], alerts):
+                raise NoSuchAct("token: it is of alerts that you may not see; count again")
             for alert_id, etag in plan["etags"].items():
                 alert = alerts.get(alert_id)
                 # A new count or attribution is no other opinion; what a person did is.
@@ -176,10 +178,12 @@ class Triage:
         with self._acts.alone():
             act = self._acts.get(act_id)
             if act is None:
-                raise NoSuchAct(f"no act '{act_id}' of the last {UNDO_FOR.days} days")
+                raise _no_act(act_id)
             if act["undone_by"] is not None:
                 raise ChangeRefused(f"act {act_id} was undone already by act {act['undone_by']}")
             alerts = alerts_now(self._reader, self._settings, act["alerts"])
+            if not self._in_reach(act["alerts"], alerts):
+                raise _no_act(act_id)
             done: list[Asked] = []
             skipped: list[str] = []
             for alert_id, states in act["alerts"].items():
@@ -208,15 +212,31 @@ class Triage:
 
     def acts(self, most: int = 200) -> wire.Acts:
         """Acts of the last days, newest first."""
-        newest = sorted(self._acts.all(), key=lambda act: str(act["asked_at"]), reverse=True)
+        acts = list(self._acts.all())
+        if self._reader.tenants is not None:
+            there = self._there([alert_id for act in acts for alert_id in act["alerts"]])
+            acts = [act for act in acts if self._in_reach(act["alerts"], there)]
+        newest = sorted(acts, key=lambda act: str(act["asked_at"]), reverse=True)
         return wire.Acts(items=[_act(act) for act in newest[:most]])
 
     def act(self, act_id: str) -> wire.Act:
         """One act; raises `NoSuchAct`."""
         act = self._acts.get(act_id)
-        if act is None:
-            raise NoSuchAct(f"no act '{act_id}' of the last {UNDO_FOR.days} days")
+        if act is None or not self._in_reach(act["alerts"], self._there(act["alerts"])):
+            raise _no_act(act_id)
         return _act(act)
+
+    def _in_reach(self, ids: Collection[str], there: Collection[str]) -> bool:
+        """Whether an act on these alerts may be seen: of who is limited each has to be theirs."""
+        return self._reader.tenants is None or (bool(ids) and set(ids) <= set(there))
+
+    def _there(self, ids: Iterable[str]) -> set[str]:
+        """Those of these alerts that can be seen."""
+        if self._reader.tenants is None:
+            return set()
+        sql = "SELECT DISTINCT alert_id FROM gold.alert WHERE list_contains($ids, alert_id)"
+        rows = self._reader.rows(sql, {"ids": list(ids)}, needs=("gold.alert",))
+        return {str(row["alert_id"]) for row in rows}
 
     def write_note(self, who: str, alert_id: str, text: str) -> wire.NoteTaken:
         """Leave a note on an alert, whatever its revision."""
@@ -333,6 +353,10 @@ class Triage:
             },
         )
         return act_id
+
+
+def _no_act(act_id: str) -> NoSuchAct:
+    return NoSuchAct(f"no act '{act_id}' of the last {UNDO_FOR.days} days")
 
 
 def _change(asked: wire.AlertChange, who: str) -> TriageChange:

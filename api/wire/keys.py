@@ -40,7 +40,8 @@ class NewKey(WireModel):
         None,
         min_length=1,
         max_length=200,
-        description="all tenants whose rows its statements see; it may do nothing else then",
+        description="all tenants whose rows its statements and whose alerts it sees; what cannot "
+        "be limited so is closed to it then",
     )
 
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from enrich.attribution.confidence import AFTER, BEFORE, EDGE, ELSEWHERE, LEASED, SUPERSEDED, Claim
+from infra.config.tenants import owner_of
 
 INSTANT = timedelta(microseconds=1)
 
@@ -42,14 +43,16 @@ def rivals_of(
     """Who else could have held the address at an instant, each client once in each scope.
 
     `said`: statements within `EDGE` of the instant, of all scopes, about one address; `mac`:
-    whom the address is given to. Sorted, so that their order is no matter.
+    whom the address is given to. Sorted, so that their order is no matter. What another tenant's
+    logs say is no claim: these are other networks, and nobody else is to read of them.
     """
+    own = [claim for claim in said if owner_of(claim.scope) == owner_of(scope)]
     claims: dict[tuple[str | None, str], Claim] = {}
     # By revision, so that of one client the newest claim stays.
-    for claim in sorted(said, key=lambda claim: claim.rev):
+    for claim in sorted(own, key=lambda claim: claim.rev):
         if claim.mac is None or (claim.scope == scope and claim.mac == mac):
             continue
-        kind = _kind(claim, said, scope, at)
+        kind = _kind(claim, own, scope, at)
         if kind is not None:
             claims[claim.scope, claim.mac] = Claim(
                 kind,

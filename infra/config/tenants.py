@@ -31,3 +31,8 @@ def scope_of(site: str, tenant: str | None) -> str:
 def site_of(scope: str) -> str:
     """The site of a scope, whose networks the settings list."""
     return parts_of(scope)[0]
+
+
+def owner_of(scope: str | None) -> str | None:
+    """The tenant whose part of a site a scope is; None: nobody's."""
+    return None if scope is None else parts_of(scope)[1]

@@ -44,6 +44,7 @@ class Definition:
     `columns`: of a table, each with its type; one that an earlier release did not have yet is
     null. `version`: of a table, which one; None: the newest there is. `plain`: of a table whose
     files alone say what is in it, how they are read (`infra.delta.plain_files`).
+    `rows`: a condition; the table then has the rows alone that fulfil it.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Definition:
     columns: tuple[tuple[str, str], ...] = ()
     version: int | None = None
     plain: str | None = None
+    rows: str = ""
 
     @property
     def scan(self) -> str:
@@ -69,7 +71,9 @@ class Definition:
             _quoted(name) if there is None or name in there else f"NULL::{kind} AS {_quoted(name)}"
             for name, kind in self.columns
         ]
-        return f"SELECT {', '.join(picked)} FROM {self.scan}"
+        whole = f"SELECT {', '.join(picked)} FROM {self.scan}"
+        # Around it: a column that the table lacks has a name only outside.
+        return f"SELECT * FROM ({whole}) WHERE {self.rows}" if self.rows else whole
 
 
 def definitions(lake_root: Location) -> tuple[Definition, ...]:
@@ -101,7 +105,7 @@ def needed(names: Iterable[str], known: Sequence[Definition]) -> tuple[Definitio
         if name not in definitions:
             definitions.add(name)
             # Whole words: `silver.event` is also how `silver.events` begins.
-            sql = by_name[name].sql
+            sql = f"{by_name[name].sql} {by_name[name].rows}"
             waiting += [
                 definition
                 for definition in by_name

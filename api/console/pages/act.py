@@ -14,11 +14,12 @@ from alerts.delivery.triage_request import ChangeRefused
 from alerts.domain.verdict import VERDICTS
 from api.console.page import Page, console_router
 from api.console.render import respond
-from api.console.request import CheckedForm, Signed, signed_in
+from api.console.request import CheckedForm, Here, Signed, signed_in
 from api.console.session import ConsoleSession
-from api.routes.access import Here, Services
+from api.routes.access import Services
 from api.services.alert_snapshot import alerts_now
 from api.services.triage import Stale
+from api.tenant_views import refused
 from api.wire.suppressions import NewSuppression, SuppressionPatterns
 from api.wire.triage import AlertChange, BulkAct, BulkPlan
 from infra.errors import Usage
@@ -53,6 +54,8 @@ def close_form(request: Request, services: Here, session: Analyst, id: Ids) -> R
 def close(request: Request, services: Here, session: Analyst, form: CheckedForm) -> Response:
     """Close them; a suppression that was wanted besides is made with the same note."""
     ids, note = form.get("id", []), _field(form, "note")
+    if _field(form, "silence") and services.reader.tenants is not None:
+        raise refused("a suppression")
     verdict = _field(form, "verdict") or None
     change = _change(status="closed", verdict=verdict, note=note or None)
     try:
@@ -143,9 +146,10 @@ def _form(
         count=count,
         first=first,
         etag=first.etag if first and len(ids) == 1 else "",
-        rule=first.rule_id if first and same else "",
+        # A suppression silences everybody's alerts, so who is limited is offered none.
+        rule=first.rule_id if first and same and services.reader.tenants is None else "",
         rule_name=first.body["rule"]["name"] if first and same else "",
-        entity=about.get("value", "") if one_entity else "",
+        entity=about.get("value", "") if one_entity and services.reader.tenants is None else "",
         verdicts=[(verdict, meaning) for verdict, (_, meaning) in VERDICTS.items()],
         spans=SPANS_OF_SILENCE,
         problem=problem,

@@ -12,12 +12,12 @@ from starlette.exceptions import HTTPException
 from api.auth_roles import Role
 from api.console.page import Page, console_router
 from api.console.render import respond
-from api.console.request import CheckedForm, signed_in
+from api.console.request import CheckedForm, Here, signed_in
 from api.console.session import ConsoleSession
 from api.console.time_words import earliest
 from api.key_limits import known_tenants
 from api.observability.audit_log import audit_request
-from api.routes.access import Here, Services
+from api.routes.access import Services
 from api.services.console.audit_view import audit_page, waiting_acts
 from infra.errors import Retryable, Usage
 

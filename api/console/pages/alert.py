@@ -16,8 +16,8 @@ from alerts.explain.explain import explain
 from api.console.lanes import Lane, Picture, Scale, picture
 from api.console.page import Page, console_router
 from api.console.render import respond
-from api.console.request import Signed
-from api.routes.access import Here, Services
+from api.console.request import Here, Signed
+from api.routes.access import Services
 from api.services.alert_snapshot import alerts_now
 from api.services.console import alert_detail
 from api.services.console.lease_spans import LeaseSpan
@@ -51,8 +51,13 @@ def alert_page(
     newest = revisions[-1]
     now_state = alerts_now(services.reader, services.settings, [alert_id])[alert_id]
     body = newest["body"]
-    explained = explain(services.reader.rows, services.settings, alert_id) or {}
-    since, until, spans = alert_detail.leases_around(services.reader, body)
+    explained: dict[str, Any] = {}
+    lease_picture = None
+    # Leases and what rules rested on are told from tables that do not say whose they are.
+    if services.reader.tenants is None:
+        explained = explain(services.reader.rows, services.settings, alert_id) or {}
+        since, until, spans = alert_detail.leases_around(services.reader, body)
+        lease_picture = _leases(body, spans, since, until)
     return respond(
         request,
         "alert_beside.html" if beside else "alert.html",
@@ -63,7 +68,7 @@ def alert_page(
         revisions=[_told(row, before) for before, row in _pairs(revisions)][::-1],
         explained=explained,
         condition=_condition(explained),
-        lease_picture=_leases(body, spans, since, until),
+        lease_picture=lease_picture,
         similar=alert_detail.similar(
             services.reader, alert_id, body["rule"]["id"], newest["entity_value"]
         ),

@@ -9,8 +9,7 @@ from starlette.datastructures import QueryParams
 
 from api.console.page import Page, console_router
 from api.console.pages.alerts import AlertsAddress
-from api.console.request import CheckedForm, Signed
-from api.routes.access import Here
+from api.console.request import CheckedForm, Here, Signed
 from api.services.console.saved_views import SavedViews
 
 router = console_router()

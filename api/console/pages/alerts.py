@@ -19,10 +19,9 @@ from alerts.delivery.triage_request import TRIAGE_ACTIONS, in_words
 from api.console.downloads import download
 from api.console.page import Page, console_router
 from api.console.render import respond
-from api.console.request import Signed
+from api.console.request import Here, Signed
 from api.console.time_words import earliest
 from api.query_parameters import reads_own_query
-from api.routes.access import Here
 from api.routes.alerts import stream_alerts
 from api.services.console import alert_list
 from api.services.console.alert_list import FACETS, GroupBy, ListFilter
@@ -152,10 +151,12 @@ def alerts_page(request: Request, services: Here, session: Signed) -> Response:
             services.reader, wanted, alert_list.PAGE_ROWS, asked.params.get("cursor")
         )
         context |= {"rows": listing.rows, "next": listing.next}
+    shown = {row["alert_id"] for row in context["rows"]}
+    shown |= {row["alert_id"] for each in context["groups"] for row in each.rows}
     context["waiting"] = {
         asked_for["alert_id"]: in_words(asked_for)
         for asked_for in waiting_requests(services.settings)
-        if asked_for["action"] in TRIAGE_ACTIONS
+        if asked_for["action"] in TRIAGE_ACTIONS and asked_for["alert_id"] in shown
     }
     return respond(request, "alerts.html", **context)
 

@@ -14,8 +14,7 @@ from api.console.attack_picture import attack_picture
 from api.console.page import Page, console_router
 from api.console.pages.act import Analyst
 from api.console.render import respond
-from api.console.request import CheckedForm, Signed
-from api.routes.access import Here
+from api.console.request import CheckedForm, Here, Signed
 from api.routes.cases import evidence_file
 from api.services.alert_snapshot import alerts_now
 from api.services.console import attack_axis

@@ -14,9 +14,9 @@ from alerts.domain.levels import severity_of_level
 from api.console.lanes import Lane, Picture, Scale, TimeMark, picture
 from api.console.page import Page, console_router
 from api.console.render import respond
-from api.console.request import Signed
+from api.console.request import Here, Signed
 from api.console.time_words import earliest
-from api.routes.access import Here, Services
+from api.routes.access import Services
 from api.services.console import entity_lanes
 from api.services.console.entity_lanes import EntityKind
 from api.services.console.lease_spans import LeaseSpan, lease_spans

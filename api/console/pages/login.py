@@ -15,7 +15,7 @@ from api.console.render import respond
 from api.console.request import CheckedForm, Form, console_sessions
 from api.console.session import COOKIE, SESSION_SECONDS, Sessions, use_link
 from api.observability.audit_log import audit_request
-from api.routes.access import Here
+from api.routes.access import Anybody
 
 router = console_router()
 PAGE = Page("login", "Sign in", router)
@@ -31,7 +31,7 @@ def login_page(
 
 
 @router.post("/login")
-def sign_in(request: Request, services: Here, sessions: Known, form: Form) -> Response:
+def sign_in(request: Request, services: Anybody, sessions: Known, form: Form) -> Response:
     """Check the key and begin a session."""
     key, target = (form.get("key") or [""])[0].strip(), inside((form.get("next") or ["/"])[0])
     name = (form.get("name") or [""])[0].strip()
@@ -50,7 +50,7 @@ def sign_in(request: Request, services: Here, sessions: Known, form: Form) -> Re
 
 
 @router.get("/login/{code}")
-def by_link(request: Request, services: Here, sessions: Known, code: str) -> Response:
+def by_link(request: Request, services: Anybody, sessions: Known, code: str) -> Response:
     """Sign in by a link for one use."""
     if not use_link(services.settings, code):
         raise HTTPException(

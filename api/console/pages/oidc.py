@@ -20,7 +20,7 @@ from api.observability.audit_log import audit_request
 from api.oidc import Provider, SignInRefused
 from api.people import known_person
 from api.query_parameters import reads_own_query
-from api.routes.access import Here, Services
+from api.routes.access import Anybody, Services
 from api.services.act_store import StateFolder
 
 router = console_router()
@@ -33,7 +33,7 @@ _MOST_UNDER_WAY = 1000
 
 
 @router.get("/oidc/begin")
-def begin_sign_in(request: Request, services: Here, next: str = "/") -> Response:
+def begin_sign_in(request: Request, services: Anybody, next: str = "/") -> Response:
     """Send the browser to the provider; what must come back is kept here."""
     begun = _provider(services).begin(_back(request, services))
     waiting = _waiting(services)
@@ -59,7 +59,7 @@ def begin_sign_in(request: Request, services: Here, next: str = "/") -> Response
 
 @router.get("/oidc/back")
 @reads_own_query  # a provider may add parameters of its own, such as session_state
-def come_back(request: Request, services: Here, sessions: Known) -> Response:
+def come_back(request: Request, services: Anybody, sessions: Known) -> Response:
     """Take the provider's answer and begin a session."""
     provider, asked = _provider(services), request.query_params
     state = asked.get("state", "")
@@ -101,7 +101,7 @@ def come_back(request: Request, services: Here, sessions: Known) -> Response:
 
 
 @router.get("/oidc/end")
-def end_at_provider(request: Request, services: Here) -> Response:
+def end_at_provider(request: Request, services: Anybody) -> Response:
     """Send the browser to where the provider ends its own session."""
     address = _provider(services).end_url(f"{_base(request, services)}/login")
     return RedirectResponse(address or "/login", status_code=303)

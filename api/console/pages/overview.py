@@ -10,9 +10,9 @@ from fastapi.responses import Response
 
 from api.console.page import Page, console_router
 from api.console.render import respond
-from api.console.request import Signed
+from api.console.request import Here, Signed
 from api.console.time_words import earliest
-from api.routes.access import Here
+from api.routes.access import Services
 from api.services.console import alert_overview, platform_health
 from infra.errors import Usage
 
@@ -32,11 +32,8 @@ def overview(request: Request, services: Here, session: Signed, since: str = "-2
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     start, step = earliest("since", since, now) or now, _WINDOWS[since]
     buckets, levels = alert_overview.by_time(services.reader, start, now, step)
-    arrived = platform_health.arrivals(services.reader, start, step)
-    arrivals, rates = platform_health.rates(arrived)
-    jobs = platform_health.job_views(services.settings)
-    sources = platform_health.source_views(services.reader, services.settings, start, arrived)
-    blind = platform_health.blind_rules(services.settings)
+    # Jobs and arrivals are everybody's: who is limited to tenants sees their alerts' figures.
+    whole = services.reader.tenants is None
     return respond(
         request,
         "overview.html",
@@ -45,21 +42,33 @@ def overview(request: Request, services: Here, session: Signed, since: str = "-2
         windows=list(_WINDOWS),
         alerts_chart=_chart(buckets, levels, step, "/alerts?lifecycle=new&lifecycle=triaged"),
         total=sum(map(sum, levels.values())),
-        rate_chart=_chart(arrivals, _most(rates), step, ""),
-        records=sum(map(sum, rates.values())),
         open=alert_overview.open_by_level(services.reader),
         gravest=alert_overview.gravest(services.reader, 8),
         entities=alert_overview.most_alerted(services.reader, 6),
         delays=alert_overview.alert_delays(services.reader, start),
-        jobs=jobs,
-        broken=[job for job in jobs if job.missed],
-        sources=sources,
-        silent=[source for source in sources if source.silent],
-        blind=blind,
-        preliminaries=platform_health.preliminaries(services.settings),
-        complete=platform_health.complete_up_to(services.settings),
-        expectations=platform_health.failed_expectations(services.reader),
+        **(_platform(services, start, step) if whole else {}),
     )
+
+
+def _platform(services: Services, start: datetime, step: timedelta) -> dict[str, Any]:
+    """What the page tells of arrivals, sources and jobs."""
+    arrived = platform_health.arrivals(services.reader, start, step)
+    arrivals, rates = platform_health.rates(arrived)
+    jobs = platform_health.job_views(services.settings)
+    sources = platform_health.source_views(services.reader, services.settings, start, arrived)
+    blind = platform_health.blind_rules(services.settings)
+    return {
+        "rate_chart": _chart(arrivals, _most(rates), step, ""),
+        "records": sum(map(sum, rates.values())),
+        "jobs": jobs,
+        "broken": [job for job in jobs if job.missed],
+        "sources": sources,
+        "silent": [source for source in sources if source.silent],
+        "blind": blind,
+        "preliminaries": platform_health.preliminaries(services.settings),
+        "complete": platform_health.complete_up_to(services.settings),
+        "expectations": platform_health.failed_expectations(services.reader),
+    }
 
 
 def _most(series: dict[str, list[int]], most: int = 5) -> dict[str, list[int]]:

@@ -11,8 +11,8 @@ from alerts.delivery.triage_request import ChangeRefused
 from api.console.page import Page, console_router
 from api.console.pages.act import Analyst
 from api.console.render import respond
-from api.console.request import CheckedForm, Signed
-from api.routes.access import Here, Services
+from api.console.request import CheckedForm, Here, Signed
+from api.routes.access import Services
 from api.services.alert_snapshot import NoSuchAlert
 from api.services.proposals import NoSuchProposal
 from api.services.triage import Stale

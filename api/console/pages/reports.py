@@ -10,8 +10,7 @@ from starlette.exceptions import HTTPException
 from api.console.page import Page, console_router
 from api.console.pages.act import Analyst
 from api.console.render import respond
-from api.console.request import CheckedForm, Signed
-from api.routes.access import Here
+from api.console.request import CheckedForm, Here, Signed
 from api.services.reports import StoredReport, stored_reports
 from api.wire.runs import ReportWanted
 from infra.errors import Usage

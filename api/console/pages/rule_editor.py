@@ -19,8 +19,8 @@ from alerts.rulebook.rule_versions import text_diff
 from api.console.page import Page, console_router
 from api.console.pages.rules import Engineer
 from api.console.render import respond
-from api.console.request import CheckedForm
-from api.routes.access import Here, Services
+from api.console.request import CheckedForm, Here
+from api.routes.access import Services
 from api.routes.rules.reading import audited_switch
 from api.services.triage import Stale
 from api.wire.rules import DraftText, RuleDetail, RuleText

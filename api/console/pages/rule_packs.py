@@ -18,8 +18,8 @@ from api.console.pages.rule_tries import HistoryViewer
 from api.console.pages.rules import PAGE as RULES
 from api.console.pages.rules import Engineer
 from api.console.render import respond
-from api.console.request import CheckedForm, Signed, reason_of
-from api.routes.access import Here, Services
+from api.console.request import CheckedForm, Here, Signed, reason_of
+from api.routes.access import Services
 from api.routes.rules.reading import audited_switch
 from api.services.rules import rollout
 from api.wire.rollout import PackPlan, RollbackAct

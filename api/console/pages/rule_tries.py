@@ -13,10 +13,10 @@ from starlette.exceptions import HTTPException
 from api.console.page import Page, console_router
 from api.console.pages.rule_editor import form_text
 from api.console.render import respond
-from api.console.request import CheckedForm, signed_in
+from api.console.request import CheckedForm, Here, signed_in
 from api.console.session import ConsoleSession
 from api.console.time_words import earliest
-from api.routes.access import Here, Services
+from api.routes.access import Services
 from api.routes.rules.jobs import require_may_try
 from api.wire.rules import NewRuleJob, RuleJob
 from infra.errors import Usage

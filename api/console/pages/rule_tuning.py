@@ -18,8 +18,8 @@ from api.console.pages.rule_tries import HistoryViewer
 from api.console.pages.rules import PAGE as RULES
 from api.console.pages.rules import Engineer
 from api.console.render import respond
-from api.console.request import CheckedForm
-from api.routes.access import Here, Services
+from api.console.request import CheckedForm, Here
+from api.routes.access import Services
 from api.services.rules import tuning
 from api.wire.rules import FilterProposals, NewFilter, NewThreshold
 from infra.errors import HeadgateError, Usage

@@ -13,10 +13,10 @@ from alerts.domain.levels import LEVELS
 from alerts.rulepack.rule_pack import Correlation
 from api.console.page import Page, console_router
 from api.console.render import respond
-from api.console.request import CheckedForm, Signed, reason_of, signed_in
+from api.console.request import CheckedForm, Here, Signed, reason_of, signed_in
 from api.console.session import ConsoleSession
 from api.console.time_words import earliest
-from api.routes.access import Here, Services
+from api.routes.access import Services
 from api.routes.rules.reading import audited_switch
 from api.services.console import rule_stats
 from api.services.reader import ReaderRow

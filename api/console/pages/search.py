@@ -21,11 +21,12 @@ from api.console.downloads import download
 from api.console.page import Page, console_router
 from api.console.pages.act import Analyst
 from api.console.render import respond
-from api.console.request import CheckedForm, Signed
+from api.console.request import CheckedForm, Here, Signed
 from api.console.time_words import earliest
+from api.key_limits import readable_tables, row_limits
 from api.observability.audit_log import audit_request
 from api.query_parameters import reads_own_query
-from api.routes.access import Here, Services
+from api.routes.access import Services
 from api.services.console import event_search
 from api.services.console.event_search import COLUMNS_OF_EVENTS, USUAL, EventFilter, EventQuestion
 from api.services.searches.saved_queries import span_params
@@ -105,7 +106,8 @@ def search(request: Request, services: Here, session: Signed) -> Response:
     }
     if statement:
         context |= {
-            "saved": services.queries.listed(),
+            # Everybody's: who is limited has none.
+            "saved": services.queries.listed() if services.reader.tenants is None else [],
             "schedules": SCHEDULES,
             **_asked(services, session, statement, asked.question),
         }
@@ -217,6 +219,8 @@ def _asked(
         answer = services.statements.run(
             statement,
             span_params(statement, asked.since, asked.until),
+            tables=readable_tables(session.caller),
+            rows=row_limits(session.caller),
             who=session.caller.name,
             engine="auto",
         )

@@ -11,11 +11,10 @@ from starlette.exceptions import HTTPException
 
 from api.console.page import Page, console_router
 from api.console.render import respond
-from api.console.request import CheckedForm, Signed, signed_in
+from api.console.request import CheckedForm, Here, Signed, signed_in
 from api.console.session import ConsoleSession
 from api.console.time_words import earliest
 from api.observability.audit_log import audit_request
-from api.routes.access import Here
 from api.services.console import ledger_view, platform_health
 from infra.errors import Usage
 from infra.runtime.job_registry import JOBS, resume

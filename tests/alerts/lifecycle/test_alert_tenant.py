@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -13,10 +14,13 @@ from alerts.lifecycle.asset_context import in_context
 from alerts.lifecycle.restore_alert import revive_asked
 from alerts.lifecycle.risk_score import INCIDENT
 from alerts.preliminary.message import preliminary_message
+from enrich.attribution.competing_leases import Said, rivals_of
 from enrich.attribution.confidence import assessed, standing
 from enrich.attribution.scopes import in_scope
 from infra.config.settings import ScopeSettings
 from tests.alerts.lifecycle.test_alert_fold import NOON, Bucket, action, body, finding, leased
+
+HOUR = timedelta(hours=1)
 
 
 def of(tenant: str | None, second: float, **keys: Any) -> dict[str, Any]:
@@ -133,3 +137,16 @@ def test_a_tenants_part_of_a_site_has_its_networks_and_tells_of_no_other_site() 
     assert "globex-hall" in shared["reason"]
     own = leased("aa", scope="tenant-acme.default")
     assert "globex" not in str(assessed(own, NOON, NOON, known=NOON, scopes=[site, other]))
+
+
+def test_what_another_tenants_dhcp_logs_say_of_an_address_is_no_rival() -> None:
+    """The same private address is in use at both."""
+    said = [
+        Said(
+            f"tenant-{tenant}.{site}", f"mac-{tenant}-{site}", "s", NOON - HOUR, NOON + HOUR,
+            NOON - HOUR, NOON + HOUR, NOON, 1,
+        )
+        for tenant, site in (("acme", "hall"), ("acme", "default"), ("globex", "default"))
+    ]  # fmt: skip
+    rivals = rivals_of(said, "tenant-acme.default", "mac-acme-default", NOON)
+    assert [rival.mac for rival in rivals] == ["mac-acme-hall"]

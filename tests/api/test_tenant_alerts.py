@@ -1,0 +1,375 @@
+"""Who is limited to a tenant works on its alerts, and meets nothing of anybody else's anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from alerts.delivery.feed import START
+from alerts.lifecycle.alert_json import with_text
+from alerts.lifecycle.asset_context import in_context
+from alerts.tables import ALERT, ALERT_ACTION
+from api.console.request import FOR_TENANTS as PAGES
+from api.routes.access import FOR_TENANTS
+from api.services.alerts import feed
+from api.services.event_stream import Streams, event_stream
+from api.services.reader import Reader
+from api.tenant_views import NotForTenants
+from infra.delta.catalog import catalog
+from ingest.tables import EVENT
+from tests.alerts.lifecycle.test_alert_fold import finding, leased
+from tests.api.flight.flight_desk import FlightDesk
+from tests.api.test_tenants import NOBODY, NOW, OTHER, OWN, operations, row, says_whose
+from tests.headgate.as_code.delta_by_hand import append_rows
+
+NAMES = {"acme": OWN, "globex": OTHER, None: NOBODY}
+
+
+def seen(tenant: str | None, second: float, **keys: Any) -> dict[str, Any]:
+    """A finding that says whose it is in all its texts, about one device and address."""
+    name = NAMES[tenant]
+    return finding(
+        second,
+        leased("02:00:00:00:00:aa", hostname=name),
+        tenant_uid=tenant,
+        **{"uid": f"{name}-{second}", "user_name": name, "fields": {"user.name": name}} | keys,
+    )
+
+
+class TenantDesk(FlightDesk):
+    """Two alerts of each tenant and of nobody, all of one rule and device."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home, devices=0, general={"tenants": ["acme", "globex"]})
+        lake = self.settings.lake_root
+        assert isinstance(lake, Path)
+        for table in catalog().values():
+            rows = [row(table, OTHER, "globex"), row(table, NOBODY, None)]
+            own = [row(table, OWN, "acme")] if says_whose(table) else []
+            if table not in (ALERT, ALERT_ACTION):
+                read = {"dead_letter_reason": None, "duplicate_of": None} if table is EVENT else {}
+                append_rows(lake, table, [each | read for each in own + rows])
+        self.ids = {tenant: self.made(tenant, 0) for tenant in NAMES}
+        # In a commit of its own, so that a list that is there already takes it in.
+        self.more = {tenant: self.made(tenant, 90_000) for tenant in NAMES}
+        acts = [
+            {"action_id": f"a-{alert_id}", "alert_id": alert_id, "rule_id": "r", "action": "note",
+             "comment": f"note of {NAMES[tenant]}", "who": "root", "at": NOW}
+            for tenant, alert_id in self.ids.items()
+        ]  # fmt: skip
+        append_rows(lake, ALERT_ACTION, acts)
+
+    def batch(self, *rows: dict[str, Any]) -> list[str]:
+        """As job `alert` writes them, with their place in the feed."""
+        made = [with_text(in_context(each, None)) for each in self._bucket.alerts(*rows)]
+        lake = self.settings.lake_root
+        assert isinstance(lake, Path)
+        self.sequence = getattr(self, "sequence", 0) + 1
+        append_rows(lake, ALERT, [each | {"sequence": self.sequence} for each in made])
+        return [str(each["alert_id"]) for each in made]
+
+    def made(self, tenant: str | None, second: float, **keys: Any) -> str:
+        (alert_id,) = self.batch(seen(tenant, second, **keys))
+        return alert_id
+
+    def limited(self, name: str, role: str = "analyst") -> TestClient:
+        client = TestClient(self.app, raise_server_exceptions=False)
+        client.headers["Authorization"] = f"Bearer {self.key(name, role, tenants=('acme',))}"
+        return client
+
+    @property
+    def others(self) -> list[str]:
+        return [ids[tenant] for ids in (self.ids, self.more) for tenant in ("globex", None)]
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TenantDesk]:
+    running = TenantDesk(tmp_path_factory.mktemp("tenant-alerts"))
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="module")
+def ann(desk: TenantDesk) -> TestClient:
+    return desk.limited("ann")
+
+
+@pytest.fixture(scope="module")
+def page(desk: TenantDesk) -> TestClient:
+    browser = TestClient(desk.app, follow_redirects=False, raise_server_exceptions=False)
+    key = desk.key("ann-page", "analyst", tenants=("acme",))
+    assert browser.post("/login", data={"key": key, "next": "/"}).status_code == 303
+    return browser
+
+
+def assert_own(desk: TenantDesk, text: str, *asked: str) -> None:
+    """Nothing of anybody else stands in an answer but what was asked for by name."""
+    for word in asked:
+        text = text.replace(word, "")
+    assert OTHER not in text
+    assert NOBODY not in text
+    assert "globex" not in text
+    for alert_id in desk.others:
+        assert alert_id[:8] not in text
+
+
+@pytest.mark.full
+def test_no_route_tells_anything_of_anothers_alerts(desk: TenantDesk, ann: TestClient) -> None:
+    root = desk.client("root", "admin")
+    whole = root.get("/api/v1/alerts").json()["items"]
+    assert len(whole) == 6
+    changed = root.patch(
+        f"/api/v1/alerts/{desk.ids['globex']}", json={"note": OTHER}, headers={"If-Match": "*"}
+    )
+    act = changed.json()["act_id"]
+    answered = set()
+    for method, path in operations(desk):
+        for alert_id in (desk.ids["globex"], desk.ids[None][:8], desk.ids["acme"]):
+            filled = path.replace("{alert_id}", alert_id).replace("{act_id}", act)
+            filled = re.sub(r"{[a-z_]+}", "0" * 26, filled)
+            body = {"ids": [alert_id], "change": {"status": "closed"}, "text": "x"}
+            for given in ({}, {"note": "x"}, body, {k: body[k] for k in ("ids", "change")}):
+                answer = ann.request(
+                    method,
+                    # A stream has no end; what it sends is looked at below.
+                    filled.replace("alerts/stream", "alerts/stream?after=none"),
+                    json=None if method in ("GET", "DELETE") else given,
+                    headers={"If-Match": "*"},
+                )
+                assert_own(desk, answer.text, alert_id, filled)
+                if path in FOR_TENANTS:
+                    assert answer.status_code != 500, answer.text
+                    answered |= {path} if answer.status_code < 300 else set()
+                elif path not in ("/healthz", "/readyz"):
+                    assert answer.status_code == 403, (method, path)
+                    assert "limited to some tenants" in answer.text
+                if method in ("GET", "DELETE") or path not in FOR_TENANTS:
+                    break
+            # It is refused whatever is asked.
+            if path not in FOR_TENANTS:
+                break
+    assert {"/api/v1/alerts", "/api/v1/alerts/{alert_id}", "/api/v1/acts"} <= answered
+    assert {"/api/v1/alerts/bulk/preview", "/api/v1/alerts/{alert_id}/notes"} <= answered
+
+
+def test_the_list_the_feed_and_the_alert_are_the_tenants(desk: TenantDesk, ann: TestClient) -> None:
+    own = {desk.ids["acme"], desk.more["acme"]}
+    listed = ann.get("/api/v1/alerts", params={"limit": 1})
+    rest = ann.get("/api/v1/alerts", params={"limit": 1, "cursor": listed.json()["next"]})
+    assert rest.json()["next"] is None
+    items = [*listed.json()["items"], *rest.json()["items"]]
+    assert {item["alert_id"] for item in items} == own
+    for filtered in ({"user": OTHER}, {"q": "globex"}, {"host": NOBODY}):
+        assert ann.get("/api/v1/alerts", params=filtered).json()["items"] == []
+    revisions = ann.get("/api/v1/alerts", params={"after": "start"})
+    assert {item["alert_id"] for item in revisions.json()["items"]} == own
+    assert_own(desk, listed.text + rest.text + revisions.text)
+    one = ann.get(f"/api/v1/alerts/{desk.ids['acme']}").json()
+    assert one["body"]["tenant_uid"] == "acme"
+    assert one["body"]["fields"] == {"user.name": OWN}
+    for alert_id in desk.others:
+        answer = ann.get(f"/api/v1/alerts/{alert_id}")
+        assert answer.status_code == 404
+        assert answer.json()["detail"].startswith(f"no alert '{alert_id}'")
+
+
+def test_the_stream_sends_the_tenants_revisions_alone(desk: TenantDesk) -> None:
+    reader = desk.app.state.services.limited.services(desk.app.state.services, ("acme",)).reader
+
+    async def heard() -> str:
+        async def gone() -> bool:
+            return False
+
+        streams, texts = Streams(), []
+        async for text in event_stream(
+            lambda cursor: feed(reader, "lake", cursor, 1), START, "lake", gone, streams
+        ):
+            texts.append(text)
+            if sum(part.startswith("event: alert") for part in texts) >= 2:
+                streams.close()
+        return "".join(texts)
+
+    sent = asyncio.run(asyncio.wait_for(heard(), 30))
+    assert desk.ids["acme"] in sent
+    assert desk.more["acme"] in sent
+    assert_own(desk, sent)
+
+
+def test_a_tenants_analyst_judges_its_alerts_and_no_others(
+    desk: TenantDesk, ann: TestClient
+) -> None:
+    mine, theirs = desk.more["acme"], desk.more["globex"]
+    closed = {"status": "closed", "verdict": "benign"}
+    star = {"If-Match": "*"}
+    assert ann.patch(f"/api/v1/alerts/{theirs}", json=closed, headers=star).status_code == 404
+    assert ann.post(f"/api/v1/alerts/{theirs}/notes", json={"text": "x"}).status_code == 404
+    refused = ann.post("/api/v1/alerts/bulk/preview", json={"ids": [theirs], "change": closed})
+    assert refused.status_code == 404
+    wide = {"filter": {"rule": "r"}, "change": {"assignee": "me"}}
+    counted = ann.post("/api/v1/alerts/bulk/preview", json=wide).json()
+    assert counted["alerts"] == 2
+    assert set(counted["sample"]) == {desk.ids["acme"], mine}
+    done = ann.post("/api/v1/alerts/bulk", json={"token": counted["token"], "alerts": 2}).json()
+    assert (done["alerts"], done["skipped"]) == (2, [])
+    assert ann.post(f"/api/v1/alerts/{mine}/notes", json={"text": "mine"}).status_code == 201
+    notes = ann.get(f"/api/v1/alerts/{desk.ids['acme']}/notes").json()["items"]
+    assert f"note of {OWN}" in [note["text"] for note in notes]
+    undone = ann.post(f"/api/v1/acts/{done['act_id']}/undo").json()
+    assert undone["alerts"] == 2
+
+
+def test_acts_that_reach_beyond_the_tenant_are_neither_shown_nor_undone(
+    desk: TenantDesk, ann: TestClient
+) -> None:
+    root = desk.client("root-acts", "analyst")
+    ids = [desk.ids["acme"], desk.ids["globex"]]
+    plan = {"ids": ids, "change": {"verdict": "benign"}}
+    counted = root.post("/api/v1/alerts/bulk/preview", json=plan).json()
+    act = {"token": counted["token"], "alerts": counted["alerts"]}
+    both = root.post("/api/v1/alerts/bulk", json=act).json()["act_id"]
+    assert both in root.get("/api/v1/acts").text
+    assert both not in ann.get("/api/v1/acts").text
+    assert ann.get(f"/api/v1/acts/{both}").status_code == 404
+    assert ann.post(f"/api/v1/acts/{both}/undo").status_code == 404
+    assert root.post(f"/api/v1/acts/{both}/undo").json()["alerts"] == 2
+    # A plan of before the limit names alerts that are out of reach now.
+    desk.access.credentials.add_key("once", "analyst", None)
+    whole = desk.app.state.services
+    counted = whole.triage.preview("ann", _plan(ids))
+    stolen = {"token": counted.token, "alerts": counted.alerts}
+    answer = ann.post("/api/v1/alerts/bulk", json=stolen)
+    assert answer.status_code == 404
+    assert_own(desk, answer.text)
+
+
+def _plan(ids: list[str]) -> Any:
+    from api.wire.triage import AlertChange, BulkPlan
+
+    return BulkPlan(ids=ids, change=AlertChange(assignee="me"))
+
+
+def test_a_list_that_is_there_takes_in_what_is_new_of_the_tenant_alone(desk: TenantDesk) -> None:
+    ann = desk.limited("ann-live")
+    assert len(ann.get("/api/v1/alerts", params={"rule": "live"}).json()["items"]) == 0
+    made = {t: desk.made(t, 5, rule_id="live", target="live", uid=f"live{t}") for t in NAMES}
+    listed = ann.get("/api/v1/alerts", params={"rule": "live"}).json()["items"]
+    assert [item["alert_id"] for item in listed] == [made["acme"]]
+
+
+def test_roles_hold_within_a_tenant(desk: TenantDesk) -> None:
+    viewer = desk.limited("vic", "viewer")
+    assert viewer.get("/api/v1/alerts").status_code == 200
+    change = {"json": {"verdict": "benign"}, "headers": {"If-Match": "*"}}
+    denied = viewer.patch(f"/api/v1/alerts/{desk.ids['acme']}", **change)
+    assert denied.status_code == 403
+    assert "needs 'analyst'" in denied.text
+
+
+def test_a_key_that_is_limited_to_sources_too_has_no_alerts(desk: TenantDesk) -> None:
+    both = TestClient(desk.app, raise_server_exceptions=False)
+    token = desk.key("both", "analyst", tenants=("acme",), sources=("sshd",))
+    both.headers["Authorization"] = f"Bearer {token}"
+    answer = both.get("/api/v1/alerts")
+    assert answer.status_code == 403
+    assert "limited to some sources and tenants" in answer.text
+
+
+def test_pages_show_the_tenants_alerts_or_refuse_with_a_sentence(
+    desk: TenantDesk, page: TestClient
+) -> None:
+    paths = {
+        route.path: sorted(route.methods or ())
+        for each in desk.app.state.console.pages
+        for route in each.router.routes
+    }
+    assert set(PAGES) <= set(paths)
+    for path, methods in paths.items():
+        for alert_id in (desk.ids["globex"], desk.ids["acme"]):
+            filled = path.replace("{alert_id}", alert_id).replace("{uid:path}", OTHER)
+            filled = re.sub(r"{[a-z_:]+}", "csv", filled)
+            if path == "/alerts/live" or path.startswith(("/login", "/assets", "/oidc", "/logout")):
+                continue
+            query = f"?id={alert_id}" if path.startswith("/alerts/act/close") else ""
+            answer = page.request(methods[0], filled + query)
+            assert_own(desk, answer.text, alert_id, OTHER if OTHER in filled else filled)
+            if path not in PAGES and answer.status_code != 405:
+                assert answer.status_code == 403, (path, answer.status_code, answer.text[:300])
+                assert "is limited to some tenants" in answer.text, path
+            else:
+                assert answer.status_code < 500, (path, answer.text[:500])
+
+
+def test_the_overview_the_list_and_the_alert_show_what_is_the_tenants(
+    desk: TenantDesk, page: TestClient
+) -> None:
+    desk.made("acme", 7, uid="seven")
+    listed = page.get("/alerts")
+    assert desk.ids["acme"] in listed.text
+    for path in (
+        "/", "/?since=-30d", "/alerts?group=entity", "/alerts?group=rule", "/alerts.csv",
+        "/alerts?group=incident", f"/alerts?open={desk.ids['acme']}", f"/alerts?q={OTHER}",
+        f"/alerts/{desk.ids['acme']}", f"/alerts/{desk.ids['acme']}?beside=true",
+        f"/alerts/act/close?id={desk.ids['acme']}",
+        "/search?since=2026-11-19T00:00:00Z&until=2026-11-21T00:00:00Z",
+        "/search?since=2026-11-19T00:00:00Z&until=2026-11-21T00:00:00Z&f=user_name=" + OTHER,
+        "/search/export.csv?since=2026-11-19T00:00:00Z&until=2026-11-21T00:00:00Z",
+        "/search?sql=SELECT user_name FROM silver.event",
+        f"/events/{OWN}",
+    ):  # fmt: skip
+        answer = page.get(path)
+        assert answer.status_code == 200, (path, answer.text[:400])
+        assert_own(desk, answer.text, OTHER if OTHER in path else "-")
+    assert page.get(f"/alerts/{desk.ids['globex']}").status_code == 404
+    assert page.get(f"/events/{OTHER}").status_code == 404
+    assert (
+        "Silence what is like it" not in page.get(f"/alerts/act/close?id={desk.ids['acme']}").text
+    )
+    shown = page.get("/search?sql=SELECT user_name FROM silver.event").text
+    assert OWN in shown
+    counted = page.get("/alerts?lifecycle=new&lifecycle=triaged&lifecycle=closed").text
+    root = desk.browser("root-page", "admin").get(
+        "/alerts?lifecycle=new&lifecycle=triaged&lifecycle=closed"
+    )
+    assert len(re.findall(r'data-row="[0-9a-f]{32}"', counted)) < len(
+        re.findall(r'data-row="[0-9a-f]{32}"', root.text)
+    )
+
+
+def test_a_silence_is_refused_before_anything_is_closed(desk: TenantDesk, page: TestClient) -> None:
+    alert_id = desk.made("acme", 200_000, uid="loud")
+    csrf = page.get("/alerts").text.split('data-csrf="')[1].split('"')[0]
+    form = {"id": alert_id, "silence": "1", "verdict": "benign", "csrf": csrf}
+    answer = page.post("/alerts/act/close", data=form)
+    assert answer.status_code == 403
+    assert "a suppression may show what is of other tenants" in answer.text
+    assert (
+        desk.client("root-s", "analyst").get(f"/api/v1/alerts/{alert_id}").headers["etag"] == '"1"'
+    )
+
+
+def test_what_cannot_be_limited_is_not_there_to_be_asked(desk: TenantDesk) -> None:
+    reader = Reader(desk.settings, ("acme",))
+    try:
+        with pytest.raises(NotForTenants, match=r"^gold\.attribution may show"):
+            reader.rows("SELECT 1", needs=("gold.attribution",))
+        with pytest.raises(NotForTenants):
+            reader.rows("SELECT 1", needs=("gold.suppression",))
+        # A question that names a table which it does not own up to finds none.
+        with pytest.raises(Exception, match="does not exist"):
+            reader.rows("SELECT * FROM silver.dhcp_segment", needs=("gold.alert",))
+        for name in ("silver.event", "gold.finding", "bronze.record", "silver.events"):
+            known = reader.rows(f"SELECT DISTINCT tenant_uid FROM {name}", needs=(name,))
+            assert known == [{"tenant_uid": "acme"}], name
+        kinds = reader.rows("SELECT count(*) AS n FROM desk.alert_kind", needs=("desk.alert",))
+        assert kinds[0]["n"] >= 1
+    finally:
+        reader.close()
+    nobody = Reader(desk.settings, ())
+    assert nobody.rows("SELECT * FROM gold.alert", needs=("gold.alert",)) == []
+    nobody.close()
