@@ -20,7 +20,7 @@ from alerts.spark_rules.disabled_rules import Aside, state_of
 from infra.config.settings import Settings
 from infra.errors import Usage
 
-SHORTEST_ID = 4
+_SHORTEST_ID = 4
 """Characters by which an id may be named where no other begins so."""
 
 
@@ -40,7 +40,7 @@ def rule_id_of(compiled: Compiled, rule: str) -> str:
         ):
             raise Usage(f"rule '{rule}' is refused: {refused.reason}; {refused.remedy}")
     begun = [rule_id for rule_id in compiled.sources if rule_id.startswith(rule)]
-    if len(rule) >= SHORTEST_ID and begun:
+    if len(rule) >= _SHORTEST_ID and begun:
         if len(begun) > 1:
             raise Usage(f"rule '{rule}' may be several ({', '.join(begun[:4])}); give more of it")
         return begun[0]

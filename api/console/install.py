@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fastapi import Depends, FastAPI
 
+from api.auth import Caller
 from api.console import assets
 from api.console.page import Page, pages
 from api.console.session import Sessions
@@ -20,6 +21,15 @@ class Console:
     sessions: Sessions
     sign_on: str | None = None
     """What the identity provider is called; None: there is none."""
+
+    def navigation(self, caller: Caller) -> list[Page]:
+        """The pages with a place in the navigation that open for a caller."""
+        limited = caller.limits is not None
+        return [
+            page
+            for page in self.pages
+            if page.path and caller.may(page.role) and (page.for_tenants or not limited)
+        ]
 
 
 def install_console(app: FastAPI) -> None:

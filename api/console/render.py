@@ -48,7 +48,7 @@ def respond(request: Request, template: str, status: int = 200, **context: Any) 
                 "csrf": session.csrf if session else "",
                 "theme": _choice(request, "headgate_theme", THEMES),
                 "zone": _choice(request, "headgate_zone", _ZONES),
-                "navigation": console.pages,
+                "navigation": console.navigation(session.caller) if session else [],
                 "sign_on": console.sign_on,
                 "address": str(request.base_url).rstrip("/"),
                 "here": request.url,

@@ -78,7 +78,7 @@ def reason_of(form: dict[str, list[str]]) -> str:
     return reason
 
 
-def services_for(
+def services_of_session(
     session: Annotated[ConsoleSession, Depends(signed_in)],
     services: Annotated[Services, Depends(services_of)],
 ) -> Services:
@@ -108,7 +108,7 @@ FOR_TENANTS = frozenset(
 )
 """Pages for who is limited to tenants and nothing else."""
 
-Here = Annotated[Services, Depends(services_for)]
+Here = Annotated[Services, Depends(services_of_session)]
 Signed = Annotated[ConsoleSession, Depends(signed_in)]
 Form = Annotated[dict[str, list[str]], Depends(form_fields)]
 CheckedForm = Annotated[dict[str, list[str]], Depends(checked_form)]

@@ -213,7 +213,7 @@ def _known(tables: Collection[str]) -> str:
 
 def _no_function(name: str) -> Unequal:
     return Unequal(
-        f"function {name.lower()} is not allowed here; there are "
+        f"function {name.lower()} is not known to answer alike; those that do are "
         f"{', '.join(sorted({*_FUNCTIONS, 'cast', 'if', 'now', 'rlike', 'try_cast'}))}"
     )
 

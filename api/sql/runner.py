@@ -222,7 +222,8 @@ class Statements:
                 reason = _EQUAL if engine == "auto" else _ASKED
                 return _raise_error(reply, limits, DUCKDB), "duckdb", reason
             # Up to what it could do instead.
-            reason = f"DuckDB does not know this: {str(reply['refused']).partition('; ')[0]}"
+            why = str(reply["refused"]).partition("; ")[0]
+            reason = f"DuckDB may answer otherwise than Spark: {why}"
         if self._spark is None:
             raise Refused("there is no engine 'spark' here: api.spark_engine is false")
         if asked["as_of"]:

@@ -25,7 +25,7 @@ from infra.process.os_user import acting_user
 from infra.storage.paths import is_table
 from infra.streaming.outbox import put_row
 
-FEW = 10
+_FEW = 10
 """So many entries may go at once without being asked for, and beyond them half of all."""
 
 InventoryRow = dict[str, Any]
@@ -128,8 +128,8 @@ def _refuse_removals(
     where: str, register: Register, inventory: str, found: Changes, present: set[str]
 ) -> None:
     """A list that was cut short must not empty an inventory."""
-    # All of a small inventory is within `FEW`; a list that names none of it was cut short, too.
-    if found.gone and (found.gone == len(present) or found.gone > max(FEW, len(present) // 2)):
+    # All of a small inventory is within `_FEW`; a list that names none of it was cut short, too.
+    if found.gone and (found.gone == len(present) or found.gone > max(_FEW, len(present) // 2)):
         raise Fatal(
             f"{where}: names {len(present) - found.gone} of the {len(present)} {register.name} "
             f"of inventory '{inventory}'; {found.gone} would go. If that is meant: "

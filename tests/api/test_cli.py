@@ -64,7 +64,7 @@ def test_sql_reads_the_statement_from_standard_input(
 def test_sql_refuses_in_a_sentence_and_notes_it(day_settings: Settings) -> None:
     spool = day_settings.home / "spool" / "audit"
     before = set(spool.glob("*.json"))
-    with pytest.raises(Usage, match="function getenv is not allowed"):
+    with pytest.raises(Usage, match="function getenv is not known"):
         run(["sql", "SELECT getenv('HOME')"], day_settings)
     (noted,) = set(spool.glob("*.json")) - before
     row = json.loads(noted.read_text("utf-8"))

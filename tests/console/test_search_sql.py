@@ -18,7 +18,7 @@ from tests.api.desk import TOKEN, audited
 from tests.console.test_rule_tuning import csrf_of
 
 SQL = "SELECT source, round(1.5) AS n FROM silver.events WHERE time >= :since"
-WHY = "DuckDB does not know this: function round is not allowed here"
+WHY = "DuckDB may answer otherwise than Spark: function round is not known to answer alike"
 
 
 class Answered:

@@ -67,8 +67,8 @@ DRIVER = {
 WRITER = "infra/delta/parquet_writer.py"
 """Each table's rows pass it, bronze before the parser; its place in the walk is the last's."""
 
-SET_UP = ("detection", "meter_of")
-"""Called before the line is there."""
+SET_UP = ("detection", "meter_of", "columns", "_at_once")
+"""Called before the line is there, or to ask whether it is one of many that are read at once."""
 
 SSHD = b"<86>1 2026-11-20T12:00:01Z b1 sshd 811 - - Failed password for root from 10.0.0.9 port 47"
 DHCP = b"<30>1 2026-11-20T12:00:01Z d1 dhcpd 9 - - DHCPACK on 10.0.0.9 to 02:00:00:00:00:07 via e0"

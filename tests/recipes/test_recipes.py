@@ -109,8 +109,7 @@ from fastapi.responses import Response
 
 from api.console.page import Page, console_router
 from api.console.render import respond
-from api.console.request import Signed
-from api.routes.access import Here
+from api.console.request import Here, Signed
 
 router = console_router()
 PAGE = Page("tally", "Tally", router, "/tally", "overview", 90, "y", group="look")

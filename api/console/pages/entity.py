@@ -29,7 +29,7 @@ PAGE = Page("entity", "Entity", router)
 
 WIDTH = 1080
 LANES = ("Logins", "DNS", "Network", "DHCP", "Other")
-NAMES = {"ip": "Address", "mac": "Device", "user": "User", "host": "Host", "domain": "Domain"}
+_KIND_NAMES = {"ip": "Address", "mac": "Device", "user": "User", "host": "Host", "domain": "Domain"}
 AROUND = timedelta(minutes=5)
 
 
@@ -63,7 +63,7 @@ def entity(
         "entity.html",
         page=PAGE,
         kind=kind,
-        kind_name=NAMES[kind],
+        kind_name=_KIND_NAMES[kind],
         value=named,
         since=start,
         until=end,

@@ -35,7 +35,9 @@ from infra.errors import HeadgateError, Usage
 from infra.process.text_output import harmless
 
 router = console_router()
-PAGE = Page("search", "Search", router, "/search", "search", 30, "s", group="look")
+PAGE = Page(
+    "search", "Search", router, "/search", "search", 30, "s", group="look", for_tenants=True
+)
 _SPANS = (("-15m", "15 minutes"), ("-1h", "1 hour"), ("-6h", "6 hours"), ("-24h", "24 hours"),
          ("-7d", "7 days"), ("-30d", "30 days"))  # fmt: skip
 _KNOWN = ("q", "f", "add", "since", "until", "cols", "cursor", "sql")
@@ -142,7 +144,7 @@ def search(request: Request, services: Here, session: Signed) -> Response:
 
 
 @router.post("/search/queries")
-def save_query(services: Here, session: Analyst, form: CheckedForm) -> Response:
+def save_statement(services: Here, session: Analyst, form: CheckedForm) -> Response:
     """Keep a statement under a name, in the place of one of that name, and with a schedule."""
     given = {name: values[0].strip() for name, values in form.items()}
     name, every = given.get("name", ""), given.get("every", "0")
@@ -163,7 +165,7 @@ def save_query(services: Here, session: Analyst, form: CheckedForm) -> Response:
 
 
 @router.post("/search/queries/{name}/remove")
-def remove_query(services: Here, session: Analyst, name: str, form: CheckedForm) -> Response:
+def remove_statement(services: Here, session: Analyst, name: str, form: CheckedForm) -> Response:
     """Forget a saved query; its statement stays in the box."""
     removed = services.queries.remove(name)
     audit_request(services.settings, "query.remove", "ok", who=session.caller.name, target=name)

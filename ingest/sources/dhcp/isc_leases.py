@@ -47,7 +47,7 @@ _TIMES = re.compile(
 # Its files nest a few blocks: more is none of them, and would only fill the memory.
 DEEPEST = 16
 IDENTITIES = frozenset({"ia-na", "ia-ta", "ia-pd"})
-OVER = frozenset({"free", "expired", "released", "reset"})
+_OVER = frozenset({"free", "expired", "released", "reset"})
 
 
 class Block(NamedTuple):
@@ -270,7 +270,7 @@ def _change(
         return ACK, starts or last
     if state == "abandoned":
         return DECLINE, starts or last or ends
-    if state not in OVER:
+    if state not in _OVER:
         return OTHER, last or ends or starts
     # `free` alone leaves it open; an end as it was granted means that nobody gave it back.
     ran_out = state == "expired" or (granted is not None and ends == granted)
