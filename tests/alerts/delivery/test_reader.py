@@ -228,7 +228,7 @@ def test_an_alert_closed_already_is_not_closed_again(lake: Lake) -> None:
     shut = revision(FIRST, 1, 0, body={"state": "closed", "verdict": "benign"})
     insert(lake, [shut])
     with pytest.raises(Usage, match=r"is closed already \(verdict: benign\)"):
-        reader.close(lake.settings, FIRST, None, None)
+        reader.close(lake.settings, [FIRST], None, None)
     assert not (lake.settings.home / "spool").exists()
 
 
