@@ -44,7 +44,7 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_midway(
     settings = load(
         home=tmp_path,
         kafka={"bootstrap": own_broker.address},
-        listen={"syslog": [TCP], "otlp": {"http_port": 0, "answer_seconds": 1}},
+        listen={"syslog": [TCP], "otlp": {"http_port": 0, "answer_seconds": 5}},
     )
     ensure_topics(settings, settings.listen.feeds, jobs=())
 
