@@ -28,34 +28,38 @@ class TlsFront:
     def __init__(self, host: str, port: int, context: ssl.SSLContext, socket_file: Path) -> None:
         self._socket_file = str(socket_file)
         self._open = 0
+        self._server: asyncio.Server | None = None
         self._loop = asyncio.new_event_loop()
-        try:
-            server = self._loop.run_until_complete(
-                asyncio.start_server(
-                    self._hand_on,
-                    host,
-                    port,
-                    ssl=context,
-                    ssl_handshake_timeout=HANDSHAKE_SECONDS,
-                    limit=_PIECE,
-                )
-            )
-        except OSError:
-            self._loop.close()
-            raise
-        self._server = server
-        self.port: int = server.sockets[0].getsockname()[1]
         self._thread = threading.Thread(target=self._run, name="flight-tls", daemon=True)
         self._thread.start()
+        listening = asyncio.start_server(
+            self._hand_on,
+            host,
+            port,
+            ssl=context,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS,
+            limit=_PIECE,
+        )
+        try:
+            # In that thread: the one that calls may run a loop already.
+            self._server = asyncio.run_coroutine_threadsafe(listening, self._loop).result()
+        except OSError:
+            self.close()
+            raise
+        self.port: int = self._server.sockets[0].getsockname()[1]
 
     def close(self) -> None:
         """Listen no more, and cut what is open."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._stop)
         self._thread.join(5)
+
+    def _stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self._loop.stop()
 
     def _run(self) -> None:
         self._loop.run_forever()
-        self._server.close()
         # Only once they are over the loop may close: each still closes its sockets.
         self._loop.run_until_complete(_end(asyncio.all_tasks(self._loop)))
         self._loop.close()

@@ -27,6 +27,7 @@ from tests.alerts.lifecycle.test_alert_fold import finding, leased
 from tests.api.flight.flight_desk import FlightDesk
 from tests.api.test_tenants import NOBODY, NOW, OTHER, OWN, operations, row, says_whose
 from tests.headgate.as_code.delta_by_hand import append_rows
+from tests.ingest.listen.loop import run_apart
 
 NAMES = {"acme": OWN, "globex": OTHER, None: NOBODY}
 
@@ -195,7 +196,7 @@ def test_the_stream_sends_the_tenants_revisions_alone(desk: TenantDesk) -> None:
                 streams.close()
         return "".join(texts)
 
-    sent = asyncio.run(asyncio.wait_for(heard(), 30))
+    sent = run_apart(asyncio.wait_for(heard(), 30))
     assert desk.ids["acme"] in sent
     assert desk.more["acme"] in sent
     assert_own(desk, sent)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +11,7 @@ from api.services import event_stream
 from api.services.event_stream import Streams, progress_id, progress_stream
 from api.services.triage import NoSuchAct
 from infra.errors import Retryable
+from tests.ingest.listen.loop import run_apart
 
 
 class Job(BaseModel):
@@ -38,7 +38,7 @@ def told(looks: list[Job | Exception], seen: str | None = None) -> list[str]:
         return [text async for text in progress_stream(look, seen, here, streams)]
 
     streams = Streams()
-    events = asyncio.run(read())
+    events = run_apart(read())
     assert streams.open == 0
     return events[1:]
 
