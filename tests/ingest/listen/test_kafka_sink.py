@@ -56,7 +56,7 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_midway(
         url = f"http://127.0.0.1:{listener.http_port}/v1/logs"
         json = {"content-type": "application/json"}
         _, writer = await asyncio.open_connection("127.0.0.1", listener.tcp[0].port)
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
             for i in range(COUNT // 2):
                 writer.write(b"<34>line %d\n" % i)
             assert (await client.post(url, content=RECORD, headers=json)).status_code == 200
