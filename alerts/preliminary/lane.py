@@ -53,7 +53,7 @@ class PreliminaryLane:
         What was told before its batch (`preliminary_by = "lane"` until now) is marked also then.
         """
         ahead = self._publisher.told_ahead()
-        nothing = _plain(Selection(0, (), told=ahead)) if ahead else None
+        nothing = _plain(Selection(0, (), ahead=ahead)) if ahead else None
         if self._publisher.waiting >= MOST_WAITING:
             say(
                 f"job ingest: {MOST_WAITING:,} preliminary alerts wait for their answer, so no "
@@ -66,7 +66,7 @@ class PreliminaryLane:
             # The batch goes on without: nobody is to be told early of what may be silenced.
             say(f"job ingest: no preliminary alerts, as suppressions cannot be read: {error}")
             return nothing
-        return _plain(chosen_now(self._settings, clock.time(), suppressions, told=ahead))
+        return _plain(chosen_now(self._settings, clock.time(), suppressions, ahead=ahead))
 
     def committed(self, run: Batch) -> None:
         """Send what the tables hold; where that cannot be done now, the batch says so."""
@@ -100,7 +100,7 @@ class MarkingLane:
     def choose(self) -> dict[str, Any]:
         """As `PreliminaryLane.choose`."""
         ahead = self._publisher.told_ahead()
-        return _plain(chosen_now(self._settings, clock.time(), every=True, told=ahead))
+        return _plain(chosen_now(self._settings, clock.time(), every=True, ahead=ahead))
 
     def committed(self, run: Batch) -> None:
         """Nothing: who tells sees the commit."""

@@ -31,7 +31,7 @@ class Selection(msgspec.Struct, frozen=True):
 
     `answer_by`: microseconds since 1970. `levels`: of rules; `rules`: exceptions from that.
     `suppressions`: those in force, as far as they are known before an alert is made. `every`:
-    all findings of these rules are marked, as another process tells some of them. `told`: findings
+    all findings of these rules are marked, as another process tells some of them. `ahead`: findings
     that were told before their batch, which are marked in any case.
     """
 
@@ -40,7 +40,7 @@ class Selection(msgspec.Struct, frozen=True):
     rules: Overrides = ()
     suppressions: tuple[Suppression, ...] = ()
     every: bool = False
-    told: tuple[str, ...] = ()
+    ahead: tuple[str, ...] = ()
 
 
 def chosen_now(
@@ -49,7 +49,7 @@ def chosen_now(
     suppressions: Iterable[Suppression] = (),
     *,
     every: bool = False,
-    told: tuple[str, ...] = (),
+    ahead: tuple[str, ...] = (),
 ) -> Selection:
     """What the settings want told early of what is found at `now`, seconds since 1970."""
     alerts = settings.alerts
@@ -59,7 +59,7 @@ def chosen_now(
         rules=tuple(sorted(alerts.preliminary_rules.items())),
         suppressions=tuple(suppressions),
         every=every,
-        told=told,
+        ahead=ahead,
     )
 
 
@@ -106,7 +106,7 @@ def marked(findings: pa.RecordBatch, rules: pa.Array, chosen: Selection) -> pa.R
     """
     wanted = pc.and_(pc.is_in(findings.column("rule_id"), rules), findings.column("alerting"))
     numbers = [n for n, is_wanted in enumerate(wanted.to_pylist()) if is_wanted]
-    known = set(chosen.told)
+    known = set(chosen.ahead)
     ids = findings.column("finding_id").to_pylist() if known else []
     ahead = {n for n, finding_id in enumerate(ids) if finding_id in known}
     if not numbers and not ahead:

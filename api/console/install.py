@@ -9,6 +9,7 @@ from fastapi import Depends, FastAPI
 from api.auth import Caller
 from api.console import assets
 from api.console.page import Page, pages
+from api.console.request import FOR_TENANTS
 from api.console.session import Sessions
 from api.query_parameters import refuse_unknown
 
@@ -28,7 +29,7 @@ class Console:
         return [
             page
             for page in self.pages
-            if page.path and caller.may(page.role) and (page.for_tenants or not limited)
+            if page.path and caller.may(page.role) and (page.path in FOR_TENANTS or not limited)
         ]
 
 

@@ -95,8 +95,6 @@ class Page:
     """The key that goes there after g."""
     role: Role = "read"
     group: str = field(default="watch")
-    for_tenants: bool = False
-    """Open to who is limited to tenants (`api.console.request.FOR_TENANTS`)."""
 
 
 def pages() -> list[Page]:

@@ -15,6 +15,7 @@ from api.wire import runs as wire
 router = APIRouter(prefix="/api/v1/inventories", tags=["inventories"])
 
 Register = Annotated[wire.RegisterName, Path(description="assets or users")]
+LoadId = Annotated[str, Path(description="`id` of the load", max_length=64)]
 
 
 @router.get("/loads", summary="Loads of inventories", responses=responses(503))
@@ -24,9 +25,7 @@ def list_loads(services: Here) -> wire.InventoryLoads:
 
 
 @router.get("/loads/{load_id}", summary="One load of an inventory", responses=responses(404, 503))
-def one_load(
-    services: Here, load_id: Annotated[str, Path(description="`id` of the load", max_length=64)]
-) -> wire.InventoryLoad:
+def one_load(services: Here, load_id: LoadId) -> wire.InventoryLoad:
     """Where it stands; when done, what it changed and which entries were refused."""
     return services.inventories.get(load_id)
 
@@ -40,7 +39,7 @@ def one_load(
 async def stream_load(
     request: Request,
     services: Here,
-    load_id: Annotated[str, Path(description="`id` of the load", max_length=64)],
+    load_id: LoadId,
     last_event_id: LastEvent = None,
 ) -> Response:
     """Server-sent events: the load each time it changes, `end` when it is over."""

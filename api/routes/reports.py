@@ -19,6 +19,7 @@ from api.wire.reports import ReportFile, ReportFiles
 router = APIRouter(prefix="/api/v1/reports", tags=["reports"])
 _CONTENT = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in
             ("text/html", "application/pdf", "application/json", "application/zip")}  # fmt: skip
+RunId = Annotated[str, InPath(description="`id` of the run", max_length=64)]
 
 
 @router.get("", summary="Reports that are kept")
@@ -69,9 +70,7 @@ def report_runs(services: Here) -> wire.ReportRuns:
 
 
 @router.get("/runs/{run_id}", summary="One report being made", responses=responses(404, 503))
-def report_run(
-    services: Here, run_id: Annotated[str, InPath(description="`id` of the run", max_length=64)]
-) -> wire.ReportRun:
+def report_run(services: Here, run_id: RunId) -> wire.ReportRun:
     """Where it stands, and its files when it is done."""
     return services.reports.get(run_id)
 
@@ -85,7 +84,7 @@ def report_run(
 async def stream_report_run(
     request: Request,
     services: Here,
-    run_id: Annotated[str, InPath(description="`id` of the run", max_length=64)],
+    run_id: RunId,
     last_event_id: LastEvent = None,
 ) -> Response:
     """Server-sent events: the run each time it changes, `end` when it is over."""

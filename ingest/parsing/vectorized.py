@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from ingest.parsing.arrow_columns import EVENT_ARROW
 from ingest.parsing.ocsf import KINDS, OBSERVABLE, OTHER, SEVERITY, STATUS
+from ingest.parsing.source import ParseSettings
 from ingest.parsing.timestamps import of_iso
 
 Mask = npt.NDArray[np.bool_]
@@ -193,6 +194,25 @@ def record_columns(records: pa.RecordBatch, source: str) -> dict[str, pa.Array]:
         "source": constant(source, rows),
         "mode": records.column("mode").cast(pa.string()),
         "received_at": records.column("received_at").cast(_TIME),
+    }
+
+
+def sensor_columns(names: pa.Array, source: str, settings: ParseSettings) -> dict[str, pa.Array]:
+    """The columns that tell by which host an event was seen; `names`: null where none is told."""
+    rows = len(names)
+    return {
+        # Null would stay null without being looked up, and the default scope would be lost.
+        "scope": looked_up(
+            pc.fill_null(names, ""), lambda name: settings.scope(name or None, source), pa.string()
+        ),
+        "host_name": names,
+        "device": struct(
+            "device",
+            rows,
+            pc.is_null(names),
+            hostname=names,
+            type_id=constant(0, rows, pa.int32()),
+        ),
     }
 
 

@@ -26,8 +26,8 @@ from ingest.tables import EVENT
 from tests.alerts.lifecycle.test_alert_fold import finding, leased
 from tests.api.flight.flight_desk import FlightDesk
 from tests.api.test_tenants import NOBODY, NOW, OTHER, OWN, operations, row, says_whose
+from tests.event_loop import run_apart
 from tests.headgate.as_code.delta_by_hand import append_rows
-from tests.ingest.listen.loop import run_apart
 
 NAMES = {"acme": OWN, "globex": OTHER, None: NOBODY}
 

@@ -30,7 +30,7 @@ from infra.errors import Usage
 from infra.process.text_output import harmless
 
 router = console_router()
-PAGE = Page("alerts", "Alerts", router, "/alerts", "alerts", 20, "a", for_tenants=True)
+PAGE = Page("alerts", "Alerts", router, "/alerts", "alerts", 20, "a")
 
 _SPANS = (("", "all time"), ("-1h", "last hour"), ("-24h", "last 24 h"), ("-7d", "last 7 days"),
          ("-30d", "last 30 days"))  # fmt: skip

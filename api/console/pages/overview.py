@@ -17,7 +17,7 @@ from api.services.console import alert_overview, platform_health
 from infra.errors import Usage
 
 router = console_router()
-PAGE = Page("overview", "Overview", router, "/", "overview", 10, "h", for_tenants=True)
+PAGE = Page("overview", "Overview", router, "/", "overview", 10, "h")
 
 _WINDOWS = {"-6h": timedelta(minutes=10), "-24h": timedelta(hours=1), "-7d": timedelta(hours=6),
            "-30d": timedelta(days=1)}  # fmt: skip

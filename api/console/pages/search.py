@@ -35,9 +35,7 @@ from infra.errors import HeadgateError, Usage
 from infra.process.text_output import harmless
 
 router = console_router()
-PAGE = Page(
-    "search", "Search", router, "/search", "search", 30, "s", group="look", for_tenants=True
-)
+PAGE = Page("search", "Search", router, "/search", "search", 30, "s", group="look")
 _SPANS = (("-15m", "15 minutes"), ("-1h", "1 hour"), ("-6h", "6 hours"), ("-24h", "24 hours"),
          ("-7d", "7 days"), ("-30d", "30 days"))  # fmt: skip
 _KNOWN = ("q", "f", "add", "since", "until", "cols", "cursor", "sql")

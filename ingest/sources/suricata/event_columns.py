@@ -31,6 +31,7 @@ from ingest.parsing.vectorized import (
     looked_up,
     nowhere,
     observables,
+    sensor_columns,
     struct,
 )
 from ingest.sources.shared.firewall import (
@@ -75,19 +76,11 @@ class EventColumns:
             rows,
             **{name: constant(value, rows) for name, value in PRODUCT.items()},
         )
-        scopes = looked_up(
-            # Null would stay null without being looked up, and the default scope would be lost.
-            pc.fill_null(host, ""),
-            lambda name: self.settings.scope(name or None, self.source),
-            A_TEXT,
-        )
-        return {
+        return sensor_columns(host, self.source, self.settings) | {
             "time": self.lines.time,
             "time_quality": constant("exact", rows),
-            "scope": scopes,
             "src_ip": self.ips[0],
             "dst_ip": self.ips[1],
-            "host_name": host,
             "metadata": struct(
                 "metadata",
                 rows,
@@ -99,9 +92,6 @@ class EventColumns:
             ),
             "src_endpoint": struct("src_endpoint", rows, ip=self.ips[0], port=self.ports[0]),
             "dst_endpoint": struct("dst_endpoint", rows, ip=self.ips[1], port=self.ports[1]),
-            "device": struct(
-                "device", rows, pc.is_null(host), hostname=host, type_id=constant(0, rows, AN_INT)
-            ),
             "connection_info": self._connection(),
             "observables": observables(
                 rows,

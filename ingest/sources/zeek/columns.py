@@ -45,6 +45,7 @@ from ingest.parsing.vectorized import (
     nowhere,
     observables,
     record_columns,
+    sensor_columns,
     struct,
     unmapped,
 )
@@ -96,34 +97,32 @@ def _common(
         name=constant(PRODUCT["name"], rows),
         vendor_name=constant(PRODUCT["vendor_name"], rows),
     )
-    # Null would stay null without being looked up, and the default scope would be lost.
-    scopes = looked_up(pc.fill_null(sensor, ""), lambda h: settings.scope(h or None, source), _TEXT)
-    return record_columns(records, source) | {
-        "time": cast,
-        "start_time": cast,
-        "time_quality": constant("exact", rows),
-        "scope": scopes,
-        "src_ip": src,
-        "dst_ip": dst,
-        "host_name": sensor,
-        "metadata": struct(
-            "metadata",
-            rows,
-            version=constant(VERSION, rows),
-            product=product,
-            log_name=constant(log, rows),
-            correlation_uid=get["uid"],
-        ),
-        "src_endpoint": struct("src_endpoint", rows, ip=src, port=get["orig_p"].cast(pa.int32())),
-        "dst_endpoint": struct("dst_endpoint", rows, ip=dst, port=get["resp_p"].cast(pa.int32())),
-        "device": struct(
-            "device",
-            rows,
-            pc.is_null(sensor),
-            hostname=sensor,
-            type_id=constant(0, rows, pa.int32()),
-        ),
-    }
+    seen_by = sensor_columns(sensor, source, settings)
+    return (
+        record_columns(records, source)
+        | seen_by
+        | {
+            "time": cast,
+            "start_time": cast,
+            "time_quality": constant("exact", rows),
+            "src_ip": src,
+            "dst_ip": dst,
+            "metadata": struct(
+                "metadata",
+                rows,
+                version=constant(VERSION, rows),
+                product=product,
+                log_name=constant(log, rows),
+                correlation_uid=get["uid"],
+            ),
+            "src_endpoint": struct(
+                "src_endpoint", rows, ip=src, port=get["orig_p"].cast(pa.int32())
+            ),
+            "dst_endpoint": struct(
+                "dst_endpoint", rows, ip=dst, port=get["resp_p"].cast(pa.int32())
+            ),
+        }
+    )
 
 
 _TEXT = pa.string()

@@ -79,18 +79,18 @@ def test_a_rule_is_told_early_by_its_level_or_by_name_and_never_what_only_its_ho
 def test_a_finding_that_was_told_before_its_batch_is_marked_whatever_else_is_chosen() -> None:
     rows = [finding(1), finding(2), finding(3, rule_id="q"), finding(4, ip="10.0.0.6")]
     ahead = tuple(rows[number]["finding_id"] for number in (1, 2))
-    assert told(*rows, chosen=msgspec.structs.replace(CHOSEN, told=ahead)) == [
+    assert told(*rows, chosen=msgspec.structs.replace(CHOSEN, ahead=ahead)) == [
         "e1",
         "e2",
         "e3",
         "e4",
     ]
-    assert told(*rows, chosen=Selection(micros(BY), (), told=ahead), rules=()) == ["e2", "e3"]
+    assert told(*rows, chosen=Selection(micros(BY), (), ahead=ahead), rules=()) == ["e2", "e3"]
 
 
 def test_a_batch_marks_all_only_where_it_chose_all_by_the_settings_of_now(tmp_path: Path) -> None:
     settings = load(home=tmp_path)
-    every = msgspec.to_builtins(chosen_now(settings, 0.0, every=True, told=("f",)))
+    every = msgspec.to_builtins(chosen_now(settings, 0.0, every=True, ahead=("f",)))
     assert marks_all(every, settings)
     assert not marks_all(None, settings)
     assert not marks_all(msgspec.to_builtins(chosen_now(settings, 0.0)), settings)

@@ -11,7 +11,7 @@ from api.services import event_stream
 from api.services.event_stream import Streams, progress_id, progress_stream
 from api.services.triage import NoSuchAct
 from infra.errors import Retryable
-from tests.ingest.listen.loop import run_apart
+from tests.event_loop import run_apart
 
 
 class Job(BaseModel):

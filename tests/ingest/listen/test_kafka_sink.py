@@ -13,7 +13,7 @@ from infra.config.settings import Settings, load
 from infra.kafka.client import Broker, ensure_topics
 from ingest.listen.kafka_sink import KafkaSink
 from ingest.listen.service import LogListener
-from tests.ingest.listen.loop import run_apart
+from tests.event_loop import run_apart
 from tests.ingest.listen.running import TCP, until
 
 COUNT = 2000

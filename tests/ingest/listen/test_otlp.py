@@ -23,7 +23,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
 from ingest.listen import otlp_records
 from ingest.listen.otlp_records import Bounds, TooMuch, Unusable, of_json, of_protobuf, unzip
 from ingest.sources.generic.otlp import records_of
-from tests.ingest.listen.loop import run_apart
+from tests.event_loop import run_apart
 from tests.ingest.listen.memory_sink import MemorySink
 from tests.ingest.listen.running import listening
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ingest.listen.sink import SendOutcome, TopicMessage
-from tests.ingest.listen.loop import run_apart
+from tests.event_loop import run_apart
 from tests.ingest.listen.memory_sink import MemorySink, header
 from tests.ingest.listen.running import TCP, UDP, listening, send, until
 

@@ -15,8 +15,8 @@ from infra.config.settings import load
 from infra.errors import Fatal, Usage
 from ingest.listen.listener_status import listener_findings
 from ingest.listen.service import LogListener
+from tests.event_loop import run_apart
 from tests.infra.authority import Authority
-from tests.ingest.listen.loop import run_apart
 from tests.ingest.listen.memory_sink import MemorySink, header
 from tests.ingest.listen.running import listening, send, until
 
