@@ -23,7 +23,7 @@ import msgspec
 
 from api.auth_roles import Role, role_of
 from infra.config.settings import Settings
-from infra.errors import Fatal, Usage
+from infra.errors import Fatal, NoSuch, Usage
 from infra.storage.atomic_files import write_private
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
@@ -307,7 +307,7 @@ class Credentials:
         for key in content.keys:
             if key.name == name:
                 return key
-        raise Usage(f"no key '{name}'; 'headgate keys list' shows them")
+        raise NoSuch(f"no key '{name}'; 'headgate keys list' shows them")
 
     def _require_free(self, name: str, content: _Content) -> None:
         if not _NAME.fullmatch(name):

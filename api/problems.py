@@ -24,7 +24,7 @@ from api.services.triage import NoSuchAct, Stale
 from api.sql.runner import Failed, Limit, Refused
 from api.sql.worker_line import Busy
 from api.tenant_views import NotForTenants
-from infra.errors import HeadgateError, Retryable, Usage
+from infra.errors import HeadgateError, NoSuch, Retryable, Usage
 
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger("headgate.api")
@@ -44,6 +44,7 @@ _KINDS: tuple[tuple[type[HeadgateError], int, str], ...] = (
     (NoSuchList, 404, "not-found"),
     (NoSuchWebhook, 404, "not-found"),
     (NotForTenants, 403, "forbidden"),
+    (NoSuch, 404, "not-found"),
     (Usage, 422, "invalid-request"),
     (Retryable, 503, "unavailable"),
     (HeadgateError, 500, "internal-error"),
@@ -147,6 +148,9 @@ async def _ours(request: Request, error: Exception) -> Response:
     # In order: special errors are subclasses of general ones that stand further down.
     for kind, status, name in _KINDS:
         if isinstance(error, kind):
+            # 404 is about what the path names; a name in the body is a fault of the request.
+            if kind is NoSuch and not request.path_params:
+                continue
             # So that clients wait and do not ask again at once.
             headers = {"Retry-After": "5"} if status == 503 else None
             if isinstance(error, Stale):

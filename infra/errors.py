@@ -33,3 +33,7 @@ class Usage(Fatal):
     """The command was called wrongly."""
 
     exit_code = 2
+
+
+class NoSuch(Usage):
+    """There is nothing of the name that was given, as a rule, a pack or a key."""

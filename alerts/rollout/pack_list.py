@@ -18,7 +18,7 @@ from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore
 from alerts.rulepack.shadow_marks import ShadowMarks
 from infra.config.settings import Settings
-from infra.errors import Usage
+from infra.errors import NoSuch, Usage
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,14 @@ def _folders(settings: Settings) -> dict[str, Path]:
 
 
 def pack_folder(settings: Settings, pack: str) -> Path:
-    """The folder of a pack by its name, or by its path; raises `Usage`."""
+    """The folder of a pack by its name, or by its path; raises `NoSuch`, and `Usage` for
+    the bundled one."""
     folders = pack_folders(settings)
     if pack in folders:
         return folders[pack]
     # Also one that alerts.rules does not name, or names no more.
     if PackVersions(settings).of(Path(pack)):
         return Path(pack).absolute()
-    raise Usage(f"no pack '{pack}' was imported; there are {', '.join(folders) or 'none'}")
+    # The bundled pack is there, but comes with the program.
+    refused = Usage if pack == BUNDLED_PACK else NoSuch
+    raise refused(f"no pack '{pack}' was imported; there are {', '.join(folders) or 'none'}")

@@ -18,7 +18,7 @@ from alerts.rulepack.rule_pack import Correlation, PackStore, Query, Rule, RuleP
 from alerts.rulepack.shadow_marks import ShadowMark, ShadowMarks
 from alerts.spark_rules.disabled_rules import Aside, state_of
 from infra.config.settings import Settings
-from infra.errors import Usage
+from infra.errors import NoSuch, Usage
 
 _SHORTEST_ID = 4
 """Characters by which an id may be named where no other begins so."""
@@ -30,7 +30,10 @@ def compiled_rules(settings: Settings) -> Compiled:
 
 
 def rule_id_of(compiled: Compiled, rule: str) -> str:
-    """The id of a rule given by id or name, or how its id begins; raises `Usage`."""
+    """The id of a rule given by id or name, or how its id begins.
+
+    Raises `NoSuch` where there is none, and `Usage` where it is refused or may be several.
+    """
     for rule_id, source in compiled.sources.items():
         if rule in (rule_id, source.rule.name):
             return rule_id
@@ -44,7 +47,7 @@ def rule_id_of(compiled: Compiled, rule: str) -> str:
         if len(begun) > 1:
             raise Usage(f"rule '{rule}' may be several ({', '.join(begun[:4])}); give more of it")
         return begun[0]
-    raise Usage(f"no rule '{rule}'; 'headgate rules list' shows them")
+    raise NoSuch(f"no rule '{rule}'; 'headgate rules list' shows them")
 
 
 def id_of_any(files: RuleFiles, rule: str) -> str:

@@ -42,7 +42,9 @@ def make_key(services: Here, who: Who, new: wire.NewKey) -> wire.KeyMade:
     return wire.KeyMade(key=_item(key), token=token)
 
 
-@router.post("/{name}/rotate", summary="Give a key another token", responses=responses(422, 503))
+@router.post(
+    "/{name}/rotate", summary="Give a key another token", responses=responses(404, 422, 503)
+)
 def rotate_key(
     services: Here,
     who: Who,
@@ -58,7 +60,7 @@ def rotate_key(
     return wire.KeyMade(key=_item(key), token=token)
 
 
-@router.delete("/{name}", summary="End a key", responses=responses(422, 503))
+@router.delete("/{name}", summary="End a key", responses=responses(404, 422, 503))
 def end_key(services: Here, who: Who, name: KeyName) -> wire.KeyItem:
     """It is refused from the next request on."""
     key = services.access.credentials.remove_key(name)

@@ -19,7 +19,10 @@ router = APIRouter(
 AlertId = Annotated[
     str, Path(description="alert_id, or its first characters where they are unique")
 ]
-ActId = Annotated[str, Path(description="act_id of the answer that told of the act")]
+ActId = Annotated[
+    str,
+    Path(description="act_id of the answer that told of the act, or its first characters"),
+]
 
 
 @router.patch(
@@ -98,7 +101,7 @@ def list_acts(services: Here) -> wire.Acts:
     return services.triage.acts()
 
 
-@router.get("/acts/{act_id}", summary="One act", responses=responses(404, 503))
+@router.get("/acts/{act_id}", summary="One act", responses=responses(404, 422, 503))
 def one_act(services: Here, act_id: ActId) -> wire.Act:
     """What was asked for, by whom, and whether it was undone."""
     return services.triage.act(act_id)
@@ -107,7 +110,7 @@ def one_act(services: Here, act_id: ActId) -> wire.Act:
 @router.post(
     "/acts/{act_id}/undo",
     summary="Undo an act",
-    responses=responses(404, 409, 503),
+    responses=responses(404, 409, 422, 503),
 )
 def undo(services: Here, who: Who, act_id: ActId) -> wire.BulkDone:
     """Asks for the reverse, alert by alert; one that somebody changed since is left, and named.

@@ -24,7 +24,10 @@ from infra.storage.atomic_files import write_private
 
 UNDO_FOR = timedelta(days=7)
 PLAN_FOR = timedelta(minutes=15)
+SHORTEST_ID = 4
+"""Characters by which a document may be named where no other begins so."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{8,64}")
+_BEGIN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class StateFolder:
@@ -55,6 +58,14 @@ class StateFolder:
         except (OSError, ValueError):
             return None
         return content if isinstance(content, dict) else None
+
+    def beginning(self, begin: str) -> list[str]:
+        """Names of documents that are not too old and begin so, sorted; none for a short text."""
+        # What is no name has no pattern in it either.
+        if len(begin) < SHORTEST_ID or not _BEGIN.fullmatch(begin):
+            return []
+        names = sorted(file.stem for file in self.folder.glob(f"{begin}*.json"))
+        return [name for name in names if self.get(name) is not None]
 
     def take(self, name: str) -> dict[str, Any] | None:
         """The document, which is gone then: of several takers one gets it."""

@@ -23,7 +23,7 @@ from api.services.reader import Reader
 from api.services.triage import ANY_REVISION, ME, Stale
 from api.wire import cases as wire
 from infra.config.settings import Settings
-from infra.errors import Usage
+from infra.errors import NoSuch, Usage
 
 _SHARED = """
 SELECT alert_id, title, "count", event_time, window_start, window_end, body
@@ -95,6 +95,8 @@ class Cases:
 
     def link(self, who: str, name: str, alerts: Sequence[str]) -> Case:
         """Link alerts; those that are linked already stay so."""
+        # First what the path names: a case that there is not is told before an alert of the body.
+        self.get(name)
         ids = self._ids(alerts)
         with self._changing(name, ANY_REVISION) as case:
             fresh = [alert_id for alert_id in ids if alert_id not in case.alerts]
@@ -104,8 +106,10 @@ class Cases:
         """Take an alert out."""
         with self._changing(name, ANY_REVISION) as case:
             ids = [known for known in case.alerts if known.startswith(alert_id)]
-            if len(ids) != 1:
-                raise Usage(f"alert '{alert_id}' is not one of {case.case_id}")
+            if not ids:
+                raise NoSuch(f"alert '{alert_id}' is not one of {case.case_id}")
+            if len(ids) > 1:
+                raise Usage(f"alert '{alert_id}' may be several ({', '.join(ids[:4])}); give more")
             return self._act(case, who, "unlink", alert_ids=ids)
 
     def merge(self, who: str, name: str, into: str) -> Case:

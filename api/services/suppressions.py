@@ -126,7 +126,10 @@ class Suppressions:
                 f"no suppression '{suppression_id}'; list them with GET /api/v1/suppressions"
             )
         if len(fitting) > 1:
-            raise Usage(f"several suppressions begin with '{suppression_id}'; give more of its id")
+            several = ", ".join(sorted(item.suppression_id for item in fitting)[:4])
+            raise Usage(
+                f"suppression '{suppression_id}' may be several ({several}); give more of its id"
+            )
         return fitting[0]
 
     def end(self, who: str, suppression_id: str, reason: str | None) -> wire.SuppressionTaken:

@@ -176,9 +176,8 @@ class Triage:
     def undo(self, who: str, act_id: str) -> wire.BulkDone:
         """Ask for the reverse of an act, alert by alert; what others changed since stays."""
         with self._acts.alone():
-            act = self._acts.get(act_id)
-            if act is None:
-                raise _no_act(act_id)
+            act = self._act_called(act_id)
+            act_id = str(act["act_id"])
             if act["undone_by"] is not None:
                 raise ChangeRefused(f"act {act_id} was undone already by act {act['undone_by']}")
             alerts = alerts_now(self._reader, self._settings, act["alerts"])
@@ -220,11 +219,27 @@ class Triage:
         return wire.Acts(items=[_act(act) for act in newest[:most]])
 
     def act(self, act_id: str) -> wire.Act:
-        """One act; raises `NoSuchAct`."""
-        act = self._acts.get(act_id)
-        if act is None or not self._in_reach(act["alerts"], self._there(act["alerts"])):
+        """One act, by its id or the beginning of it; raises `NoSuchAct`."""
+        act = self._act_called(act_id)
+        if not self._in_reach(act["alerts"], self._there(act["alerts"])):
             raise _no_act(act_id)
         return _act(act)
+
+    def _act_called(self, name: str) -> dict[str, Any]:
+        act = self._acts.get(name)
+        if act is not None:
+            return act
+        begun = [known for begin in self._acts.beginning(name) if (known := self._acts.get(begin))]
+        if self._reader.tenants is not None:
+            # Ids of acts on others' alerts must not be told either.
+            there = self._there([alert_id for known in begun for alert_id in known["alerts"]])
+            begun = [known for known in begun if self._in_reach(known["alerts"], there)]
+        if not begun:
+            raise _no_act(name)
+        if len(begun) > 1:
+            several = ", ".join(str(known["act_id"]) for known in begun[:4])
+            raise Usage(f"act '{name}' may be several ({several}); give more of its id")
+        return begun[0]
 
     def _in_reach(self, ids: Collection[str], there: Collection[str]) -> bool:
         """Whether an act on these alerts may be seen: of who is limited each has to be theirs."""

@@ -9,9 +9,13 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from alerts.tables import CASE_ACT
 from api.auth import Access
 from api.idempotency import IdempotentPosts
 from infra.config.settings import load
+from tests.api.least_body import least
+from tests.api.plain_desk import PlainDesk
+from tests.headgate.as_code.delta_by_hand import append_rows
 
 TOKEN, OTHER = "the-token-of-the-first", "the-token-of-the-other"
 
@@ -96,3 +100,51 @@ def test_a_key_that_is_none_is_refused(counted: tuple[TestClient, list[Any]], ke
     client, done = counted
     assert send(client, key, {}).status_code == 422
     assert done == []
+
+
+SINCE = "2025-03-01T00:00:00Z"
+BODIES: dict[str, Any] = {
+    "/api/v1/alerts/bulk/preview": {"filter": {"level": ["high"]}, "change": {"status": "closed"}},
+    "/api/v1/proposals": {
+        "kind": "suppression", "rule": "*", "entity": "10.0.0.1", "until": "+2d", "why": "a scan",
+    },
+    "/api/v1/suppressions": {"entity": "10.0.0.1", "until": "+2d", "reason": "a scan"},
+    "/api/v1/suppressions/preview": {"entity": "10.0.0.1"},
+    "/api/v1/statements": {"sql": "SELECT count(*) AS n FROM gold.alert"},
+    "/api/v1/search/jobs": {"sql": "SELECT 1 AS n"},
+    "/api/v1/keys": {"name": "made", "role": "read"},
+}  # fmt: skip
+"""Bodies by which something is done; what is sent elsewhere is the least that is taken."""
+WHAT_IS_DONE = {
+    "/api/v1/keys": 2, "/api/v1/cases": 1, "/api/v1/proposals": 1, "/api/v1/suppressions": 1,
+    "/api/v1/search/jobs": 1,
+}  # fmt: skip
+"""Lists, and how many stand in each when all was done once; one key is the caller's."""
+
+
+@pytest.mark.full
+def test_every_post_takes_a_key_and_is_not_done_again(tmp_path: Path) -> None:
+    desk = PlainDesk(tmp_path, requests_per_minute=10_000, spark_engine=False)
+    append_rows(desk.settings.lake_root, CASE_ACT, [])
+    client = desk.client("ann", "admin")
+    spec = desk.app.openapi()
+    posts = {path: each["post"] for path, each in spec["paths"].items() if "post" in each}
+    wrong = []
+    for number, (path, operation) in enumerate(posts.items()):
+        names = [parameter["name"] for parameter in operation["parameters"]]
+        assert "Idempotency-Key" in names, path
+        content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+        body = content and BODIES.get(path, least(content["schema"], spec))
+        parts = [part if part[:1] != "{" else "x" for part in path.split("/")]
+        headers = {"Idempotency-Key": f"key-{number}"}
+        first, again = (client.post("/".join(parts), json=body, headers=headers) for _ in range(2))
+        if path in BODIES and not first.is_success:
+            wrong.append(f"{path}: {first.status_code} {first.text[:200]}")
+        if first.status_code >= 500 or "idempotency-replayed" not in again.headers:
+            wrong.append(f"{path}: {first.status_code} {first.text[:200]}")
+        if (first.status_code, first.content) != (again.status_code, again.content):
+            wrong.append(f"{path}: {again.status_code} {again.text[:200]}")
+    assert wrong == []
+    assert len(posts) > 35
+    counts = {path: len(client.get(path).json()["items"]) for path in WHAT_IS_DONE}
+    assert counts == WHAT_IS_DONE

@@ -50,7 +50,7 @@ def create_rule(services: Here, who: Who, asked: wire.RuleText, answer: Response
 @router.put(
     "/{rule}",
     summary="Change a rule of your own",
-    responses=responses(412, 413, 422, 428, 503),
+    responses=responses(404, 412, 413, 422, 428, 503),
     dependencies=_WRITES,
 )
 def replace_rule(
@@ -66,7 +66,7 @@ def replace_rule(
 @router.delete(
     "/{rule}",
     summary="Take a rule of your own away",
-    responses=responses(412, 422, 428, 503),
+    responses=responses(404, 412, 422, 428, 503),
     dependencies=_WRITES,
 )
 def remove_rule(
@@ -80,7 +80,7 @@ def remove_rule(
     return services.rules.remove(who.name, rule, reason, if_match)
 
 
-@router.get("/{rule}/versions", summary="Versions of a rule", responses=responses(422, 503))
+@router.get("/{rule}/versions", summary="Versions of a rule", responses=responses(404, 422, 503))
 def list_versions(services: Here, rule: RuleName) -> wire.RuleVersionList:
     """The texts that were saved here with who and when, and what the file holds now."""
     return services.rules.versions(rule)

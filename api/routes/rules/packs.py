@@ -26,7 +26,7 @@ def list_rule_packs(services: Here) -> wire.PackList:
 @router.post(
     "/{pack}/import/preview",
     summary="What importing a pack would change",
-    responses=responses(413, 422, 503),
+    responses=responses(404, 413, 422, 503),
     dependencies=_CHANGES,
 )
 def preview_import(
@@ -40,7 +40,7 @@ def preview_import(
 @router.post(
     "/{pack}/import",
     summary="Import a version of a pack",
-    responses=responses(413, 422, 503),
+    responses=responses(404, 413, 422, 503),
     dependencies=_CHANGES,
 )
 def import_pack(
@@ -52,7 +52,7 @@ def import_pack(
     return pack_import.import_pack(services.settings, services.rules, who.name, pack, asked)
 
 
-@router.get("/{pack}/versions", summary="Versions of a pack", responses=responses(422, 503))
+@router.get("/{pack}/versions", summary="Versions of a pack", responses=responses(404, 422, 503))
 def list_pack_versions(services: Here, pack: PackName) -> wire.PackVersionList:
     """What was imported with who, when and why, newest first."""
     return rollout.pack_versions(services.settings, pack)
@@ -61,7 +61,7 @@ def list_pack_versions(services: Here, pack: PackName) -> wire.PackVersionList:
 @router.post(
     "/{pack}/rollback/preview",
     summary="What going back would change",
-    responses=responses(422, 503),
+    responses=responses(404, 422, 503),
     dependencies=_CHANGES,
 )
 def preview_rollback(services: Here, pack: PackName, wanted: wire.RollbackWanted) -> wire.PackPlan:
@@ -72,7 +72,7 @@ def preview_rollback(services: Here, pack: PackName, wanted: wire.RollbackWanted
 @router.post(
     "/{pack}/rollback",
     summary="Go back to a version of a pack",
-    responses=responses(422, 503),
+    responses=responses(404, 422, 503),
     dependencies=_CHANGES,
 )
 def roll_back_pack(

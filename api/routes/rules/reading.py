@@ -53,7 +53,7 @@ def scorecard_or_rule(
     return services.rules.scorecard(services.reader, days)
 
 
-@router.get("/rules/{rule}", summary="One rule", responses=responses(422, 503))
+@router.get("/rules/{rule}", summary="One rule", responses=responses(404, 422, 503))
 def one_rule(services: Here, rule: RuleName, answer: Response) -> wire.RuleDetail:
     """With the text of its file. The ETag is what changes want as If-Match."""
     return _shown(services, answer, rule)
@@ -65,7 +65,9 @@ def _shown(services: Services, answer: Response, rule: str) -> wire.RuleDetail:
     return detail
 
 
-@router.post("/rules/{rule}/test", summary="Run the tests of a rule", responses=responses(422, 503))
+@router.post(
+    "/rules/{rule}/test", summary="Run the tests of a rule", responses=responses(404, 422, 503)
+)
 def test_rule(services: Here, rule: RuleName) -> wire.RuleTested:
     """The events that it brings: each must match, or must not."""
     return services.rules.test(rule)
@@ -74,7 +76,7 @@ def test_rule(services: Here, rule: RuleName) -> wire.RuleTested:
 @router.post(
     "/rules/{rule}/preview",
     summary="What a rule would have found",
-    responses=responses(422, 503),
+    responses=responses(404, 422, 503),
     dependencies=[Depends(wants("viewer"))],
 )
 def preview_rule(services: Here, rule: RuleName, wanted: wire.PreviewWanted) -> wire.RulePreview:
@@ -85,7 +87,7 @@ def preview_rule(services: Here, rule: RuleName, wanted: wire.PreviewWanted) -> 
 @router.post(
     "/rules/{rule}/enable",
     summary="Switch a rule on",
-    responses=responses(422, 503),
+    responses=responses(404, 422, 503),
     dependencies=_SWITCHES,
 )
 def enable_rule(services: Here, who: Who, rule: RuleName) -> wire.RuleSwitched:
@@ -96,7 +98,7 @@ def enable_rule(services: Here, who: Who, rule: RuleName) -> wire.RuleSwitched:
 @router.post(
     "/rules/{rule}/disable",
     summary="Switch a rule off",
-    responses=responses(422, 503),
+    responses=responses(404, 422, 503),
     dependencies=_SWITCHES,
 )
 def disable_rule(

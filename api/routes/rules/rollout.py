@@ -16,7 +16,7 @@ _SWITCHES = [Depends(wants("engineer"))]
 @router.post(
     "/{rule}/shadow",
     summary="Try a rule without alerts",
-    responses=responses(422, 503),
+    responses=responses(404, 422, 503),
     dependencies=_SWITCHES,
 )
 def shadow_rule(
@@ -30,7 +30,7 @@ def shadow_rule(
 @router.post(
     "/{rule}/promote",
     summary="Let a rule in shadow alert",
-    responses=responses(422, 503),
+    responses=responses(404, 422, 503),
     dependencies=_SWITCHES,
 )
 def promote_rule(
@@ -44,7 +44,7 @@ def promote_rule(
 @router.post(
     "/{rule}/drop",
     summary="Give up a rule in shadow",
-    responses=responses(422, 503),
+    responses=responses(404, 422, 503),
     dependencies=_SWITCHES,
 )
 def drop_rule(

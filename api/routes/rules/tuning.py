@@ -16,7 +16,7 @@ router = APIRouter(prefix="/api/v1/rules", tags=["rules"])
 @router.get(
     "/{rule}/proposals",
     summary="Filters that verdicts propose",
-    responses=responses(422, 503),
+    responses=responses(404, 422, 503),
     dependencies=[Depends(wants("viewer"))],
 )
 def list_filter_proposals(services: Here, rule: RuleName, days: Days = 30) -> wire.FilterProposals:
@@ -29,7 +29,7 @@ def list_filter_proposals(services: Here, rule: RuleName, days: Days = 30) -> wi
     "/{rule}/filters",
     status_code=201,
     summary="Keep a filter of a rule",
-    responses=responses(422, 503),
+    responses=responses(404, 422, 503),
     dependencies=[Depends(wants("engineer"))],
 )
 def keep_filter(
@@ -45,7 +45,7 @@ def keep_filter(
     "/{rule}/threshold",
     status_code=201,
     summary="Keep another count or window of a correlation",
-    responses=responses(422, 503),
+    responses=responses(404, 422, 503),
     dependencies=[Depends(wants("engineer"))],
 )
 def keep_other_count(

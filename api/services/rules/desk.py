@@ -50,7 +50,7 @@ from api.services.visibility import in_force_when
 from api.wire import rules as wire
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import connect
-from infra.errors import Usage
+from infra.errors import NoSuch, Usage
 
 KEPT_SECONDS = 5.0
 """Compiling takes a second or two; files that changed are seen that much later."""
@@ -100,7 +100,7 @@ class RuleDesk:
         )
 
     def one(self, rule: str) -> wire.RuleDetail:
-        """A rule by id or name, with its text; raises `Usage`."""
+        """A rule by id or name, with its text; raises `NoSuch`."""
         source = self.source(rule)
         described = source.rule
         item = next(_item(row) for row in self._rows() if row["id"] == described.id)
@@ -108,7 +108,7 @@ class RuleDesk:
             content = source.path.read_bytes()
         except FileNotFoundError:
             # Compiled rules are kept for moments, in which a file may go.
-            raise Usage(f"no rule '{rule}': its file was just taken away") from None
+            raise NoSuch(f"no rule '{rule}': its file was just taken away") from None
         return wire.RuleDetail(
             rule=item,
             path=str(source.path),
@@ -178,12 +178,21 @@ class RuleDesk:
     def leave_shadow(
         self, who: str, rule: str, reason: str, *, promoted: bool
     ) -> wire.RuleSwitched:
-        """Promote a rule, or drop it; raises `Usage` for one that is not in shadow."""
+        """Promote a rule, or drop it; raises `Usage` for one that is not in shadow, `NoSuch` for
+        one that there is not."""
         leave = promote_rules if promoted else drop_rules
         with self.changing():
-            (rule_id,) = shadow_ids(self._settings, [rule])
+            (rule_id,) = self._in_shadow(rule)
             pack = leave(self._settings, [rule_id], who, reason.strip())
         return self._switched(rule_id, pack, changed=True)
+
+    def _in_shadow(self, rule: str) -> list[str]:
+        try:
+            return shadow_ids(self._settings, [rule])
+        except Usage:
+            # A rule that there is not is another thing than one that is not in shadow.
+            self.source(rule)
+            raise
 
     def _switched(self, rule_id: str, pack: RulePack, *, changed: bool) -> wire.RuleSwitched:
         return wire.RuleSwitched(

@@ -12,14 +12,14 @@ from alerts.rollout.pack_update import plan_version, put_version, require_new_na
 from alerts.rollout.pack_versions import PackVersion, PackVersions, new_pack_version
 from alerts.rollout.shadow import ShadowWish
 from alerts.rulebook.public_rules import NOTICES, Report, files_to_take, look_through
-from alerts.rulebook.rule_packs import pack_folders
+from alerts.rulebook.rule_packs import BUNDLED_PACK, pack_folders
 from api.observability.audit_log import audit_request
 from api.services.rules.desk import RuleDesk
 from api.services.rules.rollout import criteria_of, plan_changes, require_count, told_rules
 from api.services.visibility import in_force_when
 from api.wire import rollout as wire
 from infra.config.settings import Settings
-from infra.errors import Usage
+from infra.errors import NoSuch, Usage
 
 _YAML = (".yml", ".yaml")
 
@@ -88,7 +88,9 @@ def _looked_at(
     folder = folders.get(pack)
     if folder is None:
         there = ", ".join(folders) or "none"
-        raise Usage(f"no pack '{pack}'; there are {there}: name its folder in alerts.rules first")
+        # The bundled pack is there, and nothing is imported into it.
+        refused = Usage if pack == BUNDLED_PACK else NoSuch
+        raise refused(f"no pack '{pack}'; there are {there}: name its folder in alerts.rules first")
     with TemporaryDirectory(prefix="headgate-pack-") as name:
         root = Path(name)
         for path, text in _named(wanted.files):

@@ -87,7 +87,7 @@ def test_a_pack_is_listed_and_taken_back_once_it_was_looked_at(
     (line,) = [row for row in audited(settings) if row["act"] == "pack.rollback"]
     assert (line["target"], json.loads(line["detail"])["version"]) == ("public", "r1")
     wrong = client.get("/api/v1/rule-packs/none/versions")
-    assert "no pack 'none' was imported; there are public" in problem(wrong, 422)["detail"]
+    assert "no pack 'none' was imported; there are public" in problem(wrong, 404)["detail"]
 
 
 def test_a_version_is_imported_once_it_was_looked_at(
@@ -155,7 +155,7 @@ def test_files_that_no_pack_has_are_refused(
 ) -> None:
     body = {"files": [{"path": path, "text": rule("guest")}]}
     refused = client.post(f"/api/v1/rule-packs/{pack}/import/preview", json=body)
-    assert why in problem(refused, 422)["detail"]
+    assert why in problem(refused, 404 if pack == "none" else 422)["detail"]
 
 
 def test_a_pack_may_be_larger_than_other_requests(client: TestClient) -> None:

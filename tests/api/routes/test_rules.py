@@ -61,7 +61,7 @@ def test_rules_are_listed_read_and_tested(client: TestClient) -> None:
     assert (tested["passed"], tested["failed"]) == (2, 1)
     wrong = next(one for one in tested["tests"] if not one["passed"])
     assert (wrong["must_match"], wrong["number"]) == (False, 2)
-    assert "no rule 'nothing'" in problem(client.get("/api/v1/rules/nothing"), 422)["detail"]
+    assert "no rule 'nothing'" in problem(client.get("/api/v1/rules/nothing"), 404)["detail"]
 
 
 def test_a_rule_is_switched_off_with_a_reason_and_on_again(client: TestClient) -> None:
