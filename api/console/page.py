@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 
 from alerts.delivery.triage_request import ChangeRefused
 from api.auth_roles import Role
-from api.console.render import error_page
+from api.console.render import error_page, page_before
 from api.services.triage import Stale
 from api.tenant_views import NotForTenants
 from infra.errors import HeadgateError, Retryable, Usage
@@ -118,6 +118,9 @@ def _to_login(request: Request) -> Response:
         target = quote(here.path + (f"?{here.query}" if here.query else ""), safe="")
         back = f"&next={target}" if here.path.startswith("/") else ""
         return Response(status_code=401, headers={"HX-Redirect": f"/login?ended=1{back}"})
+    if request.method != "GET" and (before := page_before(request)):
+        # What a form is sent to is no page: back to where it stands, and what was typed with it.
+        return RedirectResponse(f"/login?ended=1&next={quote(before, safe='')}", status_code=303)
     target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     return RedirectResponse(f"/login?next={quote(target, safe='')}", status_code=303)
 

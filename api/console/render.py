@@ -11,7 +11,7 @@ from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import jinja2
 from fastapi import Request
@@ -79,12 +79,31 @@ def error_page(request: Request, status: int, detail: str) -> Response:
         title=HTTPStatus(status).phrase,
         detail=detail,
         page=None,
+        # A form goes back to its page with the sentence, where script runs; a link does not.
+        before=page_before(request),
+        in_place=request.method != "GET" or status == HTTPStatus.UNPROCESSABLE_ENTITY,
     )
     if part:
         # The list or form that was asked about stays; the sentence goes where notices go.
         response.headers["HX-Retarget"] = "#notices"
         response.headers["HX-Reswap"] = "afterbegin"
     return response
+
+
+def page_before(request: Request) -> str | None:
+    """The page of this console that a request came from, as a path; None for elsewhere."""
+    came_from = urlsplit(request.headers.get("referer", ""))
+    if came_from.netloc != request.url.netloc or not came_from.path.startswith("/"):
+        return None
+    # Of the login nobody wants to be reminded, and `//host` would lead elsewhere.
+    if came_from.path.startswith(("/login", "//")):
+        return None
+    path = came_from.path + (f"?{came_from.query}" if came_from.query else "")
+    return None if request.method == "GET" and path == _path_of(request) else path
+
+
+def _path_of(request: Request) -> str:
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
 
 
 class _Absent(jinja2.ChainableUndefined):

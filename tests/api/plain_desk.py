@@ -26,6 +26,7 @@ class PlainDesk:
         """`general`, `api`: further settings, of no section and of the API's."""
         self.settings = load(home=home, api={"token": "t" * 32} | api, **(general or {}))
         self._bucket = Bucket()
+        self._batches = 0
         append_rows(self.settings.lake_root, ALERT_ACTION, [])
         self.batch(*[self.seen(number, number) for number in range(devices)])
         self.app = create_app(self.settings)
@@ -37,7 +38,9 @@ class PlainDesk:
     def batch(self, *rows: dict[str, Any]) -> list[str]:
         """What job `alert` makes of these rows; the alerts' ids."""
         made = self._bucket.alerts(*rows)
-        rows = [with_text(in_context(row, None)) for row in made]
+        self._batches += 1
+        written = {"sequence": self._batches}
+        rows = [with_text(in_context(row, None)) | written for row in made]
         append_rows(self.settings.lake_root, ALERT, rows)
         return [str(row["alert_id"]) for row in made]
 

@@ -40,9 +40,14 @@ WIDTH = 640
 
 @router.get("/alerts/{alert_id}")
 def alert_page(
-    request: Request, services: Here, session: Signed, alert_id: str, beside: bool = False
+    request: Request,
+    services: Here,
+    session: Signed,
+    alert_id: str,
+    beside: bool = False,
+    seen: int | None = None,
 ) -> Response:
-    """The page, or the same beside the list."""
+    """The page, or the same beside the list; `seen`: the revision that it showed before."""
     revisions = alert_detail.revisions(services.reader, alert_id)
     if not revisions:
         raise HTTPException(
@@ -58,6 +63,7 @@ def alert_page(
         explained = explain(services.reader.rows, services.settings, alert_id) or {}
         since, until, spans = alert_detail.leases_around(services.reader, body)
         lease_picture = _leases(body, spans, since, until)
+    lane = [_told(row, before) for before, row in _pairs(revisions)][::-1]
     return respond(
         request,
         "alert_beside.html" if beside else "alert.html",
@@ -65,7 +71,8 @@ def alert_page(
         alert=newest,
         body=body,
         reasons=REASONS,
-        revisions=[_told(row, before) for before, row in _pairs(revisions)][::-1],
+        revisions=lane,
+        came=[row for row in lane if seen is not None and row["revision"] > seen],
         explained=explained,
         condition=_condition(explained),
         lease_picture=lease_picture,

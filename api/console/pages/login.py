@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 from fastapi.responses import RedirectResponse, Response
-from starlette.exceptions import HTTPException
 
 from api.auth import BY_LINK, Caller
 from api.console.page import Page, console_router
@@ -19,6 +18,10 @@ from api.routes.access import Anybody
 
 router = console_router()
 PAGE = Page("login", "Sign in", router)
+_USED = (
+    "This login link was used already or is too old. `headgate console-link` makes another; or "
+    "sign in with a key or a password."
+)
 Known = Annotated[Sessions, Depends(console_sessions)]
 
 
@@ -53,9 +56,10 @@ def sign_in(request: Request, services: Anybody, sessions: Known, form: Form) ->
 def by_link(request: Request, services: Anybody, sessions: Known, code: str) -> Response:
     """Sign in by a link for one use."""
     if not use_link(services.settings, code):
-        raise HTTPException(
-            403, "this login link was used already or is too old; sign in with a key"
-        )
+        # Who clicks the link in the terminal again is signed in already, and wants the console.
+        if sessions.of(request.cookies.get(COOKIE)) is not None:
+            return respond(request, "enter.html", page=None, next="/")
+        return login_form(request, 403, wrong=_USED)
     audit_request(services.settings, "console.login", "ok", who=BY_LINK.name, detail={"by": "link"})
     # Not a redirect: a browser that came from elsewhere would not send the cookie along with it.
     return begin_session(

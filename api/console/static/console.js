@@ -54,13 +54,13 @@
 
   // -- notices -------------------------------------------------------------------------------
 
-  function notice(text, bad = false) {
+  function notice(text, bad = false, where = null, stays = Boolean(where)) {
     const box = document.createElement("div");
     box.className = bad ? "notice bad" : "notice";
     box.setAttribute("role", bad ? "alert" : "status");
     box.textContent = text;
-    document.getElementById("notices")?.prepend(box);
-    setTimeout(() => box.remove(), bad ? 12000 : 4000);
+    (where ?? document.getElementById("notices"))?.prepend(box);
+    if (!stays) setTimeout(() => box.remove(), bad ? 12000 : 4000);
   }
   async function copy(button) {
     try {
@@ -102,9 +102,12 @@
   const current = () => document.querySelector("#beside[data-alert]")?.dataset.alert
     || document.querySelector("[data-alert-page]")?.dataset.alertPage || here()?.dataset.row;
 
+  let askedFrom = null;
   function ask(url) {
     const box = document.getElementById("act");
     if (!box || !window.htmx) return;
+    window.headgateAsked = url;
+    askedFrom = document.activeElement;
     window.htmx.ajax("GET", url, { target: "#act", swap: "innerHTML" });
   }
   function act(name) {
@@ -116,6 +119,37 @@
     if (!button) return;
     if (button.dataset.ask) ask(`${button.dataset.url}?${chosen.map((id) => `id=${encodeURIComponent(id)}`).join("&")}`);
     else window.htmx.ajax("POST", button.dataset.url, { target: "#act", swap: "innerHTML", values: { id: chosen } });
+  }
+
+  // -- the alert that is open ----------------------------------------------------------------
+
+  const opened = () => document.querySelector("[data-revision]");
+  // In place: the list keeps its filter, its scroll and its row.
+  function closeBeside() {
+    const beside = document.getElementById("beside");
+    const row = beside && document.querySelector(`[data-row="${CSS.escape(beside.dataset.alert)}"]`);
+    if (!beside) return;
+    const empty = document.createElement("aside");
+    Object.assign(empty, { className: "beside", id: "beside", ariaLabel: "Alert" });
+    beside.replaceWith(empty);
+    document.querySelector(".desk")?.classList.remove("beside-open");
+    all("[data-row].opened").forEach((each) => each.classList.remove("opened"));
+    const url = new URL(location.href);
+    url.searchParams.delete("open");
+    history.pushState({ htmx: true }, "", url);
+    goTo(row);
+  }
+  // Who reads or writes about an alert must not miss that it is another one now.
+  function revised(event) {
+    const shown = opened();
+    let came;
+    try { came = JSON.parse(event.data); } catch { return; }
+    if (!shown || (shown.dataset.alert || shown.dataset.alertPage) !== came.alert_id || came.revision <= Number(shown.dataset.revision)) return;
+    const dialog = document.querySelector("dialog[open] form");
+    const writes = [...shown.querySelectorAll("input:not([type=hidden]), textarea")].some((field) => field.value);
+    if (!dialog && !writes) { window.htmx.trigger(shown, "headgate:revised"); return; }
+    const who = [came.body.attribution?.hostname, came.body.entity?.value].filter(Boolean).join(" ");
+    notice(`Revision ${came.revision} of this alert came meanwhile${who ? `: it names ${who}` : ""}. What you typed is kept; ${dialog ? "look again before you send it" : "send it to see the revision"}.`, true, dialog, true);
   }
 
   // -- keys ----------------------------------------------------------------------------------
@@ -162,6 +196,7 @@
     else if (at("[data-dismiss]")) at(".notice").remove();
     else if (at("[data-act]")) act(at("[data-act]").dataset.act);
     else if (at("[data-cancel]")) at("dialog").close();
+    else if (at("[data-close-beside]")) { event.preventDefault(); closeBeside(); }
     else if (at("[data-unpick]")) { picked().forEach((box) => { box.checked = false; }); showPicked(); }
     const row = at("[data-row]");
     if (row && !at("a[href], button, input")) goTo(row);
@@ -202,7 +237,9 @@
   });
   let keepPicked = [];
   let keepHere = null;
+  let besideBefore = null;
   document.addEventListener("htmx:beforeSwap", () => {
+    besideBefore = document.getElementById("beside")?.dataset.alert ?? null;
     keepPicked = picked().map((box) => box.value);
     keepHere = here()?.dataset.row;
   });
@@ -213,10 +250,17 @@
     showTimes();
     const dialog = event.target.querySelector?.("dialog[data-now]");
     if (dialog && !dialog.open) dialog.showModal();
+    // Behind a dialog nobody would see why it was refused.
+    document.querySelector("dialog[open] form")?.prepend(...all("#notices > .notice.bad"));
     const beside = document.getElementById("beside");
     document.querySelector(".desk")?.classList.toggle("beside-open", Boolean(beside?.children.length));
     all("[data-row]").forEach((row) => row.classList.toggle("opened", row.dataset.row === beside?.dataset.alert));
-    if (event.target.id === "beside") beside.scrollTop = 0;
+    // The same alert anew stays where it was read.
+    if (event.target.id === "beside" && beside.dataset.alert !== besideBefore) beside.scrollTop = 0;
+    if (askedFrom && !document.querySelector("dialog[open]") && document.activeElement === document.body) {
+      (askedFrom.isConnected ? askedFrom : here() ?? document.getElementById("main")).focus({ preventScroll: true });
+      askedFrom = null;
+    }
   });
   document.addEventListener("headgate:changed", () => {
     picked().forEach((box) => { box.checked = false; });
@@ -231,7 +275,8 @@
     if (!url || !window.EventSource) return;
     let waiting = 0;
     const source = new EventSource(url);
-    source.addEventListener("alert", () => {
+    source.addEventListener("alert", (event) => {
+      revised(event);
       clearTimeout(waiting);
       waiting = setTimeout(() => { if (!document.querySelector("dialog[open]")) renew(); }, 400);
     });
