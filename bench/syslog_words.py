@@ -134,7 +134,7 @@ SSHD = (
         user="$1", ip="$2", port="$3", session="$4",
     ),
     _words(
-        (4007, 2, 1, 1),
+        (4007, 2, 0, 1),
         rf"Received disconnect from {_PEER}:(\d+): (.*)",
         "Received disconnect from ",
         ip="$1", port="$2", code="$3", detail="$4",
