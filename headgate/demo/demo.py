@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 
 from alerts.delivery.topic_listener import Listener, TopicMessage
 from api.console.session import new_link
+from api.services.console.told_story import begin_story
 from api.serving import base_url
 from headgate.demo.check import DemoCounts, demo_counts
 from infra.config.settings import Settings, load
@@ -73,6 +74,22 @@ class Demo:
             self.first_alert = time.monotonic() - self.began
         self.heard.append(heard)
         self.stage(heard.line())
+        if words := correction(heard.body):
+            self.stage(f"      {words}")
+
+
+def correction(body: dict[str, Any]) -> str | None:
+    """What a revision corrects, in words for who watches; None where it corrects nothing."""
+    holder = body.get("attribution") or {}
+    before = holder.get("previous") or {}
+    if body["reason"] != "attribution" or not before:
+        return None
+    first, now = (each.get("hostname") or each.get("mac") or "nobody" for each in (before, holder))
+    # A host name stands in a log as its device sent it.
+    words = (
+        f"corrected: a DHCP line came late; {holder.get('ip')} was not {first}'s then, but {now}'s"
+    )
+    return "".join(c if c.isprintable() else "?" for c in words)
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -144,6 +161,9 @@ def _run(demo: Demo, kafka_port: int) -> int:
         # Before the replay: it takes the time of the first alert.
         stack.enter_context(Listener(demo.settings, demo.on_alert))
         _await_driver(demo)
+        if not demo.once:
+            link = f"{base_url(demo.settings)}{new_link(demo.settings)}"
+            demo.stage(f"console {link}  (signs in once; the first page tells the story)")
         sent = _replay(demo)
         demo.stage(f"replay through: {sent['messages']} messages sent")
         if not demo.once:
@@ -191,6 +211,7 @@ def _replay(demo: Demo) -> dict[str, int]:
     """Send the story; returns what the broker acknowledged, by topic and in all."""
     demo.stage(f"replaying {STORY.name} at speed {demo.speed:g}")
     plan = replay.load_plan(STORY / "plan.toml")
+    begin_story(demo.settings, STORY / "story.toml", demo.speed)
     sent = replay.run(plan, demo.settings, speed=demo.speed)
     if sent.failed:
         raise Fatal(f"{len(sent.failed)} messages were not taken: {sent.failed[0]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from api.console.request import Here, Signed
 from api.console.time_words import earliest
 from api.routes.access import Services
 from api.services.console import alert_overview, platform_health
+from api.services.console.told_story import told_story
 from infra.errors import Usage
 
 router = console_router()
@@ -46,6 +48,7 @@ def overview(request: Request, services: Here, session: Signed, since: str = "-2
         gravest=alert_overview.gravest(services.reader, 8),
         entities=alert_overview.most_alerted(services.reader, 6),
         delays=alert_overview.alert_delays(services.reader, start),
+        story=told_story(services.settings, services.reader, time.time()) if whole else None,
         **(_platform(services, start, step) if whole else {}),
     )
 

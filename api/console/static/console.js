@@ -291,6 +291,8 @@
   setInterval(showTimes, 15000);
 
   const start = () => {
+    // What the reader folds or opens stays so when the page renews itself.
+    if (window.Idiomorph) window.Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) => !(name === "open" && node.matches("details"));
     // What was typed is kept in the tab until it is saved, as editor.js has it.
     const saved = document.querySelector("[data-saved]");
     if (saved) sessionStorage.removeItem(`headgate.draft.${saved.dataset.saved}`);

@@ -1,0 +1,129 @@
+"""A story that is told on the first page while its logs are replayed: what happens, what one sees.
+
+`headgate demo` leaves it in its home; a home without it has none.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from api.services.alert_index import INDEX
+from api.services.reader import Reader, ReaderRow
+from infra.config.settings import Settings
+
+FILE = "story.json"
+FRESH_SECONDS = 1800.0
+"""After that long the page has it folded."""
+_ALERTS = f"""
+SELECT alert_id, revision, reason, rule_name, level, status AS attribution, entity_type,
+       entity_value, previous_entity, hostname, first_event_time
+FROM {INDEX}
+WHERE first_event_time >= to_timestamp($began - 30) ORDER BY first_event_time LIMIT 500
+"""
+_NAMED_BEFORE = """
+SELECT alert_id, body->>'$.attribution.previous.hostname' AS previous_name
+FROM gold.alert_current WHERE previous_entity IS NOT NULL LIMIT 500
+"""
+
+
+@dataclass(frozen=True)
+class Beat:
+    """A moment of the story."""
+
+    second: str
+    """As it is written, a second or from-to."""
+    what: str
+    see: str
+    rules: tuple[str, ...] = ()
+    """Titles of the rules whose alerts belong here."""
+    about: tuple[str, ...] = ()
+    """Only alerts that name or named one of these; none: all."""
+    alerts: list[ReaderRow] = field(default_factory=list)
+    state: str = "ahead"
+    """`over`, `now` or `ahead`."""
+
+    @property
+    def begins(self) -> float:
+        """Seconds from the story's beginning, at speed 1."""
+        return float(self.second.split("-")[0])
+
+
+@dataclass(frozen=True)
+class ToldStory:
+    """The story as it stands at an instant."""
+
+    title: str
+    seconds: float
+    """How far it is, in its own seconds."""
+    beats: list[Beat]
+    corrected: list[ReaderRow]
+    """Alerts that named another device at first, or went to another alert."""
+    fresh: bool
+
+
+def story_beats(file: Path) -> tuple[str, list[dict[str, Any]]]:
+    """Title and beats of a story's TOML file."""
+    written = tomllib.loads(file.read_text("utf-8"))
+    return str(written["title"]), list(written["beat"])
+
+
+def begin_story(settings: Settings, file: Path, speed: float) -> None:
+    """Let the console tell the story of a TOML file from now on; `speed` shortens its seconds."""
+    title, beats = story_beats(file)
+    begun = {"title": title, "began": time.time(), "speed": speed, "beats": beats}
+    # Whole or not at all: the page may look at any moment.
+    draft = settings.home / f"{FILE}.new"
+    draft.write_text(json.dumps(begun), "utf-8")
+    draft.replace(settings.home / FILE)
+
+
+def told_story(settings: Settings, reader: Reader, now: float) -> ToldStory | None:
+    """The story as it stands at the epoch second `now`; None where none is told."""
+    try:
+        written = json.loads((settings.home / FILE).read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    began = float(written["began"])
+    seconds = (now - began) * float(written["speed"])
+    rows = reader.rows(_ALERTS, {"began": began}, needs=(INDEX,))
+    beats = [Beat(**each) for each in written["beats"]]
+    passed = [beat for beat in beats if beat.begins <= seconds]
+    standing = {id(beat): "over" for beat in passed}
+    if passed and seconds < beats[-1].begins + 20:
+        standing[id(passed[-1])] = "now"
+    corrected = [row for row in rows if row["previous_entity"] or row["reason"] == "superseded"]
+    names = {
+        row["alert_id"]: row["previous_name"]
+        for row in (reader.rows(_NAMED_BEFORE, needs=("gold.alert_current",)) if corrected else ())
+    }
+    return ToldStory(
+        title=str(written["title"]),
+        seconds=seconds,
+        beats=[
+            Beat(
+                beat.second, beat.what, beat.see, tuple(beat.rules), tuple(beat.about),
+                _alerts_of(beat, rows) if id(beat) in standing else [],
+                standing.get(id(beat), "ahead"),
+            )
+            for beat in beats
+        ],
+        corrected=[
+            row | {"previous_name": names.get(row["alert_id"])} for row in corrected
+        ],
+        fresh=now - began < FRESH_SECONDS,
+    )  # fmt: skip
+
+
+def _alerts_of(beat: Beat, rows: list[ReaderRow]) -> list[ReaderRow]:
+    about = set(beat.about)
+    return [
+        row
+        for row in rows
+        if row["rule_name"] in beat.rules
+        and (not about or about & {row["entity_value"], row["previous_entity"]})
+    ][:4]
