@@ -8,12 +8,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import problems
+from api.asking import KnownRequests
 from api.auth import Access
 from api.auth_roles import Role
 from api.console.install import install_console
@@ -39,6 +41,7 @@ from api.services.searches.search_jobs import SearchJobs
 from api.services.suppressions import Suppressions
 from api.services.triage import Triage
 from api.sql.runner import Statements
+from api.sql.worker_line import MOST_WAITING
 from infra.config.settings import Settings
 
 MAX_BODY = 1 << 20
@@ -85,6 +88,9 @@ def create_app(settings: Settings) -> FastAPI:
         # At the start: what a killed process left under way is then noted before new acts come.
         note_unended(settings)
         services.queries.start()
+        # In three lines callers may wait: for searches, for statements, and for Spark. Each holds a
+        # thread, and what takes no turn has as many as ever.
+        current_default_thread_limiter().total_tokens += 3 * MOST_WAITING
         yield
         # Before the services that it asks.
         if (flight := getattr(app.state, "flight", None)) is not None:
@@ -122,6 +128,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(IdempotentPosts, settings=settings, access=services.access)
     app.add_middleware(BaseHTTPMiddleware, dispatch=_measured(services.meters))
     app.add_middleware(_BoundedBody)
+    app.add_middleware(KnownRequests)
     app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]  # FastAPI's documented way
     return app
 

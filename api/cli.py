@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from infra.config.settings import Settings
 from infra.config.time_args import instant, instant_or_none
 from infra.errors import Usage
+from infra.process.priority import stand_back
 from infra.process.progress import progress
 from infra.process.table_output import add_output_option, print_document, print_rows
 
@@ -84,6 +85,8 @@ def run_api(args: argparse.Namespace, settings: Settings) -> int:
     # uvicorn raises the signal that ended it once more; by default that ends us where we stand,
     # and nothing that goes with this process is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    # Not before: while it starts it answers nobody, however few jobs there are.
+    stand_back(settings.api.nice)
     # A statement in a thread cannot be interrupted and would hold the process up.
     threading.Thread(target=_end_in_time, args=(server,), daemon=True).start()
     server.run(sockets=[listening])
@@ -149,6 +152,7 @@ def run_sql(args: argparse.Namespace, settings: Settings) -> int:
     require_home(settings, "sql ...")
     # Statements that an interrupted command left are noted by whichever command comes next.
     note_unended(settings)
+    stand_back(settings.api.nice)
     running = Statements(settings)
     try:
         with progress("sql"), noted_statement(settings, asked, "cli") as act:

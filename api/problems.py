@@ -52,6 +52,9 @@ _KINDS: tuple[tuple[type[HeadgateError], int, str], ...] = (
 """Status and name of a problem by the error behind it, the first that fits."""
 
 
+_USUAL_SECONDS = 5
+"""After which one is told to come again, where the error does not say it."""
+
 _RETRY_AFTER = {
     "description": "seconds after which the same request may be taken",
     "schema": {"type": "integer", "minimum": 1},
@@ -92,6 +95,11 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
         | ({"headers": {"Retry-After": _RETRY_AFTER}} if status in (429, 503) else {})
         for status in statuses
     }
+
+
+def retry_after(error: Exception) -> int:
+    """Seconds after which who got this error may ask again."""
+    return int(getattr(error, "retry_after", _USUAL_SECONDS))
 
 
 def install(app: FastAPI) -> None:
@@ -152,7 +160,7 @@ async def _ours(request: Request, error: Exception) -> Response:
             if kind is NoSuch and not request.path_params:
                 continue
             # So that clients wait and do not ask again at once.
-            headers = {"Retry-After": "5"} if status == 503 else None
+            headers = {"Retry-After": str(retry_after(error))} if status == 503 else None
             if isinstance(error, Stale):
                 headers = {"ETag": error.etag}
             return problem(request, status, str(error), name=name, headers=headers)

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 import headgate.packages  # noqa: F401  makes tables, jobs and commands known
 from infra.config.settings import Settings, load
 from infra.kafka.client import Broker, free_port
+from infra.process import priority
 from infra.spark.session import session
 from infra.streaming.lake import Lake
 from tests.bucket.store import Store, serve
@@ -148,6 +149,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # Commands that take their time lower their own priority. Called inside a worker they would lower
 # that of all its tests, with their platforms, and only root can raise it again.
 os.nice = lambda increment: 0
+priority.lower_session = lambda nice: None
+# Platforms of tests share the machine with other tests, and are waited for.
+os.environ.setdefault("HEADGATE_API__NICE", "0")
 
 Drain = Callable[..., None]
 os.environ.setdefault("HEADGATE_CONFIG", "")

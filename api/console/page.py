@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from alerts.delivery.triage_request import ChangeRefused
 from api.auth_roles import Role
 from api.console.render import error_page, page_before
+from api.problems import retry_after
 from api.services.triage import Stale
 from api.tenant_views import NotForTenants
 from infra.errors import HeadgateError, Retryable, Usage
@@ -66,6 +67,8 @@ class ConsoleRoute(APIRoute):
                 response = _to_login(request)
             except (HTTPException, RequestValidationError, HeadgateError) as error:
                 response = error_page(request, *_told(error))
+                if response.status_code == 503:
+                    response.headers["Retry-After"] = str(retry_after(error))
             except Exception as error:
                 log.error("%s %s failed", request.method, request.url.path, exc_info=error)
                 response = error_page(request, 500, "a fault of the server; its log says more")

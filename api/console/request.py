@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 from fastapi import Depends, Request
 from starlette.exceptions import HTTPException
 
+from api.asking import asked_by
 from api.auth import Caller
 from api.console.page import SignInFirst
 from api.console.session import COOKIE, ConsoleSession, Sessions
@@ -31,6 +32,7 @@ def signed_in(request: Request) -> ConsoleSession:
             403, f"key '{session.caller.name}' has role '{session.caller.role}'; pages need 'read'"
         )
     _require_open(request, session.caller)
+    asked_by(session.caller.name)
     request.state.session = session
     return session
 

@@ -30,7 +30,7 @@ from api.observability.metrics import Meters
 from api.observability.noted_statements import noted_statement
 from api.services.quotas import Quotas, StillRunning
 from api.sql.runner import ArrowAnswer, Limit, Refused, Statements
-from api.sql.worker_line import LOOK_SECONDS, WAIT_SECONDS, Busy, Cancelled
+from api.sql.worker_line import LOOK_SECONDS, Busy, Cancelled
 from infra.config.settings import Settings
 from infra.errors import HeadgateError, Usage
 
@@ -203,7 +203,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has 
         """The caller's turn by the quotas: over REST a further statement is refused, here it waits
         a while, as drivers ask for the next one before they have read the last."""
         limits = self._desk.settings.api
-        until = time.monotonic() + WAIT_SECONDS
+        until = time.monotonic() + limits.wait_seconds
         with ExitStack() as turn:
             while True:
                 quota = self._desk.quotas.statement(

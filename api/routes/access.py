@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from api.asking import asked_by
 from api.auth import Access, Caller, basic_of
 from api.auth_roles import Role
 from api.observability.metrics import Meters
@@ -120,7 +121,7 @@ class OfTenants:
             self._known.clear()
 
     def _made(self, whole: Services, tenants: tuple[str, ...]) -> Services:
-        reader = Reader(self._settings, tenants)
+        reader = Reader(self._settings, tenants, whole.reader.threads)
         return replace(
             whole,
             reader=reader,
@@ -188,6 +189,7 @@ def caller_of(
             # A 401 has to name a scheme (RFC 9110); `Basic` would make browsers ask for a password.
             headers={"WWW-Authenticate": 'Bearer realm="headgate"'},
         )
+    asked_by(caller.name)
     # After the token: a stranger must not use up the requests of somebody whose name is known.
     usual = None if caller.role == "admin" else services.settings.api.requests_per_minute
     services.quotas.take(caller.name, caller.requests_per_minute or usual)

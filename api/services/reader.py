@@ -11,13 +11,16 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import duckdb
 
 from alerts.tables import ALERT
 from api.services.alert_index import INDEX, AlertIndex
+from api.services.searches.search_threads import InFlight, SearchThreads, at_low_priority
 from api.tenant_views import refused, rows_of, views_of
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import definitions, missing_sentence, open_engine
@@ -26,7 +29,9 @@ from infra.errors import NoLakeYet, Retryable, Usage
 from infra.storage.paths import bucketed, there
 
 _SECONDS = 15.0
-"""Longest question of an endpoint; longer ones belong into a report or a statement."""
+"""Longest question of an endpoint but for those about events, which take turns."""
+_EVENTS = frozenset({"silver.event", "silver.events", "bronze.record"})
+"""Who asks these reads many files."""
 
 FAR_SECONDS = 60.0
 """How often all tables of a bucket are looked at for probes: each is a request that costs money."""
@@ -46,9 +51,19 @@ _MOST_ROWS_KEPT = 1_000
 class Reader:
     """Answers SQL over the tables and views by name; safe to share between threads."""
 
-    def __init__(self, settings: Settings, tenants: Sequence[str] | None = None) -> None:
-        """`tenants`: all whose rows are there to be asked; None: every row."""
+    def __init__(
+        self,
+        settings: Settings,
+        tenants: Sequence[str] | None = None,
+        threads: SearchThreads | None = None,
+    ) -> None:
+        """`tenants`: all whose rows are there to be asked; None: every row.
+
+        `threads`: those of the other readers of this process; None: it has its own.
+        """
         self.tenants = tenants
+        self.threads = threads or SearchThreads(settings.api)
+        self._event_seconds = settings.api.statement_seconds
         self._root = settings.lake_root
         self._memory = settings.api.statement_memory
         self._wanted = definitions(settings.lake_root)
@@ -62,6 +77,7 @@ class Reader:
         self._index = self._new_index()
         self._lock = threading.Lock()
         self._kept = _KeptAnswers()
+        self._in_flight = InFlight()
 
     def rows(
         self,
@@ -69,17 +85,19 @@ class Reader:
         params: Mapping[str, Any] | None = None,
         *,
         needs: Sequence[str],
-        seconds: float = _SECONDS,
+        seconds: float | None = None,
         kept: bool = False,
         within: object = None,
     ) -> list[ReaderRow]:
         """The rows of a query as dictionaries, times aware in UTC.
 
         `needs`: tables and views it reads, or `INDEX`. `kept`: as it was answered before, where
-        none of these has another version since; for what many pages ask. `within`
-        says where to look (`infra.delta.duckdb_views.AskedViews`); Delta skips files itself. Raises
-        `Retryable` when a table is not there yet or the time is up, `NotForTenants` for one that
-        cannot be limited to `tenants`.
+        none of these has another version since; for what many pages ask. Questions about events
+        take turns (`api.services.searches.search_threads`), and who asks what is being answered
+        has that answer. `within` says where to look (`infra.delta.duckdb_views.AskedViews`); Delta
+        skips files itself. Raises `Retryable` when a table is not there yet or the time is up,
+        `Busy` when its turn does not come, `NotForTenants` for one that cannot be limited to
+        `tenants`.
         """
         if self.tenants is not None:
             for name in needs:
@@ -87,14 +105,23 @@ class Reader:
                     raise refused(name)
         cursor, versions = self._cursor(needs)
         question = (sql, repr(params))
-        answer = self._kept.of(question, versions) if kept else None
-        if answer is not None:
-            cursor.close()
-            return answer
-        rows = self._answer(cursor, sql, params, seconds)
+        with closing(cursor):
+            answer = self._kept.of(question, versions) if kept else None
+            if answer is not None:
+                return answer
+            # What is kept is asked by pages that everybody begins with: it waits for no search.
+            long = not kept and not _EVENTS.isdisjoint(needs)
+            seconds = seconds or (self._event_seconds if long else _SECONDS)
+            work = partial(self._answer, cursor, sql, params, seconds)
+            asked = partial(self.threads.run, work) if long else work
+            if versions is None:
+                return asked()
+            # Of these versions: who asks after a commit gets no answer from before it.
+            rows = self._in_flight.answer((*question, versions), asked)
         if kept:
             self._kept.keep(question, versions, rows)
-        return rows
+        # Whoever asks may write into its rows.
+        return [dict(row) for row in rows]
 
     def _new_index(self) -> AlertIndex:
         return AlertIndex(self._root, "TRUE" if self.tenants is None else rows_of(self.tenants))
@@ -121,7 +148,6 @@ class Reader:
             raise Retryable(f"the lake cannot be read: {str(error).splitlines()[0]}") from None
         finally:
             timer.cancel()
-            cursor.close()
 
     def require_ready(self) -> None:
         """Raises `Retryable` unless all tables and views can be read, and are those of before."""
@@ -187,8 +213,10 @@ class Reader:
 
     def _open(self) -> Views:
         if self._views is None:
-            # Two threads: the stream on the same machine must keep its cores.
-            self._views = Views(open_engine(memory=self._memory, threads=2), self._wanted)
+            # One beside those that ask: the stream on the same machine must keep its cores.
+            threads = self.threads.at_once + 1
+            engine = at_low_priority(partial(open_engine, memory=self._memory, threads=threads))
+            self._views = Views(engine, self._wanted)
         return self._views
 
     def _require_lake(self) -> None:

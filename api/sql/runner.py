@@ -127,7 +127,7 @@ class Statements:
             )
             for _ in range(workers)
         ]
-        self._line = WorkerLine(self._all)
+        self._line = WorkerLine(self._all, wait_seconds=settings.api.wait_seconds)
         self._spark = SparkEngine(settings, room) if settings.api.spark_engine else None
 
     def run(

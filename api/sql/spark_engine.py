@@ -35,7 +35,7 @@ class SparkEngine:
             room,
             SPARK,
         )
-        self._line = WorkerLine([self.worker])
+        self._line = WorkerLine([self.worker], wait_seconds=settings.api.wait_seconds)
         self._rest: threading.Timer | None = None
 
     def ask(

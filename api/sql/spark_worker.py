@@ -43,6 +43,7 @@ from api.sql.worker import (
 )
 from infra.config.settings import Settings, load
 from infra.errors import HeadgateError, Usage
+from infra.process.priority import stand_back
 from infra.spark.session import session
 
 _UNANSWERABLE = (
@@ -65,6 +66,8 @@ def serve_spark(requests: TextIO, answers: TextIO) -> None:
     # A core file would put what was read from the lake on disk.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     setup = json.loads(requests.readline())
+    # Before the JVM begins, which takes it over.
+    stand_back(setup["nice"])
     try:
         spark = _begin(setup)
     except HeadgateError as error:  # such as a missing Java

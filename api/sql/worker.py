@@ -35,6 +35,7 @@ from api.sql.unequal import Unequal
 from infra.delta.duckdb_views import Definition, missing_sentence, open_engine
 from infra.delta.view_refresh import Views
 from infra.errors import Retryable, Usage
+from infra.process.priority import stand_back
 
 _CHUNK = 256
 _LONG = 2**63
@@ -280,6 +281,8 @@ def serve(requests: TextIO, answers: TextIO) -> None:
 
     leave_with_parent(os.getppid())
     setup = json.loads(requests.readline())
+    # Its session is its own, and would have a share of the cores as large as that of all jobs.
+    stand_back(setup["nice"])
     bound_memory(setup["memory"])
     definitions = [Definition(**definition) for definition in setup["definitions"]]
     beside = [Path(setup["results"])] if setup.get("results") else []

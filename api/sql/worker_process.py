@@ -20,6 +20,7 @@ from typing import Any
 
 from api.sql.worker_line import LOOK_SECONDS, Cancelled
 from infra.errors import Fatal
+from infra.process.priority import stands_at
 from infra.storage.paths import bucketed, store
 
 
@@ -191,7 +192,7 @@ class Worker:
         )
         self._process, self._rest = process, b""
         try:
-            _send(process, self._setup)
+            _send(process, self._setup | {"nice": stands_at()})
             ready = self._line(process, self._program.starting, threading.Event())
         except (EOFError, OSError, ValueError):
             ready = None

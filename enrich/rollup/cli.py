@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +12,7 @@ from infra.config.settings import Settings
 from infra.config.time_args import instant, instant_or_none
 from infra.errors import Usage
 from infra.process.os_user import acting_user
+from infra.process.priority import stand_back
 from infra.process.table_output import add_output_option, print_rows
 
 _NICE = 10
@@ -100,7 +100,7 @@ def _recount(args: argparse.Namespace, settings: Settings) -> list[dict[str, Any
     from infra.spark.session import session
     from infra.streaming.lake import Lake
 
-    os.nice(_NICE)
+    stand_back(_NICE)
     spark = session(settings, "headgate rollup")
     try:
         recount = again(Lake(spark, settings).ensure(), since, until)

@@ -108,7 +108,25 @@ class ApiSettings(Section):
         pattern=r"^https?://[!-~]+$",
         description="where people reach the console; alerts by webhook then link to it",
     )
-    statement_seconds: float = Field(30.0, gt=0, description="longest statement")
+    nice: int = Field(
+        10,
+        ge=0,
+        le=19,
+        description="how far the API, its engines and `headgate sql` stand back for the CPU behind "
+        "the jobs of the same machine; 0: not at all",
+    )
+    searches_at_once: int | None = Field(
+        None,
+        gt=0,
+        description="searches of events and timelines that run at a time, of all callers; none: "
+        "one for each four cores",
+    )
+    wait_seconds: float = Field(
+        60.0, ge=0, description="longest wait of a search or a statement for its turn; then 503"
+    )
+    statement_seconds: float = Field(
+        30.0, gt=0, description="longest statement, and longest search of events"
+    )
     statement_rows: int = Field(10_000, gt=0, description="most rows of a statement's answer")
     statement_bytes: int = Field(
         16 * 1024 * 1024, gt=0, description="largest answer of a statement"

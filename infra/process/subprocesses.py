@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from infra.config.settings import Settings
+from infra.process.priority import lower_session
 
 _PR_SET_PDEATHSIG = 1
 
@@ -193,6 +194,8 @@ def run_into(
     def prepare() -> None:
         die_with_parent()
         os.nice(nice)
+        # Its session is a new one, and nice counts within one only.
+        lower_session(nice)
 
     process = subprocess.Popen(
         command_line(settings, *command),

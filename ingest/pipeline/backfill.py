@@ -8,7 +8,6 @@ on where it was. Its events are of mode `import`, which alerts and sessions pass
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,6 +22,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from infra.config.settings import FolderSettings, Settings
 from infra.errors import Usage
 from infra.process.log import say
+from infra.process.priority import stand_back
 from infra.spark.session import session
 from infra.storage.state_file import StateFile
 from infra.streaming.job import Batch, Lock, beside
@@ -167,7 +167,7 @@ def import_command(args: argparse.Namespace, settings: Settings) -> int:
     with ExitStack() as stack:
         # Files are looked at, and noted in a table, before the job has its lock.
         stack.callback(beside(settings.checkpoint_root, f"job {IMPORT_JOB}").release)
-        os.nice(_NICE)
+        stand_back(_NICE)
         spark = session(settings, "headgate import")
         stack.callback(spark.stop)
         lake = Lake(spark, settings).ensure(RECORD, EVENT, LANDED)

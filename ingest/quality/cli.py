@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from infra.config.time_args import instant_or_none
 from infra.errors import Usage
+from infra.process.priority import stand_back
 from infra.process.table_output import add_output_option, print_rows
 from infra.process.text_output import printable
 
@@ -90,7 +90,7 @@ def _run(
 ) -> int:
     from ingest.quality.run import run as run_all
 
-    os.nice(_NICE)
+    stand_back(_NICE)
     ran = run_all(settings)
     _show([outcome for outcome in ran.outcomes if not outcome.passed], args.output)
     failed = sum(not outcome.passed for outcome in ran.outcomes)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import sys
 import uuid
@@ -27,6 +26,7 @@ from infra.delta.log_reader import newest_first
 from infra.delta.transaction import Moved
 from infra.errors import Fatal, Retryable, Usage
 from infra.process.os_user import acting_user
+from infra.process.priority import stand_back
 from infra.storage.paths import beginning, delete
 from infra.storage.state_file import InstantText, StateFile
 from infra.streaming.job import Lock
@@ -298,7 +298,7 @@ def reparse_command(args: argparse.Namespace, settings: Settings) -> int:
     if until is not None and since >= until:
         raise Usage(f"--from {args.since}: not before --to {args.until}")
     # Before Spark starts, whose processes inherit it.
-    os.nice(_NICE)
+    stand_back(_NICE)
     spark = session(settings, "headgate reparse")
     asked: dict[str, object] = {"source": args.source, "from": since.isoformat()}
     asked["to"] = until.isoformat() if until else None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import Fatal
+from infra.process.priority import stand_back
 
 if TYPE_CHECKING:
     from infra.config.settings import Settings
@@ -72,7 +72,7 @@ def _erase(arguments: argparse.Namespace, settings: Settings) -> int:
     if not settings.lake_root.is_dir():
         raise Fatal(f"{settings.lake_root}: there is no lake here; start the jobs or set 'lake'")
     words_of(wish, subject_names(settings, wish), "")  # what is refused is so before a JVM starts
-    os.nice(_NICE)
+    stand_back(_NICE)
     # It lists files and commits: Arrow rewrites the rows, so Spark gets by with little.
     small = settings.spark.model_copy(update={"driver_memory": "1g"})
     spark = session(settings.model_copy(update={"spark": small}), "headgate-erase")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import sys
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.kafka.client import source_of
 from infra.process.os_user import acting_user
+from infra.process.priority import stand_back
 from infra.process.table_output import print_rows
 from infra.process.text_output import printable
 from infra.streaming.kafka_offsets import TopicPartitionKey
@@ -58,8 +58,7 @@ def run_check(args: argparse.Namespace, settings: Settings) -> int:
     """
     if args.accept is not None and not args.accept.strip():
         raise Usage("--accept: say why it is right to go on; it stays in ops.gap")
-    # Up to that and no further: what starts us on a schedule may have been nice already.
-    os.nice(max(0, _NICE - os.nice(0)))
+    stand_back(_NICE)
     lake = open_lake(settings, TABLES)
     before = (
         LedgerCheckState.load(ledger_check_folder(settings))

@@ -22,17 +22,19 @@ class Crowd:
         self.order: Order = []
         self.go_on: dict[str, threading.Event] = {}
 
-    def come(self, name: str, cancelled: threading.Event | None = None) -> Future[None]:
+    def come(
+        self, name: str, cancelled: threading.Event | None = None, since: float | None = None
+    ) -> Future[None]:
         """A caller, `who` its first letter; returns once it waits or works."""
         self.go_on[name] = threading.Event()
         before = self.line.waiting + len(self.order)
-        future = self.pool.submit(self._work, name, cancelled)
+        future = self.pool.submit(self._work, name, cancelled, since)
         while self.line.waiting + len(self.order) == before and not future.done():
             time.sleep(0.001)
         return future
 
-    def _work(self, name: str, cancelled: threading.Event | None) -> None:
-        with self.line.worker(name[0], cancelled):
+    def _work(self, name: str, cancelled: threading.Event | None, since: float | None) -> None:
+        with self.line.worker(name[0], cancelled, since=since):
             self.order.append(name)
             assert self.go_on[name].wait(10)
 
@@ -75,6 +77,32 @@ def test_a_caller_with_many_statements_does_not_starve_the_others(pool: ThreadPo
     assert crowd.order == ["a1", "a2", "b1", "a3", "a4"]
 
 
+def test_a_caller_who_waits_with_several_goes_behind_those_who_came_meanwhile(
+    pool: ThreadPoolExecutor,
+) -> None:
+    crowd = Crowd(WorkerLine(["w"]), pool)
+    names = ("a1", "a2", "a3", "b1", "c1", "b2")
+    callers = [crowd.come(name) for name in names]
+    for name in ("a1", "b1", "c1", "a2", "b2", "a3"):
+        crowd.end(name)
+    for caller in callers:
+        caller.result(10)
+    assert crowd.order == ["a1", "b1", "c1", "a2", "b2", "a3"]
+
+
+def test_who_goes_on_with_what_came_before_stands_where_that_stood(
+    pool: ThreadPoolExecutor,
+) -> None:
+    crowd = Crowd(WorkerLine(["w"]), pool)
+    before = time.monotonic()
+    callers = [crowd.come("a1"), crowd.come("b1"), crowd.come("a2", since=before)]
+    for name in ("a1", "a2", "b1"):
+        crowd.end(name)
+    for caller in callers:
+        caller.result(10)
+    assert crowd.order == ["a1", "a2", "b1"]
+
+
 def test_more_than_may_wait_are_told_at_once(
     pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,18 +117,16 @@ def test_more_than_may_wait_are_told_at_once(
         caller.result(10)
 
 
-def test_who_hangs_up_or_waits_too_long_leaves_the_line(
-    pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    crowd = Crowd(WorkerLine(["w"]), pool)
+def test_who_hangs_up_or_waits_too_long_leaves_the_line(pool: ThreadPoolExecutor) -> None:
+    crowd = Crowd(WorkerLine(["w"], wait_seconds=2.0), pool)
     first, gone = crowd.come("a"), threading.Event()
     second = crowd.come("b", gone)
     gone.set()
     with pytest.raises(Cancelled):
         second.result(10)
-    monkeypatch.setattr(worker_line, "WAIT_SECONDS", 0.0)
-    with pytest.raises(Busy, match="none ended in 0 s"):
+    with pytest.raises(Busy, match="not this one's turn in 2 s; try again in 1 s") as busy:
         crowd.come("c").result(10)
+    assert busy.value.retry_after == 1
     assert crowd.line.waiting == 0
     crowd.end("a")
     first.result(10)
