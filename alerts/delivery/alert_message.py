@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 _STATE = (
-    *("schema", "alert_id", "tenant", "revision", "state", "lifecycle", "assignee", "verdict"),
+    *("schema", "alert_id", "tenant", "revision", "assignee", "verdict"),
     *("comment", "superseded_by", "severity", "severity_id", "risk_score", "event_time", "entity"),
     *("title", "count", "group_key", "incident_id", "published_at", "tenant_uid"),
+    *("state", "lifecycle"),
 )
 """Fields of an alert that its present state keeps, as in the body; `rule` becomes its id."""
 
 _NULL = msgspec.Raw(b"null")
+_FIRST_VERSION = msgspec.Raw(b'"1.0"')
+"""Of bodies that say none: rows of gold.alert that an earlier release wrote."""
 
 
 class _Rule(msgspec.Struct):
@@ -32,4 +38,25 @@ def published_state(body: bytes) -> bytes:
     fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     rule = msgspec.json.decode(fields["rule"], type=_Rule)
     state = {name: fields.get(name, _NULL) for name in _STATE}
+    state["schema_version"] = fields.get("schema_version", _FIRST_VERSION)
+    state["alert_status"] = fields.get("alert_status") or _former_status(fields)
     return msgspec.json.encode(state | {"rule_id": rule.id})
+
+
+def alert_status(body: Mapping[str, Any]) -> str:
+    """Where people are with the alert of a body, also of one of an earlier release."""
+    status = body.get("alert_status") or body.get("lifecycle")
+    return str(status or ("closed" if body.get("state") == "closed" else "new"))
+
+
+def change_type(body: Mapping[str, Any]) -> str:
+    """What the revision of a body did, also of one of an earlier release."""
+    return str(body.get("change_type") or body.get("activity") or "")
+
+
+def _former_status(fields: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
+    # Bodies of the first releases have no `lifecycle`, and the oldest no `state`.
+    if (lifecycle := fields.get("lifecycle")) is not None:
+        return lifecycle
+    closed = bytes(fields.get("state", _NULL)) == b'"closed"'
+    return msgspec.Raw(b'"closed"' if closed else b'"new"')

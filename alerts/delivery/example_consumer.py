@@ -32,7 +32,8 @@ def main(bootstrap: str, topic: str) -> None:
             alert = json.loads(message.value() or b"{}")
             print(
                 alert["severity"],
-                alert["activity"],
+                # Messages of before 1.1 have the former name alone.
+                alert.get("change_type") or alert["activity"],
                 alert["alert_id"],
                 alert["revision"],
                 alert["title"],

@@ -11,6 +11,7 @@ from typing import Any
 
 from confluent_kafka import Consumer
 
+from alerts.delivery.alert_message import change_type
 from infra.config.settings import Settings
 from infra.kafka.client import client_options
 
@@ -41,7 +42,7 @@ class TopicMessage:
         previous = attribution.get("previous") or {}
         was = previous.get("hostname") or previous.get("mac") or previous.get("ip")
         changed = f", was {was or 'unknown'}" if previous else ""
-        if body["activity"] == "close":
+        if change_type(body) == "close":
             changed += f", closed: {_CLOSED.get(body['reason'], body['reason'])}"
         text = (
             f"ALERT {body['alert_id'][:8]} r{body['revision']} "

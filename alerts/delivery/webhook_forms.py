@@ -29,6 +29,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from alerts.delivery.alert_message import alert_status
 from infra.config.webhook_section import WebhookSettings
 from infra.errors import Usage
 
@@ -71,7 +72,7 @@ class AlertView:
         entity = alert.get("entity") or {}
         self.alert_id = str(alert.get("alert_id") or "")
         self.level = str(rule.get("level") or "")
-        self.state = str(alert.get("lifecycle") or alert.get("state") or "new")
+        self.state = alert_status(alert)
         self.title = plain(alert.get("title") or rule.get("name"), 200) or "Alert"
         self.summary = plain(alert.get("summary"), 1500)
         self.event_time = str(alert.get("event_time") or "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from alerts.lifecycle.alert_json import SCHEMA_VERSION
 from infra.config.webhook_section import WebhookSettings
 
 
@@ -18,8 +19,11 @@ def sample(now: datetime, hook: WebhookSettings) -> dict[str, Any]:
     entity = {"type": "ip", "value": "192.0.2.7"}
     return {
         "schema": "urn:headgate:alert:1",
+        "schema_version": SCHEMA_VERSION,
         "alert_id": f"headgate-sample-{int(now.timestamp() * 1000)}",
         "revision": 1,
+        "change_type": "create",
+        "alert_status": "new",
         "activity": "create",
         "state": "open",
         "lifecycle": "new",

@@ -20,6 +20,8 @@ from enrich.dhcp.lease_rules import ended_so_far
 
 _SCHEMA = "urn:headgate:alert:1"
 """`$id` of the JSON Schema that bodies follow (`alert.schema.json`)."""
+SCHEMA_VERSION = "1.1"
+"""Raised with each release that adds fields: 1.1 has words that cannot be taken for each other."""
 
 LARGEST_BODY = 256 * 1024
 """Bytes. The topic takes 10 MB, but one message that it refuses would hold up all behind it."""
@@ -69,7 +71,7 @@ def alert_row(
         "window_start": event_instant(alert.window_start),
         "window_end": event_instant(alert.last),
         "received_at": event_instant(alert.received),
-        "status": body["attribution"]["status"],
+        "status": body["attribution_status"],
         "count": alert.count,
         "dedup_key": body["dedup_key"],
         "title": body["title"],
@@ -119,19 +121,20 @@ def _body(
     alert, about = revised.alert, revised.alert.about
     rule = pack.described(alert.rule_id) if pack else None
     severity_id, severity, _ = SEVERITY_BY_LEVEL[about.level]
+    attribution = _attribution(alert)
     return {
         "schema": _SCHEMA,
+        "schema_version": SCHEMA_VERSION,
         "class_uid": DETECTION_FINDING,
         "type_uid": DETECTION_FINDING * 100 + _ACTIVITY[revised.activity],
         "alert_id": alert.alert_id,
         "tenant": tenant,
         "tenant_uid": alert.tenant_uid,
         "revision": alert.revision,
-        "activity": revised.activity,
+        "change_type": revised.activity,
         "reason": revised.reason,
         "mode": "backfill" if about.mode == "import" else "live",
-        "state": alert.state,
-        "lifecycle": alert.lifecycle,
+        "alert_status": alert.lifecycle,
         "assignee": alert.assignee,
         "verdict": alert.verdict,
         "comment": alert.comment,
@@ -151,7 +154,8 @@ def _body(
         "entity": {"type": alert.entity_type, "value": alert.entity_value},
         "previous_entity": alert.previous_entity,
         "entities": _entities(alert, about),
-        "attribution": _attribution(alert),
+        "attribution_status": attribution["status"],
+        "attribution": attribution,
         "title": _title(alert),
         "summary": _summary(alert),
         "count": alert.count,
@@ -166,6 +170,10 @@ def _body(
         ],
         "evidence_total": alert.total,
         "lineage": {"pack": about.pack, **lineage},
+        # The former words, good for one release more.
+        "activity": revised.activity,
+        "state": alert.state,
+        "lifecycle": alert.lifecycle,
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
+from alerts.delivery.alert_message import alert_status
 from alerts.delivery.feed import BEHIND_ALL, FEED_SQL, START, FeedCursor, sequence_of
 from alerts.delivery.feed import place_of as place_in_feed
 from api import models
@@ -153,6 +154,4 @@ def _in_words(row: ReaderRow) -> ReaderRow:
 
 
 def _alert_status(body: str) -> str:
-    content = json.loads(body)
-    # Bodies of the first releases have no `lifecycle`, and the oldest no `state`.
-    return str(content.get("lifecycle") or content.get("state") or "new")
+    return alert_status(json.loads(body))

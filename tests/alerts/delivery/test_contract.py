@@ -14,7 +14,13 @@ from jsonschema import Draft202012Validator
 
 import alerts
 from alerts.asyncapi_document import asyncapi_document
-from alerts.delivery.alert_message import published_body, published_state
+from alerts.delivery.alert_message import (
+    alert_status,
+    change_type,
+    published_body,
+    published_state,
+)
+from alerts.lifecycle.alert_json import SCHEMA_VERSION
 from infra.config.settings import KafkaSettings
 from tests.alerts.lifecycle.test_alert_fold import SCHEMA, Bucket, action, body, finding, leased
 
@@ -117,6 +123,55 @@ def test_what_is_told_today_follows_the_last_version_of_the_schema_too() -> None
     assert {one["activity"] for one in bodies} == {"create", "update", "close"}
     for one in bodies:
         last.validate(one)
+
+
+NEW_WORDS = ("schema_version", "change_type", "alert_status", "attribution_status")
+"""Fields that 1.1 has and 1.0 had not."""
+
+
+def as_first_told(body: dict[str, Any]) -> dict[str, Any]:
+    """A body as 1.0 told it."""
+    return {name: value for name, value in body.items() if name not in NEW_WORDS}
+
+
+def test_the_words_of_now_say_what_the_former_ones_beside_them_say() -> None:
+    for one in told():
+        assert one["schema_version"] == SCHEMA_VERSION == ASYNC["info"]["version"]
+        assert one["change_type"] == one["activity"] == change_type(one)
+        assert one["alert_status"] == one["lifecycle"] == alert_status(one)
+        assert one["attribution_status"] == one["attribution"]["status"]
+    for schema in (SCHEMA, STATE):
+        known = schema["properties"]
+        former = [name for name, part in known.items() if part.get("deprecated")]
+        assert sorted(former) == sorted({"activity", "state", "lifecycle"} & set(known))
+
+
+def test_a_body_of_before_goes_out_as_it_lies_and_its_state_has_the_words_of_now() -> None:
+    validator, now = Draft202012Validator(STATE), "2026-11-21T12:00:00.000Z"
+    for one in told():
+        old = as_first_told(one)
+        Draft202012Validator(SCHEMA).validate(old)
+        went = published_body(msgspec.json.encode(old), now)
+        assert went == msgspec.json.encode(old | {"published_at": now})
+        state = json.loads(published_state(went))
+        validator.validate(state)
+        new = json.loads(published_state(published_body(msgspec.json.encode(one), now)))
+        assert state == new | {"schema_version": "1.0"}
+        assert (alert_status(old), change_type(old)) == (one["lifecycle"], one["activity"])
+
+
+@pytest.mark.parametrize(("state", "status"), [("open", "new"), ("closed", "closed")])
+def test_a_body_without_a_lifecycle_has_the_status_of_its_state(state: str, status: str) -> None:
+    (one, *_) = told()
+    old = {k: v for k, v in as_first_told(one).items() if k != "lifecycle"} | {"state": state}
+    assert json.loads(published_state(msgspec.json.encode(old)))["alert_status"] == status
+    assert alert_status(old) == status
+
+
+def test_words_for_one_release_cost_few_bytes() -> None:
+    for one in told():
+        more = len(msgspec.json.encode(one)) - len(msgspec.json.encode(as_first_told(one)))
+        assert 0 < more < 130
 
 
 def test_the_state_of_every_alert_follows_its_schema() -> None:

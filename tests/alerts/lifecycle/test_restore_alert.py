@@ -50,6 +50,22 @@ def test_a_forgotten_alert_is_revised_and_not_made_again() -> None:
     assert bucket.alerts(repaired(0, second)) == [], "the same again says nothing"
 
 
+#   release before: an alert.    this release: a repair, and the same again after a restart.
+def test_an_alert_that_the_release_before_wrote_is_revised_and_not_told_twice() -> None:
+    bucket, current = Bucket(), Bucket()
+    (first,) = bucket.alerts(finding(0))
+    (same,) = current.alerts(finding(0))
+    words = ("schema_version", "change_type", "alert_status", "attribution_status")
+    first["body"] = {name: value for name, value in first["body"].items() if name not in words}
+    bucket.step(tick(LATER))
+    current.step(tick(LATER))
+    (second,) = bucket.alerts(repaired(0, first))
+    assert current.alerts(repaired(0, same)) == [second], "what was told before leaves no mark"
+    assert (second["alert_id"], second["revision"]) == (first["alert_id"], 2)
+    assert second["body"]["alert_status"] == "new"
+    assert bucket.alerts(repaired(0, second), finding(0)) == [], "the same again says nothing"
+
+
 def test_of_a_forgotten_alert_only_the_findings_in_question_move() -> None:
     bucket = Bucket(count_every_seconds=1)
     (first,) = bucket.alerts(finding(0))
@@ -121,6 +137,7 @@ def test_what_is_asked_changes_nothing_else_of_a_forgotten_alert(
     before, now = body(newest), body(again)
     changed = {name for name in before if before[name] != now[name]}
     acts = {"activity", "type_uid", "reason", "revision", "verdict", "lifecycle"}
+    acts |= {"change_type", "alert_status"}
     assert changed <= acts | {"changed_by", "changed_at"}
     assert now["verdict"] == "benign"
     same = ("src_ip", "entity_value", "title", "count", "event_time", "pack", "status")
