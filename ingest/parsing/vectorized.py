@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from ingest.parsing.arrow_columns import EVENT_ARROW
 from ingest.parsing.ocsf import KINDS, OBSERVABLE, OTHER, SEVERITY, STATUS
 from ingest.parsing.source import ParseSettings
-from ingest.parsing.timestamps import of_iso
+from ingest.parsing.timestamps import EPOCH, of_iso, stamp_rfc3164
 
 Mask = npt.NDArray[np.bool_]
 _encode = msgspec.json.Encoder().encode
@@ -249,3 +249,88 @@ def batch_of(rows: int, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
         ],
         schema=EVENT_ARROW,
     )
+
+
+def texts_of(raws: pa.Array) -> pa.Array:
+    """Bytes as text; null where they are no UTF-8."""
+    try:
+        return raws.cast(pa.string())
+    except pa.ArrowInvalid:
+        pass
+    # One bad record must not cost the others more than a look at each.
+    bad = [raw is not None and not _is_utf8(raw) for raw in raws.to_pylist()]
+    return pc.if_else(pa.array(bad), pa.scalar(None, raws.type), raws).cast(pa.string())
+
+
+def _is_utf8(raw: bytes) -> bool:
+    # Nearly all lines are ASCII, which is told at once.
+    if raw.isascii():
+        return True
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def times_of_lines(
+    texts: pa.Array, arrivals: pa.Array, zones: Sequence[ZoneInfo], zone_of: pa.Array
+) -> pa.Array:
+    """Times as syslog writes them: ISO with a zone, or RFC 3164's without a year.
+
+    Null for any other. `zone_of`: which of `zones` is each text's.
+    """
+    times = exact_times(texts)
+    missing = np.flatnonzero(np.asarray(times.is_null()))
+    if not len(missing):
+        return times
+    where = np.asarray(zone_of)[missing]
+    own, arrived = texts.take(pa.array(missing)), arrivals.take(pa.array(missing))
+    in_utc = np.array([zone.key == "UTC" for zone in zones])[where]
+    micros = np.full(len(missing), _NEVER)
+    if in_utc.any():
+        here = pa.array(np.flatnonzero(in_utc))
+        micros[in_utc] = _yearless(own.take(here), arrived.take(here))
+    # Where clocks are set back an hour stands twice, and the minute of arrival decides.
+    for place in np.flatnonzero(micros == _NEVER).tolist():
+        stamp = _stamp(own[place].as_py(), zones[where[place]], arrived[place].as_py())
+        micros[place] = _NONE if stamp is None else stamp
+    whole = np.asarray(times.cast(pa.int64()).fill_null(0)).copy()
+    whole[missing] = micros
+    return pa.array(whole, pa.int64(), mask=whole == _NONE).cast(_TIME)
+
+
+_NONE = np.iinfo(np.int64).min
+_NEVER = _NONE + 1
+_PLAIN = re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d", re.ASCII)
+_CLOCK = r"^[A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:[0-5]\d$"
+
+
+def _yearless(texts: pa.Array, arrivals: pa.Array) -> npt.NDArray[np.int64]:
+    """Microseconds of RFC 3164's times in UTC, read minute by minute; `_NEVER`: ask for it."""
+    minutes = pc.utf8_slice_codeunits(texts, 0, 12)
+    hours = pc.divide(arrivals.cast(pa.int64()), 3_600_000_000)
+    keys = pc.binary_join_element_wise(minutes, hours.cast(pa.string()), "|").dictionary_encode()
+    table = []
+    for key in keys.dictionary.to_pylist():
+        minute, hour = key.split("|")
+        arrival = EPOCH + timedelta(hours=int(hour))
+        # The year is another from some second on; where that lies in the minute each is asked.
+        first, last = (_stamp(f"{minute}:{second}", _UTC, arrival) for second in ("00", "59"))
+        whole = first is not None and last is not None and last - first == 59_000_000
+        table.append(first if whole else _NEVER)
+    base = np.array(table, np.int64)[np.asarray(keys.indices)]
+    plain = np.asarray(pc.match_substring_regex(texts, _CLOCK))
+    seconds = np.asarray(
+        pc.if_else(pa.array(plain), pc.utf8_slice_codeunits(texts, 13, 15), "0").cast(pa.int64())
+    )
+    return np.where(plain & (base != _NEVER), base + seconds * 1_000_000, _NEVER)
+
+
+def _stamp(text: str, zone: ZoneInfo, arrival: datetime) -> int | None:
+    if not _PLAIN.fullmatch(text):
+        return None
+    stamp = stamp_rfc3164(text, zone, arrival)
+    if stamp.quality == "received":
+        return None
+    return (stamp.time - EPOCH) // timedelta(microseconds=1)

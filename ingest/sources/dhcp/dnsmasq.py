@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from ingest.parsing.ocsf import (
     A_HOST,
@@ -28,7 +29,7 @@ from ingest.parsing.ocsf import (
     observables,
     unmapped,
 )
-from ingest.parsing.source import Context, Event
+from ingest.parsing.source import Context, Event, ParseSettings, Read
 from ingest.parsing.syslog import Line, SyslogSource
 from ingest.sources.dhcp.dhcp_event import (
     ACK,
@@ -42,6 +43,9 @@ from ingest.sources.dhcp.dhcp_event import (
     dhcp_event,
     mac_of_duid,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _PRODUCT: Mapping[str, str] = {"name": "dnsmasq", "vendor_name": "Simon Kelley"}
 
@@ -275,11 +279,19 @@ def _answer(
     return None, [{"rdata": text}] if text else None, "NOERROR"
 
 
+def _at_once(records: pa.RecordBatch, settings: ParseSettings) -> Read:
+    # Imported where Arrow is at hand anyway: the command line starts without it.
+    from ingest.sources.dhcp.dnsmasq_columns import read_dnsmasq
+
+    return read_dnsmasq(records, settings)
+
+
 SOURCES = (
     SyslogSource(
         name="dnsmasq",
         programs=frozenset({"dnsmasq", "dnsmasq-dhcp"}),
         product=_PRODUCT,
         reader=_read,
+        at_once=_at_once,
     ),
 )

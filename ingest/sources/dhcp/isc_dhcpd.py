@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ingest.parsing.ocsf import OTHER, address, kept, mac_address
-from ingest.parsing.source import Context, Event
+from ingest.parsing.source import Context, Event, ParseSettings, Read
 from ingest.parsing.syslog import Line, SyslogSource
 from ingest.sources.dhcp.dhcp_event import (
     ACK,
@@ -25,6 +26,9 @@ from ingest.sources.dhcp.dhcp_event import (
     dhcp_event,
 )
 from ingest.sources.dhcp.isc_dhcpv6 import read_v6
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _PRODUCT: Mapping[str, str] = {"name": "ISC DHCP", "vendor_name": "ISC"}
 
@@ -128,11 +132,19 @@ def _event(activity: int, part: dict[str, str | None], line: Line, context: Cont
     )
 
 
+def _at_once(records: pa.RecordBatch, settings: ParseSettings) -> Read:
+    # Imported where Arrow is at hand anyway: the command line starts without it.
+    from ingest.sources.dhcp.isc_dhcpd_columns import read_dhcpd
+
+    return read_dhcpd(records, settings)
+
+
 SOURCES = (
     SyslogSource(
         name="isc_dhcpd",
         programs=frozenset({"dhcpd", "dhcpd6", "dhcpdv6"}),
         product=_PRODUCT,
         reader=read,
+        at_once=_at_once,
     ),
 )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ingest.parsing.ocsf import (
     A_COMMAND,
@@ -30,9 +31,12 @@ from ingest.parsing.ocsf import (
     observables,
     unmapped,
 )
-from ingest.parsing.source import Context, Event, Unreadable
+from ingest.parsing.source import Context, Event, ParseSettings, Read, Unreadable
 from ingest.parsing.strict_json import decode_object
 from ingest.parsing.syslog import Line, SyslogSource
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _PRODUCT: Mapping[str, str] = {"name": "sudo", "vendor_name": "Sudo Project"}
 _LAUNCH, _LOGOFF, _ACCOUNT_SWITCH = 1, 2, 7
@@ -237,4 +241,15 @@ def _session(part: dict[str, str | None], line: Line) -> Event:
     )
 
 
-SOURCES = (SyslogSource(name="sudo", programs=frozenset({"sudo"}), product=_PRODUCT, reader=_read),)
+def _at_once(records: pa.RecordBatch, settings: ParseSettings) -> Read:
+    # Imported where Arrow is at hand anyway: the command line starts without it.
+    from ingest.sources.linux.sudo_columns import read_sudo
+
+    return read_sudo(records, settings)
+
+
+SOURCES = (
+    SyslogSource(
+        name="sudo", programs=frozenset({"sudo"}), product=_PRODUCT, reader=_read, at_once=_at_once
+    ),
+)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.parsing.source import ParseSettings, lookup
-from ingest.sources.linux import alike_lines
+from ingest.sources.shared import alike_lines
 from tests.ingest import columnar
 from tests.ingest.columnar import SETTINGS, agree, records
 from tests.ingest.logs import lines
