@@ -89,6 +89,7 @@ def register() -> None:
     register_check(_feed_findings)
     register_check(_preliminary_findings)
     register_check(_drift_findings)
+    register_check(_named_rule_findings)
     register_steady(
         SteadyCommand(
             "webhooks", ("webhooks", "deliver"), lambda settings: bool(settings.webhooks)
@@ -138,6 +139,14 @@ def _drift_findings(settings: Settings) -> Iterable[Finding]:
     from alerts.anomaly.drift_notes import drift_findings
 
     return drift_findings(settings)
+
+
+def _named_rule_findings(settings: Settings) -> Iterable[Finding]:
+    if not (settings.alerts.preliminary_rules or settings.alerts.budgets):
+        return ()
+    from alerts.coverage.named_rules import unknown_rule_findings
+
+    return unknown_rule_findings(settings)
 
 
 def _early_lane(settings: Settings) -> bool:

@@ -153,7 +153,7 @@ def run_sql(args: argparse.Namespace, settings: Settings) -> int:
     # Statements that an interrupted command left are noted by whichever command comes next.
     note_unended(settings)
     stand_back(settings.api.nice)
-    running = Statements(settings)
+    running = Statements(settings, workers=1, once=True)
     try:
         with progress("sql"), noted_statement(settings, asked, "cli") as act:
             run = running.run(sql, _params(args.param), args.max_rows, as_of, engine=args.engine)

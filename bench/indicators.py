@@ -21,8 +21,8 @@ from alerts.matching.event_rows import event_batch
 from alerts.matching.matcher import Matcher
 from alerts.rulebook.rule_tests import complete
 from alerts.rulepack.indicator_file_format import IndicatorEntry, open_indicators, write_indicators
-from alerts.rulepack.indicator_match import FOLDER
 from alerts.rulepack.indicator_normalisation import SOUGHT, entry
+from alerts.rulepack.locations import FOLDER
 from alerts.rulepack.predicate import Test
 from alerts.rulepack.rule_pack import PackStore, Rule, RulePack
 from bench.measure import Report

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
+from infra.config.time_args import instant_utc
 from infra.errors import Usage
 from infra.process.gc_pause import no_collection
 from infra.process.ordered_pool import in_order
@@ -121,13 +122,7 @@ def _with_zone(settings: ParseSettings, source: str, tz: str | None) -> ParseSet
 
 
 def _moment(text: str | None) -> datetime:
-    if text is None:
-        return datetime.now(UTC)
-    try:
-        moment = datetime.fromisoformat(text)
-        return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise Usage(f"--now {text}: not a time; write it like 2026-01-01T00:00:10Z") from None
+    return datetime.now(UTC) if text is None else instant_utc("--now", text)
 
 
 def _bytes(path: str) -> bytes:

@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from alerts.anomaly.drift import TRAIN_AGAIN, drift_of
-from alerts.anomaly.store import FOLDER, ModelStore
+from alerts.anomaly.store import ModelStore
 from alerts.rulebook.rule_store import model_rules
-from alerts.rulepack.locations import store_folder
+from alerts.rulepack.locations import MODELS, store_folder
 from infra.config.settings import Settings
 from infra.errors import Fatal
 from infra.runtime.machine_checks import Finding
@@ -36,7 +36,7 @@ class DriftNote(msgspec.Struct, frozen=True):
 def drift_file(settings: Settings) -> StateFile[dict[str, DriftNote]]:
     """The file with the newest look, by the rule's id."""
     return StateFile(
-        store_folder(settings) / FOLDER / "drift.json",
+        store_folder(settings) / MODELS / "drift.json",
         dict[str, DriftNote],
         "remove it: the next `headgate models retrain` looks anew",
     )

@@ -28,12 +28,12 @@ import pyarrow as pa
 from alerts.anomaly.baseline import SLOTS, Profile, Tail, slot_of, stray
 from alerts.anomaly.steps import USUAL_STRAY, Rarity, SeenStep, StepCounts
 from alerts.domain.step import STEPS
+from alerts.rulepack.locations import MODELS
 from infra.errors import Fatal, Usage
 from infra.storage.atomic_files import write_whole
 from infra.storage.state_file import JsonLayout, StateFile
 
 _FORMAT = 1
-FOLDER = "models"
 BASELINES, _HEADER = "baselines.arrow", "model.json"
 
 _LISTS = ("centre", "spread", "low", "high")
@@ -231,7 +231,7 @@ class ModelStore:
     """The models beside the packs of a store."""
 
     def __init__(self, store: Path) -> None:
-        self.folder = store / FOLDER
+        self.folder = store / MODELS
         self._names = StateFile(
             self.folder / "current.json",
             dict[str, str],

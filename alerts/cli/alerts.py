@@ -68,8 +68,7 @@ def build(subparsers: Any) -> None:
 
 def tail_alerts(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate alerts tail`: one revision a line; Ctrl-C is its ordinary end."""
-    from alerts.delivery.reader import tail
-    from alerts.delivery.topic_listener import TopicMessage
+    from alerts.delivery.topic_listener import TopicMessage, tail
 
     def hear(heard: TopicMessage) -> None:
         print(json.dumps(heard.body) if args.output == "json" else heard.line(), flush=True)

@@ -67,7 +67,7 @@ def show_blind(args: argparse.Namespace, settings: Settings) -> int:
 
 def known_blindness(settings: Settings) -> dict[str, str]:
     """What the last scheduled look said of rules, by id, in a few words."""
-    from alerts.coverage.run import CoverageState, coverage_folder
+    from alerts.coverage.state import CoverageState, coverage_folder
 
     return {
         rule_id: f"{cause['state']} since {cause['since'][:16]}: {cause['reason']}"

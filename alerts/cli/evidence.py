@@ -35,7 +35,12 @@ def build(subparsers: Any) -> None:
     )
     exported.add_argument("ids", nargs="+", metavar="ID", help="a case, or alerts, by their ids")
     exported.add_argument("--file", type=Path, required=True, help="where to: a new file")
-    exported.add_argument("--format", choices=("zip", "stix"), default="zip")
+    exported.add_argument(
+        "--format",
+        choices=("zip", "stix"),
+        default="zip",
+        help="zip: rows, records and hashes; stix: a bundle for other platforms (default: zip)",
+    )
     exported.set_defaults(run=_export)
     verified = verbs.add_parser("verify", help="check a bundle; needs no lake; exit 1: not whole")
     verified.add_argument("file", type=Path, help="the bundle")

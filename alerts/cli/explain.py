@@ -11,10 +11,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-
 from infra.config.settings import Settings
-from infra.errors import Retryable, Usage
+from infra.errors import Usage
 from infra.process.table_output import print_document, print_lines
 
 if TYPE_CHECKING:
@@ -91,19 +89,11 @@ def asking(settings: Settings) -> Iterator[Ask]:
         needs: Sequence[str] = (),
         within: Mapping[str, tuple[str, datetime, datetime]] = MappingProxyType({}),
     ) -> list[RerunRow]:
-        try:
-            answer = views.execute(sql, params, within)
-            names = [column[0] for column in answer.description or ()]
-            return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
-        except duckdb.CatalogException:
-            raise Retryable(f"not in the lake yet: one of {', '.join(needs)}") from None
-        except duckdb.IOException as error:
-            raise Retryable(f"the lake cannot be read: {str(error).splitlines()[0]}") from None
+        views.require(needs)
+        return views.rows(sql, params, within)
 
-    try:
+    with views:
         yield ask
-    finally:
-        views.connection.close()
 
 
 def differs(again: Mapping[str, Any]) -> bool:

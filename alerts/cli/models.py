@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from alerts.anomaly.store import ModelHeader, ModelStore
-from alerts.cli.output import since_when
-from alerts.compiler.model_rule_files import BadModel, Models, ModelSource
+from alerts.cli.output import since_when, tell_refused_models
+from alerts.compiler.model_rule_files import Models, ModelSource
 from alerts.rulebook.rule_store import model_rules, recompile
 from alerts.rulepack.locations import store_folder
 from infra.config.settings import Settings
@@ -109,7 +109,7 @@ def list_models(args: argparse.Namespace, settings: Settings) -> int:
             }
         )
     print_rows(rows, args.output)
-    return tell_refused(model_rule_set.refused)
+    return tell_refused_models(model_rule_set.refused)
 
 
 def _state_of(source: ModelSource) -> str:
@@ -117,13 +117,6 @@ def _state_of(source: ModelSource) -> str:
     if not source.enabled:
         return "off"
     return "on" if source.rule.model else "untrained"
-
-
-def tell_refused(refused: Sequence[BadModel]) -> int:
-    """Name refused rules on stderr; 1 when there are any."""
-    for bad_model in refused:
-        print(printable(f"refused: {bad_model.path}: {bad_model.reason}"), file=sys.stderr)
-    return 1 if refused else 0
 
 
 def train_model(args: argparse.Namespace, settings: Settings) -> int:

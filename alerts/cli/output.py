@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 from infra.config.settings import Settings
-from infra.config.time_args import instant
-from infra.errors import Usage
+from infra.config.time_args import time_of
+from infra.process.text_output import printable
 from infra.runtime.job_status import at_work, read_status
 
-_SPANS = {"m": "minutes", "h": "hours", "d": "days"}
+if TYPE_CHECKING:
+    from alerts.compiler.model_rule_files import BadModel
 
 
 def since_when(text: str, now: datetime, option: str = "--since") -> datetime:
-    """An instant with its zone, or a span before `now` such as 90m, 24h or 7d; else `Usage`."""
-    alternative = ", or a span such as 24h"
-    if text[-1:] in _SPANS and text[:-1].isdecimal():
-        try:
-            return now - timedelta(**{_SPANS[text[-1]]: int(text[:-1])})
-        except OverflowError:
-            raise Usage(f"{option} {text}: write an instant{alternative}") from None
-    return instant(option, text, alternative)
+    """An instant in UTC by any of the words of `infra.config.time_args`, seen from `now`."""
+    return time_of(option, text, now)
 
 
 def when_taken(settings: Settings) -> str:
@@ -30,3 +28,10 @@ def when_taken(settings: Settings) -> str:
     if status is not None and at_work(status, time.time()):
         return "job alert takes it within seconds"
     return "no driver runs job alert now: it waits, also its row of ops.audit, until 'headgate up'"
+
+
+def tell_refused_models(refused: Sequence[BadModel]) -> int:
+    """Name refused rules on stderr; 1 when there are any."""
+    for bad_model in refused:
+        print(printable(f"refused: {bad_model.path}: {bad_model.reason}"), file=sys.stderr)
+    return 1 if refused else 0

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from alerts.cli import coverage, spark_rules
-from alerts.cli import models as models_cli
-from alerts.cli.output import since_when
+from alerts.cli.output import since_when, tell_refused_models
 from alerts.compiler.compiler import Compiled, compile_rules
 from alerts.domain.attack import layer
-from alerts.reach.reach import reach_of
 from alerts.rulebook.rule_store import model_rules
 from alerts.rulebook.rule_switch import (
     compiled_rules,
@@ -66,11 +64,12 @@ def list_rules(args: argparse.Namespace, settings: Settings) -> int:
     print_rows(
         rule_rows(settings, compiled, models, coverage.known_blindness(settings)), args.output
     )
-    return max(_tell_refused(compiled), models_cli.tell_refused(models.refused))
+    return max(_tell_refused(compiled), tell_refused_models(models.refused))
 
 
 def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules preview RULE`: nothing is kept, no alert is made."""
+    from alerts.cli import models as models_cli
     from alerts.rulebook.preview import PreviewCounts, draft, known_rule, preview_counts
     from infra.delta.duckdb_views import connect
 
@@ -122,6 +121,8 @@ def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
 
 def reach_rules(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules reach`: exit code 1 when a rule cannot fire."""
+    from alerts.reach.reach import reach_of
+
     for folder in args.folder:
         if not folder.exists():
             raise Usage(f"{folder}: no such folder or file of rules")

@@ -9,16 +9,20 @@ from collections.abc import Collection
 from contextlib import ExitStack
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from alerts.compiler.compiler import Compiled
-from alerts.rulebook.rule_tests import RuleTestOutcome, check_rules
 from alerts.rulepack.rule_pack import Query
 from infra.config.settings import Settings
+
+if TYPE_CHECKING:
+    from alerts.rulebook.rule_tests import RuleTestOutcome
 
 
 def checked(compiled: Compiled, only: Collection[str], settings: Settings) -> list[RuleTestOutcome]:
     """The tests of all rules, or of some; Spark is started for the first that needs it."""
+    from alerts.rulebook.rule_tests import check_rules
+
     with ExitStack() as stack:
 
         def spark() -> Any:

@@ -199,15 +199,10 @@ def _said(option: str, text: str) -> str:
 
 
 def _known(settings: Settings) -> list[dict[str, Any]]:
-    from infra.delta.duckdb_views import connect
+    from infra.delta.duckdb_views import AskedViews
 
-    connection = connect(settings.lake_root, needs=("gold.suppression", "gold.alert"))
-    try:
-        answer = connection.execute(_LISTED)
-        names = [column[0] for column in answer.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
-    finally:
-        connection.close()
+    with AskedViews(settings.lake_root, needs=("gold.suppression", "gold.alert")) as views:
+        return views.rows(_LISTED)
 
 
 def _shown(row: dict[str, Any], now: datetime) -> dict[str, Any]:

@@ -16,18 +16,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from alerts.compiler.sigma_to_predicate import Untranslatable
-from alerts.indicators.import_formats import MAX_ENTRIES, Bad, read_indicators
-from alerts.rulepack.indicator_file_format import IndicatorEntry, open_indicators, write_indicators
-from alerts.rulepack.indicator_match import FOLDER, look_in
 from alerts.rulepack.indicator_normalisation import SOUGHT
+from alerts.rulepack.locations import FOLDER, look_in
 from alerts.rulepack.predicate import Test, tests_of
 from alerts.rulepack.rule_pack import RulePack
 from infra.errors import Fatal, Usage
 from infra.storage.state_file import JsonLayout, StateFile
+
+if TYPE_CHECKING:  # rules are compiled without Arrow and numpy; only lists themselves need them
+    from alerts.indicators.import_formats import Bad
+    from alerts.rulepack.indicator_file_format import IndicatorEntry
 
 INDICATOR = "indicator"
 """`headgate.type` of a rule that asks a list."""
@@ -66,7 +69,7 @@ class _Loaded:
     bad: list[Bad]
 
 
-Edit = Callable[[list[IndicatorEntry]], Iterable[IndicatorEntry]]
+Edit = Callable[[list["IndicatorEntry"]], Iterable["IndicatorEntry"]]
 """Makes a list's entries of those it has."""
 
 
@@ -93,6 +96,8 @@ class ListStore:
         Raises `Fatal`, and leaves the list in force alone, where nothing or less than half of
         the file can be used.
         """
+        from alerts.indicators.import_formats import read_indicators
+
         _require_name(name)
         bad: list[Bad] = []
         given = list(read_indicators(path, form, kind, bad))
@@ -130,6 +135,8 @@ class ListStore:
 
         Nobody else loads meanwhile, so no entry of theirs is lost.
         """
+        from alerts.indicators.import_formats import MAX_ENTRIES
+
         _require_name(name)
         with self._alone():
             lists = self.lists()
@@ -144,11 +151,15 @@ class ListStore:
 
     def entries(self, listing: Listing) -> list[IndicatorEntry]:
         """What a list holds, by kind and value."""
+        from alerts.rulepack.indicator_file_format import IndicatorEntry, open_indicators
+
         table = open_indicators(self.folder / f"{listing.hash}.arrow").table
         rows = table.drop_columns(["hash"]).to_pylist()
         return sorted((IndicatorEntry(**row) for row in rows), key=lambda entry: entry[:2])
 
     def _written(self, source: str, entries: list[IndicatorEntry], refused: int) -> Listing:
+        from alerts.rulepack.indicator_file_format import open_indicators, write_indicators
+
         list_hash = write_indicators(self.folder, entries)
         kinds = open_indicators(self.folder / f"{list_hash}.arrow").table.column("kind").to_pylist()
         counts = dict(sorted(Counter(kinds).items()))

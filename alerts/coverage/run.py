@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from alerts.compiler.required_inputs import Seeing, eyes_of
 from alerts.coverage.blind import Blind, Cause, blind_rules, causes_told
 from alerts.coverage.field_baseline import as_rows, gone_of, learn_fields, leaves_of, of_rows
+from alerts.coverage.state import CoverageReport, CoverageState, coverage_folder
 from alerts.delivery.action_request import request_action
 from alerts.domain.levels import SEVERITY_BY_LEVEL
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import Described, PackStore, RulePack
 from infra.delta.duckdb_views import connect
-from infra.storage.state_file import InstantText, JsonLayout, StateFile
 from ingest.quality.outcome_store import quality_lock
 from ingest.quality.self_events import send
 from ingest.quality.silence_rules import OURS, finished
@@ -55,45 +52,6 @@ WHERE rule_id = $rule AND json_extract_string(body, '$.state') <> 'closed'
 """
 
 
-class CoverageReport(msgspec.Struct):
-    """A cause that an alert was made of."""
-
-    title: str
-    level: str
-    since: str
-    rules: list[str]
-    source: str | None = None
-    """The source that is silent; None where it is a field that went."""
-
-
-class CoverageState(msgspec.Struct):
-    """What one look leaves to the next, in `<home>/blind/state.json`."""
-
-    until: InstantText | None = None
-    habits: list[dict[str, Any]] = []
-    feeds: dict[str, str] = {}
-    """When a source and class were last heard, by `source|class`."""
-    told: dict[str, CoverageReport] = {}
-    closing: dict[str, str] = {}
-    """Causes that ended and whose alert is still to be closed, and when they did."""
-    blind: dict[str, dict[str, str]] = {}
-    """Rules that are blind or partly so: state, since, reason; what `rules list` shows."""
-
-    @classmethod
-    def load(cls, folder: Path) -> CoverageState:
-        """What the last look left; nothing before the first."""
-        return _file(folder).read() or cls()
-
-    def save(self, folder: Path) -> None:
-        """Leave it to the next look."""
-        _file(folder).write(self)
-
-
-def _file(folder: Path) -> StateFile[CoverageState]:
-    remedy = "remove it: the next look begins as the first one did, and learns anew"
-    return StateFile(folder / "state.json", CoverageState, remedy, layout=JsonLayout.COMPACT)
-
-
 @dataclass(frozen=True)
 class Looked:
     """What a look found, as of `at`; `told`: how many records it sent, `closed`: alerts."""
@@ -102,11 +60,6 @@ class Looked:
     blind: Mapping[str, Blind]
     told: int = 0
     closed: int = 0
-
-
-def coverage_folder(settings: Settings) -> Path:
-    """Where looks keep what they need."""
-    return settings.home.absolute() / "blind"
 
 
 def look_for_blind_rules(

@@ -1,4 +1,4 @@
-"""Alerts as people read them: from the topic as it grows, and from gold.alert without Spark.
+"""Alerts as people read them: from gold.alert, without Spark.
 
 A close is a request: it waits as a file until the driver folds it into
 gold.alert_action, and job `alert` makes it a revision.
@@ -6,38 +6,25 @@ gold.alert_action, and job `alert` makes it a revision.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
-import duckdb
 import msgspec
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    OFFSET_END,
-    Consumer,
-    KafkaError,
-    TopicPartition,
-)
 
 from alerts.delivery.action_request import request_action
 from alerts.delivery.alert_id import ALERTS_NEED, whole_id
-from alerts.delivery.topic_listener import TopicMessage
 from infra.config.settings import Settings
-from infra.delta.duckdb_views import connect
-from infra.errors import Retryable, Usage
-from infra.kafka.client import client_options, require_broker
+from infra.delta.duckdb_views import AskedViews
+from infra.errors import Usage
 
 _Row = dict[str, Any]
 _Ask = Callable[[str, dict[str, Any]], list[_Row]]
-Begin = Literal["beginning", "now"]
 
 _REMEMBERED = timedelta(hours=1)
 """Job `alert` knows an alert for longer than that after its newest revision."""
-POLL_SECONDS = 0.2
 
 _LISTED = """
 SELECT event_time, level, activity, status, entity_type, entity_value, title, "count", revision,
@@ -148,74 +135,11 @@ def ask_about(
     )
 
 
-def tail(
-    settings: Settings,
-    hear: Callable[[TopicMessage], None],
-    begin: Begin = "now",
-    stop: threading.Event | None = None,
-) -> None:
-    """Call `hear` for each revision on the topic as a `read_committed` consumer sees it.
-
-    Leaves no consumer group behind. Ends when `stop` is set. A broker that goes
-    away is waited for; one that is not there at the start raises `Retryable`.
-    """
-    require_broker(settings.kafka)
-    topic = settings.kafka.alerts_topic
-    consumer = Consumer(
-        {
-            **client_options(settings.kafka),
-            "group.id": "headgate-tail",  # demanded by the client; nothing is committed under it
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            # Critical alone: a broker that is away is waited for, and needs no line for each try.
-            "log_level": 2,
-        }
-    )
-    try:
-        known = consumer.list_topics(topic, timeout=10).topics[topic]
-        if known.error is not None:
-            raise Retryable(f"topic {topic}: {known.error.str()}; 'headgate up' makes it")
-        start = OFFSET_BEGINNING if begin == "beginning" else OFFSET_END
-        consumer.assign([TopicPartition(topic, p, start) for p in known.partitions])
-        while stop is None or not stop.is_set():
-            message = consumer.poll(POLL_SECONDS)
-            if message is None or _passing(message.error(), topic):
-                continue
-            body = msgspec.json.decode(message.value() or b"{}")
-            hear(TopicMessage((message.key() or b"").decode(), body, message.timestamp()[1] / 1000))
-    finally:
-        consumer.close()
-
-
-def _passing(problem: KafkaError | None, topic: str) -> bool:
-    """Whether there is no message because of something that passes by itself."""
-    if problem is None:
-        return False
-    if problem.fatal() or problem.code() in (
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-    ):
-        raise Retryable(f"topic {topic}: {problem.str()}")
-    return True
-
-
 @contextmanager
 def _asking(settings: Settings) -> Iterator[_Ask]:
     """Questions about alerts, by one connection: to open it takes longer than to answer."""
-    connection = connect(settings.lake_root, needs=ALERTS_NEED)
-
-    def ask(sql: str, values: dict[str, Any]) -> list[_Row]:
-        # Only what the statement names: DuckDB refuses a value that it does not use.
-        answer = connection.execute(sql, values)
-        names = [column[0] for column in answer.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
-
-    try:
-        yield ask
-    except duckdb.IOException as error:
-        raise Retryable(f"the lake cannot be read: {str(error).splitlines()[0]}") from None
-    finally:
-        connection.close()
+    with AskedViews(settings.lake_root, needs=ALERTS_NEED) as views:
+        yield views.rows
 
 
 def _short(row: _Row) -> _Row:

@@ -7,13 +7,24 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
-from confluent_kafka import Consumer
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    TopicPartition,
+)
 
 from alerts.delivery.alert_message import change_type
 from infra.config.settings import Settings
-from infra.kafka.client import client_options
+from infra.errors import Retryable
+from infra.kafka.client import client_options, require_broker
+
+Begin = Literal["beginning", "now"]
+
+POLL_SECONDS = 0.2
 
 _CLOSED = {
     "attribution": "its findings were of several devices",
@@ -51,6 +62,57 @@ class TopicMessage:
         )
         # What stands in a log may hold codes that a terminal obeys.
         return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def tail(
+    settings: Settings,
+    hear: Callable[[TopicMessage], None],
+    begin: Begin = "now",
+    stop: threading.Event | None = None,
+) -> None:
+    """Call `hear` for each revision on the topic as a `read_committed` consumer sees it.
+
+    Leaves no consumer group behind. Ends when `stop` is set. A broker that goes
+    away is waited for; one that is not there at the start raises `Retryable`.
+    """
+    require_broker(settings.kafka)
+    topic = settings.kafka.alerts_topic
+    consumer = Consumer(
+        {
+            **client_options(settings.kafka),
+            "group.id": "headgate-tail",  # demanded by the client; nothing is committed under it
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            # Critical alone: a broker that is away is waited for, and needs no line for each try.
+            "log_level": 2,
+        }
+    )
+    try:
+        known = consumer.list_topics(topic, timeout=10).topics[topic]
+        if known.error is not None:
+            raise Retryable(f"topic {topic}: {known.error.str()}; 'headgate up' makes it")
+        start = OFFSET_BEGINNING if begin == "beginning" else OFFSET_END
+        consumer.assign([TopicPartition(topic, p, start) for p in known.partitions])
+        while stop is None or not stop.is_set():
+            message = consumer.poll(POLL_SECONDS)
+            if message is None or _passing(message.error(), topic):
+                continue
+            body = json.loads(message.value() or b"{}")
+            hear(TopicMessage((message.key() or b"").decode(), body, message.timestamp()[1] / 1000))
+    finally:
+        consumer.close()
+
+
+def _passing(problem: KafkaError | None, topic: str) -> bool:
+    """Whether there is no message because of something that passes by itself."""
+    if problem is None:
+        return False
+    if problem.fatal() or problem.code() in (
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    ):
+        raise Retryable(f"topic {topic}: {problem.str()}")
+    return True
 
 
 class Listener:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from alerts.tables import FINDING
-from infra.delta.parquet_writer import arrow_schema
-from ingest.tables import EVENT
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SNIPPET_CHARS = 300
 FIELD_CHARS = 256
@@ -83,10 +80,17 @@ def counts(row: Mapping[str, Any]) -> bool:
 @lru_cache(maxsize=1)
 def finding_schema() -> pa.Schema:
     """Arrow schema of gold.finding, timestamps in UTC microseconds."""
+    # Late, also below: commands that only name or show a finding need neither Arrow nor Spark.
+    from alerts.tables import FINDING
+    from infra.delta.parquet_writer import arrow_schema
+
     return arrow_schema(FINDING)
 
 
 @lru_cache(maxsize=1)
 def event_schema() -> pa.Schema:
     """Arrow schema of silver.event, timestamps in UTC microseconds."""
+    from infra.delta.parquet_writer import arrow_schema
+    from ingest.tables import EVENT
+
     return arrow_schema(EVENT)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from alerts.rulepack.indicator_match import FOLDER
-from alerts.rulepack.locations import store_folder
+from alerts.rulepack.locations import FOLDER, store_folder
 from infra.config.intelligence_section import FeedSettings
 from infra.config.settings import Settings
 from infra.errors import Fatal, Usage

@@ -36,7 +36,11 @@ from ingest.tables import HEARTBEAT as EVENT_HEARTBEAT
 
 def ingest_and_detect(lake: Lake, *, once: bool = False) -> Job:
     """Job `ingest` with detection handed over as a step of its batch."""
+    # Late, as below: workers load this module too, and have no use for what compiles rules.
+    from alerts.coverage.named_rules import say_unknown_rules
+
     packs = rule_store(lake.settings)
+    say_unknown_rules(lake.settings)
     if not lake.settings.kafka.preliminary_topic:
         return ingest(lake, steps=[detect(lake, packs)], once=once)
     # Workers load this module too, and have no use for clients of Kafka and DuckDB.

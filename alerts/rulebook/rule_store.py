@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
 
-from alerts.anomaly.store import ModelStore
 from alerts.compiler.compiler import Compiled, TranslatedRules, translate_rules
 from alerts.compiler.model_rule_files import BUNDLED_MODELS, Models, read_models
-from alerts.rulepack.locations import store_folder
+from alerts.rulepack.locations import MODELS, store_folder
 from alerts.rulepack.rule_pack import PackStore
 from alerts.rulepack.shadow_marks import ShadowMarks
 from infra.config.settings import Settings
@@ -89,10 +88,20 @@ def model_rules(settings: Settings, files: Sequence[Path] = ()) -> Models:
     bundled = (BUNDLED_MODELS,) if settings.alerts.bundled else ()
     return read_models(
         (*files, *bundled, *settings.alerts.rules),
-        ModelStore(store).current(),
+        _in_use(store),
         disabled=PackStore(store).disabled(),
         levels=settings.alerts.levels,
     )
+
+
+def _in_use(store: Path) -> Mapping[str, str]:
+    """Hash of the model that each rule runs with; none where nothing was trained."""
+    if not (store / MODELS).is_dir():
+        return {}
+    # Late: most homes have no models, and reading one takes numpy and Arrow.
+    from alerts.anomaly.store import ModelStore
+
+    return ModelStore(store).current()
 
 
 def rule_store(settings: Settings) -> PackStore:

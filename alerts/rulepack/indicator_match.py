@@ -33,31 +33,11 @@ from alerts.rulepack.indicator_keys import (
     text_keys,
 )
 from alerts.rulepack.indicator_normalisation import OBSERVABLES, packed, sought
+from alerts.rulepack.locations import indicator_file
 from infra.errors import Fatal
 
 _FIELD = "observables"
 """The column that the test reads, besides `time`."""
-
-FOLDER = "indicators"
-"""Folder of the lists beside the packs."""
-
-_folders: dict[Path, None] = {}
-
-
-def look_in(store: Path) -> None:
-    """Let lists be found beside the packs of a store. A list's hash says what is in it, so it
-    does not matter in which store it is found."""
-    # A dict as an ordered set: folders are asked in the order in which they became known.
-    _folders.setdefault(store / FOLDER)
-
-
-def _file_of(list_hash: str) -> Path:
-    """The file of a list; raises `ValueError` where no known store has it."""
-    for folder in _folders:
-        path = folder / f"{list_hash}.arrow"
-        if path.exists():
-            return path
-    raise ValueError(f"the indicator list {list_hash} is gone; load it again")
 
 
 class Hit(NamedTuple):
@@ -185,7 +165,7 @@ class Listed:
 @lru_cache(maxsize=64)
 def indicator_columns(list_hash: str, kinds: tuple[str, ...]) -> Listed:
     """The test over a list, opened; raises `ValueError` where that cannot be."""
-    path = _file_of(list_hash)
+    path = indicator_file(list_hash)
     try:
         open_indicators(path)
     except Fatal as error:

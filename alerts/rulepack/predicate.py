@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import re2
@@ -20,7 +20,9 @@ import re2
 from alerts.rulepack.derived_fields import derived, inputs
 from alerts.rulepack.derived_fields import fold as fold
 from alerts.rulepack.derived_fields import text_of as text_of
-from alerts.rulepack.indicator_match import Listed, indicator_columns
+
+if TYPE_CHECKING:
+    from alerts.rulepack.indicator_match import Listed
 
 _Value: TypeAlias = str | int | float | bool | None
 Leaf: TypeAlias = Callable[[Any], bool]
@@ -162,6 +164,9 @@ def leaf(test: Test) -> Leaf:
 
 def listed_in(test: Test) -> Listed:
     """The list that a test `listed` asks; raises ValueError where it is not there."""
+    # Late: most rules ask no list, and who only looks at rules needs neither Arrow nor numpy.
+    from alerts.rulepack.indicator_match import indicator_columns
+
     return indicator_columns(
         str(test.value), tuple(text for part, text in test.parts if part == "kind")
     )

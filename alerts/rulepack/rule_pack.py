@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from alerts.rulepack.indicator_match import look_in
+from alerts.rulepack.locations import look_in
 from alerts.rulepack.predicate import Literals, Node
 from infra.errors import Fatal
 from infra.storage.state_file import JsonLayout, StateFile

@@ -10,17 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from api.sql.allowlist import Scalar
 from api.sql.spark_engine import SPARK, SparkEngine
-from api.sql.translation import RowLimits
 from api.sql.worker_line import WorkerLine
 from api.sql.worker_process import DUCKDB, Program, Worker
 from infra.config.settings import ApiSettings, Settings
 from infra.delta.duckdb_views import definitions
 from infra.errors import Fatal, Retryable, Usage
 from infra.storage.temp_dirs import scratch
+
+if TYPE_CHECKING:  # what reads statements is imported by the processes that do
+    from api.sql.allowlist import Scalar
+    from api.sql.translation import RowLimits
 
 _log = logging.getLogger("headgate.api")
 
@@ -105,9 +107,15 @@ class Statements:
     """Runs statements over one lake; `close` ends its processes."""
 
     def __init__(
-        self, settings: Settings, *, workers: int = WORKERS, results: Path | None = None
+        self,
+        settings: Settings,
+        *,
+        workers: int = WORKERS,
+        results: Path | None = None,
+        once: bool = False,
     ) -> None:
-        """`results`: a folder that `write` may write into."""
+        """`results`: a folder that `write` may write into. `once`: for a single statement; its
+        process makes ready the tables that it names, not the whole lake."""
         self._limits = settings.api
         # Handed over as data: a worker that starts quickly does not import the packages that
         # declare them.
@@ -121,6 +129,7 @@ class Statements:
                     "definitions": [asdict(definition) for definition in known],
                     "memory": settings.api.statement_memory,
                     "results": None if results is None else str(results.absolute()),
+                    "once": once,
                 },
                 room,
                 DUCKDB,

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from api.sql.translation import RowLimits
 from infra.delta.catalog import catalog, views
 from infra.delta.log_reader import newest_version
 from infra.storage.paths import Location, location
@@ -19,6 +18,8 @@ from infra.storage.paths import Location, location
 if TYPE_CHECKING:
     # Read by the process of Spark alone: `headgate sql` and the API start without it.
     from pyspark.sql import SparkSession
+
+    from api.sql.translation import RowLimits
 
 _OWN = "lake_"
 

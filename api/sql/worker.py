@@ -32,7 +32,14 @@ from api.sql.arrow_answer import within_bigint
 from api.sql.macros import macro_statements as macros
 from api.sql.translation import translated
 from api.sql.unequal import Unequal
-from infra.delta.duckdb_views import Definition, missing_sentence, open_engine
+from infra.delta.duckdb_views import (
+    Definition,
+    as_plain,
+    bare_engine,
+    missing_sentence,
+    needed,
+    open_engine,
+)
 from infra.delta.view_refresh import Views
 from infra.errors import Retryable, Usage
 from infra.process.priority import stand_back
@@ -48,14 +55,23 @@ class StatementRefused(Exception):
 
 
 def engine(
-    lake_root: str, definitions: Iterable[Definition], memory: str, *also: Path
+    lake_root: str,
+    definitions: Iterable[Definition],
+    memory: str,
+    *also: Path,
+    plain: bool = False,
 ) -> tuple[duckdb.DuckDBPyConnection, Views]:
     """A locked DuckDB over the lake, and what it has of it.
 
-    `also`: folders beside the lake's that it may read.
+    `also`: folders beside the lake's that it may read. `plain`: tables are read as they are now,
+    without the Delta extension where that can be (`infra.delta.plain_files`).
     """
     known = tuple(definitions)
-    connection = open_engine(memory=memory, threads=2)
+    if plain:
+        connection = bare_engine(memory=memory, threads=2)
+        known = as_plain(connection, known)
+    else:
+        connection = open_engine(memory=memory, threads=2)
     # Before the lock as well; statements themselves may create nothing.
     for macro in macros():
         connection.execute(macro)
@@ -286,7 +302,12 @@ def serve(requests: TextIO, answers: TextIO) -> None:
     bound_memory(setup["memory"])
     definitions = [Definition(**definition) for definition in setup["definitions"]]
     beside = [Path(setup["results"])] if setup.get("results") else []
-    connection, views = engine(setup["lake_root"], definitions, setup["memory"], *beside)
+    # A process for one statement learns first which tables that names.
+    lasting = (
+        None
+        if setup.get("once")
+        else engine(setup["lake_root"], definitions, setup["memory"], *beside)
+    )
     say(answers, {"ready": True})
     names = frozenset(definition.name for definition in definitions)
     for line in requests:
@@ -297,11 +318,12 @@ def serve(requests: TextIO, answers: TextIO) -> None:
         if "tables" not in read:
             continue
         asked |= read
-        work = (
-            partial(_back_then, setup, definitions, asked, tell)
-            if asked.get("as_of")
-            else partial(_now, connection, views, asked, tell)
-        )
+        if asked.get("as_of"):
+            work = partial(_back_then, setup, definitions, asked, tell)
+        elif lasting is None:
+            work = partial(_once, setup, definitions, asked, tell)
+        else:
+            work = partial(_now, *lasting, asked, tell)
         reply = for_caller(_answered(work), asked)
         with turn:
             say(answers, reply)
@@ -374,6 +396,32 @@ def _now(
     else:
         reply = answer(connection, asked["sql"], asked["max_rows"], asked["max_bytes"])
     return {**reply, "elapsed_ms": round((time.monotonic() - began) * 1000, 1)}
+
+
+def _once(
+    setup: dict[str, Any],
+    known: Sequence[Definition],
+    asked: dict[str, Any],
+    tell: Callable[[float], None],
+) -> Any:
+    """Answer over the tables that the statement names: the whole lake takes longer to make ready
+    than most questions to answer."""
+    wanted = needed(asked["tables"], known)
+    beside = [Path(setup["results"])] if setup.get("results") else []
+    for plain in (True, False):
+        connection, views = engine(
+            setup["lake_root"], wanted, setup["memory"], *beside, plain=plain
+        )
+        try:
+            return _now(connection, views, asked, tell)
+        except duckdb.Error:
+            # A file that is not as the others: the extension knows what it means, or says what is
+            # wrong with it, as it does with a statement that fails on the data.
+            if not plain:
+                raise
+        finally:
+            connection.close()
+    raise AssertionError  # the second engine answers or raises
 
 
 def _back_then(

@@ -14,14 +14,15 @@ from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from enrich.assets.registers import Values
 from enrich.tables_assets import ASSET, PERSON
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _REMEMBERED = 65_536
 """Keys whose versions a worker keeps in memory, some 200 bytes each."""
@@ -100,6 +101,10 @@ def _fill(
 
 def _spans(table: pa.Table, identity: str) -> Iterator[tuple[int, int, Values]]:
     """Rows with the microseconds between which they are true; of one instant the last loaded."""
+    # Late: an index is asked far more often than it is made.
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     order = [(name, "ascending") for name in ("inventory", identity, "valid_from", "loaded_at")]
     ordered = table.sort_by([*order, ("line", "ascending")])
     since = pc.cast(pc.cast(ordered["valid_from"], pa.timestamp("us", "UTC")), pa.int64())

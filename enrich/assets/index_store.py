@@ -15,20 +15,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from enrich.assets.index import build
 from enrich.tables_assets import ASSET_VERSION, USER_VERSION
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import definitions, open_engine, refresh
 from infra.delta.log_reader import newest_version
-from infra.delta.parquet_writer import arrow_schema
 from infra.delta.schema import Table
 from infra.errors import Retryable
 from infra.storage.atomic_files import write_whole
 from infra.storage.paths import Location
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from infra.streaming.lake import Lake
 
 _KEPT = 20
@@ -98,6 +97,9 @@ def newest_index(settings: Settings) -> str | None:
 
 def _read(settings: Settings, table: Table) -> pa.Table:
     """All rows of a table; none where it was not made yet."""
+    # Late: who only asks an index that is there needs neither Arrow nor what writes files.
+    from infra.delta.parquet_writer import arrow_schema
+
     engine = open_engine(memory="1GB", threads=2)
     try:
         wanted = [

@@ -26,10 +26,6 @@ WHERE ($since IS NULL OR hour >= $since) AND ($until IS NULL OR hour < $until)
 ORDER BY hour DESC, checked_at DESC
 """
 # DuckDB has views of tables that were made, and this one may not be there yet.
-_THERE = """
-SELECT count(*) FROM information_schema.tables
-WHERE table_schema = 'ops' AND table_name = 'recount'
-"""
 _WAITING = """
 SELECT count(DISTINCT r.hour) FROM ops.recount r LEFT JOIN (
   SELECT hour, max(checked_at) AS checked_at FROM ops.rollup_check GROUP BY hour
@@ -69,19 +65,17 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 def _checks(args: argparse.Namespace, settings: Settings) -> list[dict[str, Any]]:
     # The engine is loaded only by what asks it.
-    from infra.delta.duckdb_views import connect
+    from infra.delta.duckdb_views import AskedViews
 
     since, until = instant_or_none("--since", args.since), instant_or_none("--until", args.until)
-    connection = connect(settings.lake_root, needs=("ops.rollup_check",))
-    try:
+    with AskedViews(settings.lake_root, needs=("ops.rollup_check",)) as views:
         asked = {"since": since, "until": until, "all": args.all}
-        rows = connection.execute(_ASKED, asked).fetchall()
-        (there,) = connection.execute(_THERE).fetchone() or (0,)
-        (wait,) = (connection.execute(_WAITING).fetchone() if there else None) or (0,)
+        rows = views.execute(_ASKED, asked).fetchall()
+        # A lake of an earlier release has no such table until a driver ran.
+        asked_anew = not views.lacking(["ops.recount"])
+        (wait,) = (views.execute(_WAITING).fetchone() if asked_anew else None) or (0,)
         if wait:
             print(f"to be counted anew, as events were changed: {wait} hours", file=sys.stderr)
-    finally:
-        connection.close()
     return [dict(zip(_COLUMNS, map(_told, row), strict=True)) for row in rows]
 
 

@@ -30,7 +30,7 @@ def build_export(subparsers: Any) -> None:
         "order that stays. Secrets are left out: a reference stands for each. A folder that is "
         "neither empty nor a former export is refused.",
     )
-    command.add_argument("folder", type=Path, metavar="FOLDER")
+    command.add_argument("folder", type=Path, metavar="FOLDER", help="where to write them")
     command.set_defaults(run=run_export)
 
 
@@ -43,7 +43,7 @@ def build_plan(subparsers: Any) -> None:
         "of changed rules over events and of correlations; those of rules in SQL or Python, and of "
         f"models, are run by 'headgate rules test'. {_CODES}",
     )
-    command.add_argument("folder", type=Path, metavar="FOLDER")
+    command.add_argument("folder", type=Path, metavar="FOLDER", help="folder of the files")
     command.add_argument("--prune", action="store_true", help="remove what is not in the folder")
     command.add_argument(
         "--preview", metavar="SPAN", help="count findings of changed rules over so long: 24h, 7d"
@@ -64,7 +64,7 @@ def build_apply(subparsers: Any) -> None:
         "finished by the next apply, first of all. Exit code: 0 in force, 2 something is left for "
         "a person, 1 problems, and nothing was changed.",
     )
-    command.add_argument("folder", type=Path, metavar="FOLDER")
+    command.add_argument("folder", type=Path, metavar="FOLDER", help="folder of the files")
     command.add_argument("--yes", action="store_true", help="do not ask")
     how = command.add_mutually_exclusive_group()
     how.add_argument("--prune", action="store_true", help="remove what is not in the folder")

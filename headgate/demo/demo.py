@@ -46,8 +46,10 @@ def build(commands: Any) -> None:
     demo.add_argument("--once", action="store_true", help="end when all is through; prints JSON")
     demo.add_argument("--speed", type=float, default=1.0, help="shorten the gaps by this factor")
     demo.add_argument("--keep", action="store_true", help="go on with the lake of the last run")
-    demo.add_argument("--kafka-port", type=int, default=9092)
-    demo.add_argument("--api-port", type=int, default=8765)
+    demo.add_argument(
+        "--kafka-port", type=int, default=9092, help="port of its broker (default: 9092)"
+    )
+    demo.add_argument("--api-port", type=int, default=8765, help="port of its API (default: 8765)")
     demo.set_defaults(run=run)
 
 

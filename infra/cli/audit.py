@@ -75,12 +75,7 @@ def _head(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _rows(settings: Settings) -> list[dict[str, Any]]:
-    from infra.delta.duckdb_views import connect
+    from infra.delta.duckdb_views import AskedViews
 
-    connection = connect(settings.lake_root, needs=("ops.audit",))
-    try:
-        answer = connection.execute(_LINKS)
-        names = [column[0] for column in answer.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
-    finally:
-        connection.close()
+    with AskedViews(settings.lake_root, needs=("ops.audit",)) as views:
+        return views.rows(_LINKS)

@@ -60,7 +60,11 @@ def build(subparsers: Any) -> None:
         "--broker", choices=("embedded",), help="let 'up' run a Kafka broker of its own"
     )
     command.add_argument(
-        "--unit-folder", type=Path, default=Path("/etc/systemd/system"), metavar="FOLDER"
+        "--unit-folder",
+        type=Path,
+        default=Path("/etc/systemd/system"),
+        metavar="FOLDER",
+        help="where the units go (default: /etc/systemd/system)",
     )
     command.add_argument("--force", action="store_true", help="overwrite units that are different")
     command.add_argument("--dry-run", action="store_true", help="print the units, write nothing")

@@ -249,6 +249,9 @@ class SparkSettings(Section):
         return self.master.startswith("local")
 
 
+_Level = Literal["informational", "low", "medium", "high", "critical"]
+
+
 class AlertSettings(Section):
     """Rules and alerts."""
 
@@ -261,7 +264,7 @@ class AlertSettings(Section):
     count_every_seconds: int = Field(
         300, gt=0, description="revisions that only count come at most this often"
     )
-    levels: tuple[str, ...] = Field(
+    levels: tuple[_Level, ...] = Field(
         ("medium", "high", "critical"), description="levels that become alerts"
     )
     hourly_budget: int = Field(
@@ -270,7 +273,7 @@ class AlertSettings(Section):
     budgets: dict[str, int] = Field(
         default_factory=dict, description="the same for single rules, by id"
     )
-    preliminary_levels: tuple[str, ...] = Field(
+    preliminary_levels: tuple[_Level, ...] = Field(
         ("high", "critical"),
         description="levels of Sigma rules whose findings are told early "
         "(`kafka.preliminary_topic`)",

@@ -34,6 +34,15 @@ def instant_or_none(option: str, text: str | None) -> datetime | None:
     return None if text is None else instant(option, text)
 
 
+def instant_utc(option: str, text: str) -> datetime:
+    """The same, where a time of day without a zone is one of UTC."""
+    try:
+        naive = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return instant(option, text)
+    return instant(option, text if naive.tzinfo else naive.replace(tzinfo=UTC).isoformat())
+
+
 def time_of(option: str, text: str, now: datetime) -> datetime:
     """An instant in UTC, however a person writes it: see `TIME_FORMS`.
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from infra.delta.plain_files import PlainTables, Span
 from infra.errors import Fatal, NoLakeHere, Retryable
@@ -35,6 +35,9 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": "false",
 }
 """No extension but ours, none by itself, and no Python variable read as a table."""
+
+_NOT_MADE = "it is made when its first job starts (headgate up)"
+_BELOW_MISSING = "a table it rests on is missing"
 
 
 @dataclass(frozen=True)
@@ -135,22 +138,74 @@ class AskedViews:
     """A connection whose tables and views are made when the first statement names them.
 
     To look at every table of a lake takes longer than to answer a question about two. Raises
-    `NoLakeHere` when there is no lake. Tables are as they were when they were first asked where
-    their files alone say what is in them: these are read without the Delta extension, which takes
-    longer to load than most questions to answer.
+    `NoLakeHere` when there is no lake, `Retryable` when one of `needs` is not there yet. Tables
+    are as they were when they were first asked where their files alone say what is in them: these
+    are read without the Delta extension, which takes longer to load than most questions to answer.
     """
 
-    def __init__(self, lake_root: Location, *, memory: str = "1GB", threads: int = 2) -> None:
+    def __init__(
+        self,
+        lake_root: Location,
+        *,
+        needs: Sequence[str] = (),
+        memory: str = "1GB",
+        threads: int = 2,
+    ) -> None:
         _require_lake(lake_root)
-        self.connection = _bare_engine(memory=memory, threads=threads)
         self._known = definitions(lake_root)
+        self.require(needs)
+        self.connection = bare_engine(memory=memory, threads=threads)
         self._made: dict[str, Span | None] = {}
         self._plain: PlainTables | None = PlainTables(self.connection)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the engine."""
+        self.connection.close()
+
+    def lacking(self, names: Iterable[str]) -> dict[str, str]:
+        """Those of these tables and views that cannot be made yet, each with the reason."""
+        lacking = {}
+        for name in names:
+            folders = {d.name: d.folder for d in needed([name], self._known) if d.folder}
+            missing = {below for below in folders if not is_table(location(folders[below]))}
+            if missing:
+                lacking[name] = _NOT_MADE if name in missing else _BELOW_MISSING
+        return lacking
+
+    def require(self, names: Iterable[str]) -> None:
+        """Raises `Retryable` that names what is lacking of these."""
+        if lacking := self.lacking(names):
+            raise Retryable(missing_sentence(lacking))
+
+    def rows(
+        self,
+        sql: str,
+        params: Mapping[str, object] = MappingProxyType({}),
+        within: Mapping[str, Span] = MappingProxyType({}),
+    ) -> list[dict[str, Any]]:
+        """The rows of a statement as dictionaries, run as `execute` does.
+
+        Raises `Retryable` when files of the lake cannot be read.
+        """
+        import duckdb
+
+        try:
+            answer = self.execute(sql, params, within)
+            names = [str(column[0]) for column in answer.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
+        except duckdb.IOException as error:
+            raise Retryable(f"the lake cannot be read: {str(error).splitlines()[0]}") from None
 
     def execute(
         self,
         sql: str,
-        params: Mapping[str, object],
+        params: Mapping[str, object] = MappingProxyType({}),
         within: Mapping[str, Span] = MappingProxyType({}),
     ) -> duckdb.DuckDBPyConnection:
         """Run a statement; raises what DuckDB raises, `CatalogException` for a missing table.
@@ -200,8 +255,7 @@ class AskedViews:
             plain = self._plain.source(location(table.folder), table.columns, span)
             if plain is not None:
                 return replace(table, plain=plain)
-        # Loading it twice does nothing.
-        self.connection.execute(f"LOAD {_text(str(extension_file()))}")
+        _load_delta(self.connection)
         return table
 
 
@@ -226,12 +280,35 @@ def _require_lake(lake_root: Location) -> None:
 
 def open_engine(*, memory: str, threads: int) -> duckdb.DuckDBPyConnection:
     """An empty in-memory DuckDB in UTC with the Delta extension, which spills to no disk."""
-    connection = _bare_engine(memory=memory, threads=threads)
-    connection.execute(f"LOAD {_text(str(extension_file()))}")
+    connection = bare_engine(memory=memory, threads=threads)
+    _load_delta(connection)
     return connection
 
 
-def _bare_engine(*, memory: str, threads: int) -> duckdb.DuckDBPyConnection:
+def _load_delta(connection: duckdb.DuckDBPyConnection) -> None:
+    # Twice does nothing.
+    connection.execute(f"LOAD {_text(str(extension_file()))}")
+
+
+def as_plain(
+    connection: duckdb.DuckDBPyConnection, wanted: Iterable[Definition]
+) -> tuple[Definition, ...]:
+    """Definitions of now, to be read without the Delta extension where the files of a table alone
+    say what is in it; for the others the extension is loaded."""
+    plain = PlainTables(connection)
+    shown = []
+    for table in wanted:
+        if table.folder is not None and is_table(location(table.folder)):
+            source = plain.source(location(table.folder), table.columns, None)
+            if source is None:
+                _load_delta(connection)
+            table = replace(table, plain=source)
+        shown.append(table)
+    return tuple(shown)
+
+
+def bare_engine(*, memory: str, threads: int) -> duckdb.DuckDBPyConnection:
+    """The same without the extension."""
     import duckdb
 
     connection = duckdb.connect(":memory:", config=dict(_CONFIG))
@@ -317,14 +394,14 @@ def refresh(connection: duckdb.DuckDBPyConnection, wanted: Iterable[Definition])
     reach(connection, *(definition_row.folder or "" for definition_row in wanted))
     for definition in wanted:
         if definition.folder is not None and not is_table(location(definition.folder)):
-            left[definition.name] = "it is made when its first job starts (headgate up)"
+            left[definition.name] = _NOT_MADE
             continue
         layer, _, _ = definition.name.partition(".")
         try:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(layer)}")
             _make(connection, definition)
         except duckdb.CatalogException:
-            left[definition.name] = "a table it rests on is missing"
+            left[definition.name] = _BELOW_MISSING
         except (duckdb.BinderException, duckdb.IOException) as error:
             left[definition.name] = str(error).splitlines()[0]
     return left

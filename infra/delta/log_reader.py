@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-import pyarrow.parquet as pq
-
 from infra.delta import log_archive
 from infra.delta.log_archive import LOG
 from infra.errors import Fatal
@@ -193,6 +191,9 @@ def metadata_of(table: Location) -> dict[str, Any] | None:
                 return table_metadata
     if checkpoint < 0:
         return None
+    # Late: what only asks the lake needs no Arrow, whose import takes longer than its question.
+    import pyarrow.parquet as pq
+
     file = to_read(log_archive.checkpoint_file(log, checkpoint))
     rows = pq.read_table(file, columns=["metaData"])
     return next((row for row in rows["metaData"].to_pylist() if row is not None), None)

@@ -179,12 +179,32 @@ def _scan(files: Sequence[_File]) -> str:
 
 def _columns(schema: str) -> dict[str, str]:
     """The columns of a schema as the log writes it, with DuckDB's types."""
-    from pyspark.sql import types as T
+    return {field["name"]: duck_type_of(field["type"]) for field in json.loads(schema)["fields"]}
 
-    from infra.delta.schema_evolution import duck_type
 
-    fields = T.StructType.fromJson(json.loads(schema)).fields
-    return {field.name: duck_type(field.dataType) for field in fields}
+_DUCK = {
+    "string": "VARCHAR",
+    "integer": "INTEGER",
+    "long": "BIGINT",
+    "boolean": "BOOLEAN",
+    "double": "DOUBLE",
+    "float": "FLOAT",
+    "timestamp": "TIMESTAMPTZ",
+    "date": "DATE",
+    "binary": "BLOB",
+}
+
+
+def duck_type_of(kind: Any) -> str:
+    """A type as a table's log writes it, as DuckDB calls it; `KeyError` for one we do not use."""
+    if isinstance(kind, str):
+        return _DUCK[kind]
+    if kind["type"] == "array":
+        return f"{duck_type_of(kind['elementType'])}[]"
+    if kind["type"] == "map":
+        return f"MAP({duck_type_of(kind['keyType'])}, {duck_type_of(kind['valueType'])})"
+    inside = [f"{_quoted(field['name'])} {duck_type_of(field['type'])}" for field in kind["fields"]]
+    return f"STRUCT({', '.join(inside)})"
 
 
 def _quoted(name: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import types as T
 
 from infra.delta.log_reader import metadata_of
+from infra.delta.plain_files import duck_type_of
 from infra.delta.schema import Table
 from infra.errors import Fatal
 from infra.storage.paths import Location
@@ -85,33 +86,9 @@ def unknown(table: Table, found: T.StructType) -> tuple[str, ...]:
     return tuple(name for name in found.fieldNames() if name not in declared)
 
 
-_DUCK: dict[T.DataType, str] = {
-    T.StringType(): "VARCHAR",
-    T.IntegerType(): "INTEGER",
-    T.LongType(): "BIGINT",
-    T.BooleanType(): "BOOLEAN",
-    T.DoubleType(): "DOUBLE",
-    T.FloatType(): "FLOAT",
-    T.TimestampType(): "TIMESTAMPTZ",
-    T.DateType(): "DATE",
-    T.BinaryType(): "BLOB",
-}
-
-
 def duck_type(kind: T.DataType) -> str:
     """A column's type as DuckDB calls it."""
-    if isinstance(kind, T.ArrayType):
-        return f"{duck_type(kind.elementType)}[]"
-    if isinstance(kind, T.MapType):
-        return f"MAP({duck_type(kind.keyType)}, {duck_type(kind.valueType)})"
-    if isinstance(kind, T.StructType):
-        inside = [f"{_quoted(field.name)} {duck_type(field.dataType)}" for field in kind.fields]
-        return f"STRUCT({', '.join(inside)})"
-    return _DUCK[kind]
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return duck_type_of(kind.jsonValue())
 
 
 def _differences(

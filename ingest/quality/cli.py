@@ -122,11 +122,10 @@ def _history(
 def _drift(
     args: argparse.Namespace, settings: Settings, since: datetime | None, until: datetime | None
 ) -> int:
-    from infra.delta.duckdb_views import connect
+    from infra.delta.duckdb_views import AskedViews
 
-    connection = connect(settings.lake_root, needs=("ops.drift",))
-    try:
-        result = connection.execute(
+    with AskedViews(settings.lake_root, needs=("ops.drift",)) as views:
+        rows = views.rows(
             'SELECT first_seen, source, field, "rows", event_uid, baseline FROM ops.drift '
             "WHERE ($all OR NOT baseline) AND ($source IS NULL OR source = $source) "
             "AND ($since IS NULL OR first_seen >= $since) "
@@ -134,10 +133,6 @@ def _drift(
             "ORDER BY first_seen DESC, source, field",
             {"all": args.all, "source": args.source, "since": since, "until": until},
         )
-        names = [column[0] for column in result.description or ()]
-        rows = [dict(zip(names, row, strict=True)) for row in result.fetchall()]
-    finally:
-        connection.close()
     _print(rows, args.output)
     return 0
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from infra.config.settings import Settings
-from infra.config.time_args import time_of
+from infra.config.time_args import instant_utc
 from infra.errors import Usage
 from infra.process.table_output import add_output_option, print_rows
 from infra.process.text_output import printable
@@ -103,12 +103,4 @@ def _show(
 
 
 def _instant(option: str, text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        # An instant without a zone is UTC, as the help says; a span such as 24h is none to
-        # `fromisoformat`.
-        instant = datetime.fromisoformat(text)
-        return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return time_of(option, text, datetime.now(UTC))
+    return None if text is None else instant_utc(option, text)

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from alerts.anomaly.store import BASELINES, FOLDER
+from alerts.anomaly.store import BASELINES
 from alerts.delivery.webhook_queue import queue_file
-from alerts.rulepack.locations import store_folder
+from alerts.rulepack.locations import MODELS, store_folder
 from enrich.assets.index_store import end_former, index_files, renew_index
 from infra.config.settings import Settings
 from infra.storage.atomic_files import write_whole
@@ -124,7 +124,7 @@ def left(settings: Settings, search: Search) -> Sequence[str]:
 def models(settings: Settings, search: Search) -> list[str]:
     """Models that judge the subject by what it did, or cannot be read: their folders."""
     side = settings.lake_side.absolute()
-    files = (store_folder(settings).absolute() / FOLDER).glob(f"[!.]*/{BASELINES}")
+    files = (store_folder(settings).absolute() / MODELS).glob(f"[!.]*/{BASELINES}")
     return [str(file.parent.relative_to(side)) for file in sorted(files) if _judges(file, search)]
 
 

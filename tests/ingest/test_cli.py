@@ -80,7 +80,7 @@ def test_the_zone_is_that_of_the_option_else_of_the_settings(
     [
         (["--source", "x", "-"], "no source 'x'; there are apache"),
         (["--source", "sshd", "--tz", "Mars", "-"], "no time zone 'Mars'"),
-        (["--source", "sshd", "--now", "later", "-"], "--now later: not a time"),
+        (["--source", "sshd", "--now", "later", "-"], "--now later: write an instant"),
         (["--source", "sshd", "/no/such/file"], "/no/such/file: cannot be read"),
         (["--source", "sshd", "--header", "/no/such/file", "-"], "/no/such/file: cannot be read"),
     ],

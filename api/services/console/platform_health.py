@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from alerts.coverage.run import CoverageState, coverage_folder
+from alerts.coverage.state import CoverageState, coverage_folder
 from alerts.preliminary.alarm import late_and_waiting
 from api.services.reader import Reader, ReaderRow
 from infra.config.settings import Settings

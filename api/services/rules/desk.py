@@ -12,7 +12,7 @@ from typing import Any
 
 from alerts.compiler.compiler import Compiled, RefusedRule, RuleSource
 from alerts.compiler.model_rule_files import BadModel, ModelSource
-from alerts.coverage.run import CoverageState, coverage_folder
+from alerts.coverage.state import CoverageState, coverage_folder
 from alerts.rollout.shadow import (
     ShadowWish,
     drop_rules,

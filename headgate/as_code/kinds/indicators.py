@@ -10,8 +10,7 @@ from typing import Any
 
 from alerts.compiler.indicator_lists import Listing, ListStore
 from alerts.rulepack.indicator_file_format import open_indicators
-from alerts.rulepack.indicator_match import FOLDER
-from alerts.rulepack.locations import store_folder
+from alerts.rulepack.locations import FOLDER, store_folder
 from headgate.as_code.kinds.kind import ConfigKind, FolderReading, Texts, files_in
 from headgate.as_code.state import ConfigChange, Objects, ObjectValues
 from infra.config.settings import Settings

@@ -25,7 +25,7 @@ from alerts.cli import __main__
 from alerts.cli.output import since_when, when_taken
 from alerts.delivery import reader
 from alerts.delivery.action_request import request_action
-from alerts.delivery.topic_listener import TopicMessage
+from alerts.delivery.topic_listener import Begin, TopicMessage, tail
 from alerts.tables import ALERT, ALERT_ACTION
 from infra.config.settings import Settings, load
 from infra.errors import HeadgateError, Usage
@@ -243,7 +243,8 @@ def test_a_missing_lake_or_broker_is_one_sentence(tmp_path: Path) -> None:
 
 def test_since_takes_instants_and_spans() -> None:
     assert since_when("90m", NOON) == NOON - timedelta(minutes=90)
-    assert since_when("7d", NOON) == NOON - timedelta(days=7)
+    assert since_when("7d", NOON) == since_when("-1w", NOON) == NOON - timedelta(days=7)
+    assert since_when("yesterday", NOON) == NOON.replace(hour=0) - timedelta(days=1)
     assert since_when("2026-11-20T12:00:00+01:00", NOON) == NOON
     with pytest.raises(Usage, match="write an instant"):
         since_when("99999999999d", NOON)
@@ -283,13 +284,13 @@ def test_tail_hears_what_is_committed_from_the_beginning_or_from_now(
 class Ear:
     """A tail in a thread of its own."""
 
-    def __init__(self, settings: Settings, begin: reader.Begin) -> None:
+    def __init__(self, settings: Settings, begin: Begin) -> None:
         self.heard: list[TopicMessage] = []
         self.came = threading.Event()
         self._more = threading.Condition()
         self._stop = threading.Event()
         self._thread = threading.Thread(
-            target=reader.tail, args=(settings, self._hear, begin, self._stop), daemon=True
+            target=tail, args=(settings, self._hear, begin, self._stop), daemon=True
         )
         self._thread.start()
 

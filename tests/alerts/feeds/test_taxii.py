@@ -16,8 +16,7 @@ from alerts.cli import indicators
 from alerts.compiler.indicator_lists import ListStore
 from alerts.feeds.feed_state import feed_findings, state_file
 from alerts.rulepack.indicator_file_format import open_indicators
-from alerts.rulepack.indicator_match import FOLDER
-from alerts.rulepack.locations import store_folder
+from alerts.rulepack.locations import FOLDER, store_folder
 from api.observability.feed_gauges import FeedGauges
 from infra.config.settings import Settings, load
 from infra.errors import Usage

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from api.sql.runner import Failed, Limit, Refused, Statements
 from api.sql.worker import StatementRefused as WorkerRefused
 from api.sql.worker import answer, engine, size_of
 from infra.config.settings import load
-from infra.delta.duckdb_views import definitions
+from infra.delta.duckdb_views import definitions, needed
 from infra.errors import Usage
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
@@ -275,9 +276,12 @@ def test_a_new_commit_is_seen_by_the_next_statement(lake: Lake) -> None:
         "CREATE TABLE x AS SELECT 1",
     ],
 )
-def test_the_engine_itself_is_shut_in_behind_the_list(sql: str, day: Lake) -> None:
+@pytest.mark.parametrize("plain", [False, True])
+def test_the_engine_itself_is_shut_in_behind_the_list(sql: str, plain: bool, day: Lake) -> None:
     root = day.settings.lake_root
-    connection, _ = engine(str(root), definitions(root), "300MB")
+    known = definitions(root)
+    wanted = needed(["silver.event"], known) if plain else known
+    connection, _ = engine(str(root), wanted, "300MB", plain=plain)
     with pytest.raises((WorkerRefused, duckdb.Error)):
         answer(connection, sql, 10, 10_000)
     assert answer(connection, "SELECT count(*) FROM silver.event", 10, 10_000)["rows"] == [[8]]
@@ -290,6 +294,41 @@ def test_a_copy_into_the_lake_is_refused_as_no_select(day: Lake) -> None:
     with pytest.raises(WorkerRefused, match="only one SELECT"):
         answer(connection, f"COPY (SELECT 1) TO '{target}'", 10, 10_000)
     assert not target.exists()
+
+
+def test_a_process_for_one_statement_answers_as_those_that_last_do(
+    day: Lake, statements: Statements
+) -> None:
+    once = Statements(day.settings, workers=1, once=True)
+    try:
+        for sql in (
+            "SELECT 1 AS n",
+            "SELECT class_name, count(*) AS n FROM silver.events GROUP BY 1 ORDER BY 1",
+            "SELECT * FROM silver.event ORDER BY event_uid",
+            "SELECT alert_id, level FROM gold.alert_current ORDER BY 1",
+        ):
+            lasting, single = statements.run(sql), once.run(sql)
+            assert single.rows == lasting.rows, sql
+            assert single.columns == lasting.columns, sql
+        for sql in ("SELECT 1 % 0", "SELECT CAST(class_name AS INT) FROM silver.events"):
+            with pytest.raises((Failed, Refused)) as lasting_error:
+                statements.run(sql)
+            with pytest.raises(lasting_error.type, match=re.escape(str(lasting_error.value))):
+                once.run(sql)
+        with pytest.raises(Refused, match="read_text"):
+            once.run("SELECT read_text('/etc/passwd')")
+    finally:
+        once.close()
+
+
+def test_a_statement_about_plain_tables_loads_no_extension(day: Lake) -> None:
+    root = day.settings.lake_root
+    wanted = needed(["silver.events"], definitions(root))
+    connection, views = engine(str(root), wanted, "300MB", plain=True)
+    asked = "SELECT count(*) FROM duckdb_extensions() WHERE loaded AND extension_name = 'delta'"
+    assert connection.execute(asked).fetchall() == [(0,)]
+    assert views.lacking(["silver.events"]) == {}
+    assert answer(connection, "SELECT count(*) FROM silver.events", 10, 10_000)["rows"] == [[8]]
 
 
 def test_the_worker_knows_no_secret(day: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

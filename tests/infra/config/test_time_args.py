@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.config.time_args import time_of
+from infra.config.time_args import instant_utc, time_of
 from infra.errors import Usage
 
 NOW = datetime(2026, 11, 20, 23, 30, tzinfo=UTC)
@@ -64,3 +64,13 @@ def test_any_text_is_a_time_in_utc_or_refused(text: str) -> None:
 @given(st.datetimes(timezones=st.just(UTC)))
 def test_an_instant_means_itself(moment: datetime) -> None:
     assert time_of("since", moment.isoformat(), NOW) == moment
+
+
+def test_a_time_of_day_without_a_zone_is_of_utc_where_that_is_promised() -> None:
+    noon = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    assert instant_utc("--since", "2026-11-20T12:00:00") == noon
+    assert instant_utc("--since", "2026-11-20T13:00:00+01:00") == noon
+    assert instant_utc("--since", "2026-11-20") == noon.replace(hour=0)
+    assert instant_utc("--since", "-24h") < instant_utc("--since", "now")
+    with pytest.raises(Usage, match="--since tomorow: write an instant"):
+        instant_utc("--since", "tomorow")

@@ -14,6 +14,7 @@ import pytest
 
 from infra.delta.duckdb_views import AskedViews, Definition, open_engine
 from infra.delta.plain_files import PlainTables, Span
+from infra.errors import Retryable
 
 COLUMNS = (
     ("n", "BIGINT"),
@@ -122,6 +123,31 @@ def asked(table: Written, monkeypatch: pytest.MonkeyPatch) -> AskedViews:
 def loaded(asked: AskedViews) -> list[Any]:
     sql = "SELECT extension_name FROM duckdb_extensions() WHERE loaded AND extension_name = 'delta'"
     return asked.connection.execute(sql).fetchall()
+
+
+def test_what_is_needed_and_not_there_yet_is_named(
+    table: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = table.folder.with_name("u")
+    known = (
+        Definition("silver.t", "", str(table.folder), COLUMNS),
+        Definition("silver.u", "", str(folder), COLUMNS),
+        Definition("silver.both", "SELECT * FROM silver.t UNION ALL SELECT * FROM silver.u", None),
+    )
+    monkeypatch.setattr("infra.delta.duckdb_views.definitions", lambda root: known)
+    table.begin()
+    table.commit(table.add(1))
+    with AskedViews(table.folder.parent, needs=["silver.t"], memory="256MB", threads=1) as views:
+        assert views.rows("SELECT n FROM silver.t WHERE n = $n", {"n": 1}) == [{"n": 1}]
+        assert set(views.lacking(["silver.t", "silver.u", "silver.both"])) == {
+            "silver.u",
+            "silver.both",
+        }
+    with pytest.raises(Retryable, match=r"silver.u \(it is made when its first job starts"):
+        AskedViews(table.folder.parent, needs=["silver.u"])
+    with pytest.raises(Retryable, match=r"silver.both \(a table it rests on is missing\)"):
+        AskedViews(table.folder.parent, needs=["silver.both"])
+    assert not folder.exists()
 
 
 def test_a_plain_table_has_the_rows_that_delta_has(table: Written) -> None:
