@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from alerts.coverage.run import CoverageState as Coverage
+from alerts.coverage.state import CoverageState as Coverage
 from enrich.dhcp.state_encoding import WHOLE
 from enrich.dhcp.state_layout import Shape, read_layout
 from infra.errors import Fatal

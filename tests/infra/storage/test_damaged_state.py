@@ -16,7 +16,7 @@ from alerts.backtest import result as backtest_result
 from alerts.backtest.run import stored_backtests
 from alerts.compiler.indicator_lists import ListStore
 from alerts.compiler.spark_rule_files import sees_of
-from alerts.coverage.run import CoverageState
+from alerts.coverage.state import CoverageState
 from alerts.delivery.publish_offset import read_publish_offset
 from alerts.feeds.feed_state import feed_findings
 from alerts.preliminary.place import place_file
@@ -77,7 +77,7 @@ READERS: dict[str, Read] = {
     "alerts/backtest/run.py": stored_backtests,
     "alerts/compiler/indicator_lists.py": lambda s: ListStore(s.home).lists(),
     "alerts/compiler/spark_rule_files.py": lambda s: sees_of(s.home / "a.py"),
-    "alerts/coverage/run.py": lambda s: CoverageState.load(s.home),
+    "alerts/coverage/state.py": lambda s: CoverageState.load(s.home),
     "alerts/delivery/publish_offset.py": lambda s: read_publish_offset(s, s.home),
     "alerts/feeds/feed_state.py": lambda s: list(feed_findings(s)),
     "alerts/preliminary/place.py": lambda s: place_file(s).read(),

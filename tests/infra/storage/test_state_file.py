@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.backtest import result
-from alerts.coverage.run import CoverageReport
-from alerts.coverage.run import CoverageState as Coverage
+from alerts.coverage.state import CoverageReport
+from alerts.coverage.state import CoverageState as Coverage
 from alerts.rulepack.rule_pack import PackStore
 from enrich.dhcp import state_layout
 from enrich.rollup.unpublished import UnpublishedHours
