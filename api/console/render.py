@@ -23,6 +23,11 @@ from alerts.domain.levels import severity_of_level
 from api.console.assets import asset_url
 from api.console.safe_text import plain_text, shown_lines, shown_text
 
+_TITLES = {
+    403: "Not allowed", 404: "Not there", 405: "Not a page", 409: "Changed meanwhile",
+    412: "Changed meanwhile", 422: "That does not fit", 500: "A fault", 503: "Not now",
+}  # fmt: skip
+"""What an error is called, for people."""
 _OURS = ("api.", "alerts.", "infra.", "enrich.", "reporting.")
 """Modules whose classes have all their fields always."""
 THEMES = ("auto", "dark", "light")
@@ -76,11 +81,12 @@ def error_page(request: Request, status: int, detail: str) -> Response:
         "notice.html" if part else "error.html",
         status,
         number=status,
-        title=HTTPStatus(status).phrase,
+        title=_TITLES.get(status, HTTPStatus(status).phrase),
         detail=detail,
         page=None,
         # A form goes back to its page with the sentence, where script runs; a link does not.
         before=page_before(request),
+        anew=request.url.path if request.method == "GET" and request.url.query else None,
         in_place=request.method != "GET" or status == HTTPStatus.UNPROCESSABLE_ENTITY,
     )
     if part:

@@ -5,6 +5,43 @@
   const all = (selector, from = document) => [...from.querySelectorAll(selector)];
   const typing = (target) => target.closest("input:not([type=checkbox]), textarea, select, [contenteditable]");
 
+  // -- what takes long -----------------------------------------------------------------------
+
+  let slow = 0;
+  let ticking = 0;
+  function begin() {
+    clearTimeout(slow);
+    slow = setTimeout(() => { root.dataset.going = ""; }, 350);
+  }
+  function end() {
+    clearTimeout(slow);
+    clearInterval(ticking);
+    delete root.dataset.going;
+    all("[data-long]").forEach((line) => { line.hidden = true; });
+  }
+  // On the window: who handles a click or a form itself has said so by then.
+  addEventListener("submit", (event) => {
+    if (event.defaultPrevented || event.target.method === "dialog") return;
+    begin();
+    const line = event.target.querySelector("[data-long]");
+    const asked = Date.now();
+    if (line) ticking = setInterval(() => {
+      line.hidden = false;
+      line.querySelector("[data-long-seconds]").textContent = `${Math.round((Date.now() - asked) / 1000)} s`;
+    }, 1000);
+  });
+  addEventListener("click", (event) => {
+    const link = event.target.closest("a[href]");
+    const plain = !event.defaultPrevented && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.button;
+    // What is saved as a file leaves the page where it is.
+    const leaves = link && link.origin === location.origin && !link.hasAttribute("download") && !link.target && !/\.(csv|ndjson)$|\/file\//.test(link.pathname) && !link.getAttribute("href").startsWith("#");
+    if (plain && leaves) begin();
+  });
+  addEventListener("pageshow", end);
+  addEventListener("pagehide", end);
+  document.addEventListener("htmx:beforeRequest", (event) => { if (!event.detail.elt.matches("[data-live]")) begin(); });
+  document.addEventListener("htmx:afterRequest", (event) => { if (!event.detail.elt.matches("[data-live]")) end(); });
+
   // -- times ---------------------------------------------------------------------------------
 
   const two = (n) => String(n).padStart(2, "0");
@@ -196,6 +233,11 @@
     else if (at("[data-dismiss]")) at(".notice").remove();
     else if (at("[data-act]")) act(at("[data-act]").dataset.act);
     else if (at("[data-cancel]")) at("dialog").close();
+    else if (at("[data-stop]")) { window.stop(); end(); }
+    else if (at("[data-facets]")) {
+      const open = document.querySelector(".desk").classList.toggle("show-facets");
+      at("[data-facets]").setAttribute("aria-expanded", open);
+    }
     else if (at("[data-close-beside]")) { event.preventDefault(); closeBeside(); }
     else if (at("[data-unpick]")) { picked().forEach((box) => { box.checked = false; }); showPicked(); }
     const row = at("[data-row]");
