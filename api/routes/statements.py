@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
 
 from api import models
 from api.auth import Caller
@@ -16,7 +17,14 @@ from api.observability.noted_statements import noted_statement
 from api.problems import responses
 from api.routes.access import Here, Services, Who, wants
 from api.routes.searches import WHOLE, Accepted
-from api.services.searches.search_results import JSON, wanted_form, whole_or_later
+from api.services.searches.search_results import (
+    JSON,
+    first_rows,
+    later,
+    place_of,
+    wanted_form,
+    whole_or_later,
+)
 from api.services.view_columns import view_columns
 from api.sql.runner import Answer
 from api.wire import jobs
@@ -37,7 +45,8 @@ router = APIRouter(prefix="/api/v1", tags=["statements"])
         200: WHOLE,
         202: {
             "model": jobs.SearchJob,
-            "description": "of another `Accept` than JSON: not done yet; `Location` says where",
+            "description": "with `wait_seconds`, or another `Accept` than JSON: not done yet; "
+            "`Location` says where",
         },
         **responses(406, 413, 422, 429, 503),
     },
@@ -49,16 +58,22 @@ async def _statement(
     asked: models.Statement,
     request: Request,
     wait_seconds: Annotated[
-        float, Query(ge=0, le=20, description="for so long a whole result is waited for")
-    ] = 20.0,
+        float | None,
+        Query(
+            ge=0,
+            le=20,
+            description="for so long it is waited for; not done by then, it goes on as a search "
+            "job (202). Without it JSON is waited for to the end, other forms for 20 s",
+        ),
+    ] = None,
     accept: Accepted = JSON,
 ) -> Any:
     """One SELECT over the tables, bounded in rows, bytes, time and memory.
 
     DuckDB answers what it can exactly as Spark would, and a Spark of the API's own the
     rest, unless `engine` says otherwise. Every statement is noted in ops.audit. It ends
-    when the caller hangs up. With another `Accept` than JSON the result is whole: it is asked
-    as a search job, whose bounds are wider, and 202 says where it is when it takes longer.
+    when the caller hangs up. With `wait_seconds`, or another `Accept` than JSON, it is asked
+    as a search job, whose bounds are wider: 202 says where it is when it takes longer.
     """
     form = wanted_form(accept)
     if form != JSON and asked.max_rows is not None:
@@ -70,8 +85,9 @@ async def _statement(
         who.name, limits.statements_at_once, limits.statement_seconds_per_hour
     )
     with quota:
-        if form != JSON:
-            return await run_in_threadpool(_whole, services, who, asked, wait_seconds, form)
+        if form != JSON or wait_seconds is not None:
+            wait = 20.0 if wait_seconds is None else wait_seconds
+            return await run_in_threadpool(_as_job, services, who, asked, wait, form)
         asking = asyncio.ensure_future(
             run_in_threadpool(_answered, services, who, asked, cancelled)
         )
@@ -95,12 +111,31 @@ async def _statement(
     )
 
 
-def _whole(
+def _as_job(
     services: Services, who: Caller, asked: models.Statement, wait: float, form: str
 ) -> Response:
     wanted = jobs.NewSearchJob.model_validate(asked.model_dump(exclude={"max_rows"}))
     job = services.searches.submit(who, wanted, wait=wait)
-    return whole_or_later(job, services.searches.file(job.id), form)
+    file = services.searches.file(job.id)
+    if form != JSON:
+        return whole_or_later(job, file, form)
+    if goes_on := later(job):
+        return goes_on
+    limits = services.settings.api
+    # Bounded as a statement is; what is cut here lies whole where `Location` says.
+    most = min(asked.max_rows or limits.statement_rows, limits.statement_rows)
+    rows, cut = first_rows(job, file, most, limits.statement_bytes)
+    answer = models.StatementAnswer(
+        columns=job.columns or [],
+        rows=rows,
+        truncated=cut is not None,
+        truncated_by=cut,
+        elapsed_ms=job.elapsed_ms or 0.0,
+        engine=job.engine or "duckdb",
+        engine_reason=job.engine_reason or "",
+        versions=job.versions,
+    )
+    return JSONResponse(answer.model_dump(mode="json"), headers={"Location": place_of(job)})
 
 
 def _answered(

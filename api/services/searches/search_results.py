@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -57,12 +57,38 @@ def whole(job: SearchJob, file: Path, form: str) -> Response:
 
 def whole_or_later(job: SearchJob, file: Path, form: str) -> Response:
     """All rows where the job is done, 202 where it goes on; raises `Failed` with its problem."""
+    return later(job) or whole(job, file, form)
+
+
+def later(job: SearchJob) -> Response | None:
+    """202 for a job that goes on, None for one that is done; raises `Failed` with its problem."""
     if job.state in ("queued", "running"):
-        headers = {"Location": f"/api/v1/search/jobs/{job.id}"}
+        headers = {"Location": place_of(job)}
         return JSONResponse(job.model_dump(mode="json"), 202, headers=headers)
     if job.state != "done":
         raise Failed(job.problem or f"search job {job.id} {job.state}")
-    return whole(job, file, form)
+    return None
+
+
+def place_of(job: SearchJob) -> str:
+    """The path of a job."""
+    return f"/api/v1/search/jobs/{job.id}"
+
+
+def first_rows(
+    job: SearchJob, file: Path, most_rows: int, most_bytes: int
+) -> tuple[list[list[Any]], Literal["rows", "bytes"] | None]:
+    """The rows that an answer of so many rows and bytes of JSON holds, and what cut it."""
+    rows: list[list[Any]] = []
+    size = 0
+    for row in _rows(file, 0):
+        if len(rows) == most_rows:
+            return rows, "rows"
+        size += len(json.dumps(row))
+        if size > most_bytes:
+            return rows, "bytes"
+        rows.append(row)
+    return rows, None
 
 
 def page(job: SearchJob, file: Path, limit: int, cursor: str | None) -> SearchPage:

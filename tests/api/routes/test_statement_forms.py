@@ -73,6 +73,27 @@ def test_what_takes_longer_says_where_it_will_be(client: TestClient, path: str) 
     assert client.delete(later.headers["location"]).json()["state"] == "cancelled"
 
 
+def test_rows_as_json_are_waited_for_as_long_as_it_is_said(client: TestClient) -> None:
+    path, wait = "/api/v1/statements", {"wait_seconds": 20}
+    plain = client.post(path, json={"sql": SQL}).json()
+    quick = client.post(path, json={"sql": SQL}, params=wait)
+    assert quick.status_code == 200, quick.text
+    names = ("columns", "rows", "truncated", "truncated_by", "engine", "versions")
+    assert [quick.json()[name] for name in names] == [plain[name] for name in names]
+    first = client.post(path, json={"sql": SQL, "max_rows": 1}, params=wait)
+    assert first.json()["rows"] == plain["rows"][:1]
+    assert first.json()["truncated_by"] == "rows"
+    pages = client.get(f"{first.headers['location']}/results").json()
+    assert (pages["total"], pages["rows"][:2]) == (3, plain["rows"]), "whole, whatever was cut"
+
+    slow = client.post(path, json={"sql": ENDLESS}, params={"wait_seconds": 0})
+    assert slow.status_code == 202, slow.text
+    assert slow.json()["state"] in ("queued", "running")
+    assert client.delete(slow.headers["location"]).json()["state"] == "cancelled"
+    wrong = client.post(path, json={"sql": "SELECT 1 AS n FROM gold.none"}, params=wait)
+    assert wrong.status_code == 422
+
+
 def test_a_statement_that_is_refused_is_a_problem_in_every_form(client: TestClient) -> None:
     wrong = {"sql": "SELECT * FROM nosuch.table"}
     for accept in ("application/json", "text/csv"):
