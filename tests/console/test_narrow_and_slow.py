@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from api.services.console import alert_list
 from tests.api.plain_desk import PlainDesk
 from tests.console.conftest import Watched, serve
+from tests.console.test_accessibility import AXE, RUN
 
 TOKEN = "t" * 32
 ASK_AND_LOOK = """() => {
@@ -46,6 +47,8 @@ def test_filters_views_and_keys_are_reached_in_a_narrow_window(browse):
     assert page.get_attribute("[data-facets]", "aria-expanded") == "true"
     assert page.is_visible("#facets >> text=Keep this view")
     assert page.is_visible("[data-help]")
+    page.evaluate(AXE.read_text("utf-8"))
+    assert page.evaluate(RUN) == []
     page.click("#facets a[href*='lifecycle=new'] >> nth=0")
     page.wait_for_url("**lifecycle=**")
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

@@ -68,10 +68,16 @@ def _platform(services: Services, start: datetime, step: timedelta) -> dict[str,
         "sources": sources,
         "silent": [source for source in sources if source.silent],
         "blind": blind,
+        # Reading all rules takes its time, and mostly none is blind.
+        "titles": _titles(services) if blind else {},
         "preliminaries": platform_health.preliminaries(services.settings),
         "complete": platform_health.complete_up_to(services.settings),
         "expectations": platform_health.failed_expectations(services.reader),
     }
+
+
+def _titles(services: Services) -> dict[str, str]:
+    return {rule_id: source.rule.title for rule_id, source in services.rules.every().items()}
 
 
 def _most(series: dict[str, list[int]], most: int = 5) -> dict[str, list[int]]:
