@@ -31,22 +31,24 @@ CONFIRMED = "confirmed"
 
 def identity(*parts: str) -> str:
     """32 hex digits that say which parts these were: ("ab", "c") and ("a", "bc") differ."""
-    return hashlib.sha256(b"".join(map(_framed, parts))).hexdigest()[:32]
+    return hashlib.sha256(b"".join(map(framed, parts))).hexdigest()[:32]
 
 
-def identities(first: str) -> Callable[[str], str]:
-    """`identity(first, other)` as a function of the other: the first part is digested once."""
-    begun = hashlib.sha256(_framed(first))
+def identities(first: str) -> Callable[[bytes], str]:
+    """`identity(first, other)` as a function of `framed(other)`: the first part is digested once,
+    and the other is framed once for all the firsts it stands beside."""
+    begun = hashlib.sha256(framed(first)).copy
 
-    def with_other(other: str) -> str:
-        digest = begun.copy()
-        digest.update(_framed(other))
+    def with_other(other: bytes) -> str:
+        digest = begun()
+        digest.update(other)
         return digest.hexdigest()[:32]
 
     return with_other
 
 
-def _framed(part: str) -> bytes:
+def framed(part: str) -> bytes:
+    """A part as `identity` digests it."""
     # JSON may escape half a surrogate pair, which a strict encoding refuses.
     data = part.encode("utf-8", "surrogatepass")
     # Length before content: no two lists of parts give the same bytes.

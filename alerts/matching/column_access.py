@@ -166,6 +166,8 @@ class EventColumns:
         array = self._text_array(path)
         if array is None:
             return None
+        if array.null_count == len(array):
+            return [None] * len(self.rows)
         taken = array if self._all else array.take(pa.array(self.rows))
         values: list[str | None] = taken.to_numpy(zero_copy_only=False).tolist()
         return values
@@ -275,10 +277,13 @@ def column(batch: pa.RecordBatch, path: str, rows: Numbers | None = None) -> lis
     if index < 0:
         return [None] * (batch.num_rows if rows is None else len(rows))
     array = batch.column(index)
-    while rest and pa.types.is_struct(array.type):
+    while rest and pa.types.is_struct(array.type) and array.null_count < len(array):
         if array.type.get_field_index(rest[0]) < 0:
             return [None] * (batch.num_rows if rows is None else len(rows))
         array = _inside(array, rest.pop(0))
+    # Most columns of a log source are empty, and taking rows of one costs as much as of any other.
+    if array.null_count == len(array):
+        return [None] * (batch.num_rows if rows is None else len(rows))
     if rows is not None and len(rows) < batch.num_rows:
         array = array.take(pa.array(rows))
     if _is_text(array.type):
@@ -322,6 +327,10 @@ class Picked(dict[str | int, list[Any]]):
             values = column(self.batch, name, self.rows)
         self[path] = values
         return values
+
+    def together(self, slots: Sequence[int]) -> list[tuple[Any, ...]]:
+        """For each row its values at several paths, by their numbers."""
+        return list(zip(*map(self.__getitem__, slots), strict=True))
 
     def known(self, name: str) -> list[Any] | None:
         """The values at a path, if they were read already, by either of its keys."""

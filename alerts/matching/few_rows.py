@@ -16,7 +16,6 @@ import numpy as np
 
 from alerts.matching.column_access import EventColumns, Flags, Numbers
 from alerts.matching.prefilter import (
-    NO_PAIRS,
     PrefilterPlan,
     TextSearch,
     or_throws,
@@ -94,10 +93,10 @@ class FewRows:
         self._numbers: dict[tuple[int, ...], int] = {}
         self._worth: dict[tuple[LogSource | int, ...], tuple[int, ...]] = {}
 
-    def pairs(
+    def worth(
         self, columns: EventColumns, groups: Sequence[LogSource], of_row: Sequence[int] | None
-    ) -> tuple[Numbers, Numbers]:
-        """(rule, row) worth confirming, by rule and then by row.
+    ) -> tuple[Numbers, list[tuple[int, ...]]]:
+        """Rows worth confirming, in order, and the rules for which each is, in order.
 
         `groups` are those of the rows in `columns`; `of_row` says which each row is of, and is
         None where there is one.
@@ -129,13 +128,8 @@ class FewRows:
             for place, rules in enumerate(worth):
                 if rules is None:
                     worth[place] = self._candidates(every[place])
-        rows = columns.rows.tolist()
         places = [place for place, rules in enumerate(worth) if rules]
-        ordered = sorted((rule, rows[place]) for place in places for rule in worth[place] or ())
-        if not ordered:
-            return NO_PAIRS, NO_PAIRS
-        by_rule, by_row = zip(*ordered, strict=True)
-        return np.array(by_rule, np.int64), np.array(by_row, np.int64)
+        return columns.rows[places], [rules for rules in worth if rules]
 
     def _asked_of(self, groups: Sequence[LogSource]) -> _Asked:
         """What concerns a rule that looks at one of the groups."""
@@ -234,7 +228,7 @@ class FewRows:
             times[rule] = times.get(rule, 0) + 1
         allowed = self._rules_for(group)  # type: ignore[arg-type]
         passed = [rule for rule, count in times.items() if count >= self._needed[rule]]
-        worth = tuple(rule for rule in (*passed, *self._ungated) if allowed[rule])
+        worth = tuple(sorted(rule for rule in (*passed, *self._ungated) if allowed[rule]))
         self._worth[key] = worth
         return worth
 

@@ -14,6 +14,7 @@ from alerts.domain.finding import (
     SNIPPET_CHARS,
     SUBJECTS,
     finding_schema,
+    framed,
     identities,
     identity,
     named,
@@ -100,8 +101,8 @@ class FindingRows:
         of_rule = self._of_rule.take(pa.array(rules, pa.int32()))
         columns = dict(zip(_OF_RULE, of_rule.columns, strict=True))
         columns |= _taken(picked, places)
-        uids = picked["event_uid"]
-        roles = [_role(picked, hit[0], rule.roles) for hit, rule in zip(hits, shown, strict=True)]
+        uids = list(map(framed, picked["event_uid"]))
+        roles = _roles(picked, places, shown)
         texts = {
             # From rule and event alone: the same batch tried again gives the same ids.
             "finding_id": [
@@ -144,10 +145,10 @@ class _Shown:
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
-        self.roles = [(role, f"{role}.ip") for role in rule.roles]
+        self.roles = tuple((role, f"{role}.ip") for role in rule.roles)
         self.paths = tuple(dict.fromkeys([*_positive(rule.predicate), *rule.carry]))
         self.lists = tuple(test for test in tests_of(rule.predicate) if test.op == "listed")
-        self.identity: Callable[[str], str] = identities(rule.id)
+        self.identity: Callable[[bytes], str] = identities(rule.id)
 
 
 def _positive(node: Node) -> Iterator[str]:
@@ -181,14 +182,22 @@ def _by_place(values: Sequence[str | None], places: Iterable[int]) -> list[str |
     return [values[place] for place in places]
 
 
-def _role(picked: Picked, row: int, roles: Sequence[tuple[str, str]]) -> tuple[str, str | None]:
-    """The first endpoint that has an address, else the first."""
-    for role, path in roles:
-        # The finding is joined to the leases by this address, so an endpoint with one goes first.
-        ip = picked[path][row]
-        if ip:
-            return role, ip
-    return roles[0][0], None
+def _roles(
+    picked: Picked, places: Sequence[int], rules: Sequence[_Shown]
+) -> list[tuple[str, str | None]]:
+    """For each finding the first endpoint that has an address, else the first."""
+    # Most rules of a pack name the same endpoints: what they say of an event is asked once.
+    chosen: dict[tuple[tuple[str, str], ...], list[tuple[str, str | None]]] = {}
+    for roles in {rule.roles for rule in rules}:
+        ips = zip(*(picked[path] for _, path in roles), strict=True)
+        chosen[roles] = [_role(roles, of_row) for of_row in ips]
+    return [chosen[rule.roles][place] for rule, place in zip(rules, places, strict=True)]
+
+
+def _role(roles: Sequence[tuple[str, str]], ips: Sequence[str | None]) -> tuple[str, str | None]:
+    # The finding is joined to the leases by this address, so an endpoint with one goes first.
+    having = ((role, ip) for (role, _), ip in zip(roles, ips, strict=True) if ip)
+    return next(having, (roles[0][0], None))
 
 
 def _hosts(picked: Picked) -> list[str | None]:
@@ -202,33 +211,41 @@ def _fields(picked: Picked, places: Sequence[int], rules: Sequence[_Shown]) -> p
     texts: list[str] = []
     ends = [0]
     # Rules of a log source show the same few fields: each is written once an event.
-    written: dict[tuple[str, int], str | None] = {}
+    written = _Written(picked)
     for place, rule in zip(places, rules, strict=True):
-        shown = {}
         for path in rule.paths:
-            cell = (path, place)
-            text = written[cell] if cell in written else _written(picked, cell, written)
+            text = written[path][place]
             if text is not None:
-                shown[path] = text
-        if rule.lists:
-            shown |= _indicator(picked, place, rule.lists)
-        keys += shown
-        texts += shown.values()
+                keys.append(path)
+                texts.append(text)
+        for name, text in _indicator(picked, place, rule.lists).items():
+            keys.append(name)
+            texts.append(text)
         ends.append(len(keys))
     return pa.MapArray.from_arrays(
         pa.array(ends, pa.int32()), pa.array(keys, pa.string()), pa.array(texts, pa.string())
     )
 
 
-def _written(
-    picked: Picked, cell: tuple[str, int], written: dict[tuple[str, int], str | None]
-) -> str | None:
-    path, place = cell
-    values = present(picked[path][place])
+class _Written(dict[str, list[str | None]]):
+    """What a finding shows of a field, by path and row."""
+
+    def __init__(self, picked: Picked) -> None:
+        super().__init__()
+        self._picked = picked
+
+    def __missing__(self, path: str) -> list[str | None]:
+        texts = self[path] = [_written(value) for value in self._picked[path]]
+        return texts
+
+
+def _written(value: Any) -> str | None:
+    if value.__class__ is str:
+        return single_line(value, FIELD_CHARS)
+    values = present(value)
     # The first ten: an event may list thousands, and a finding only shows why it is there.
     whole = ", ".join(text_of(value) for value in values[:10])
-    text = written[cell] = single_line(whole, FIELD_CHARS) if values else None
-    return text
+    return single_line(whole, FIELD_CHARS) if values else None
 
 
 def _indicator(picked: Picked, row: int, lists: Iterable[Test]) -> dict[str, str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, pairwise
 from pathlib import Path
-from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -15,12 +15,14 @@ import pyarrow.compute as pc
 
 from alerts.domain.finding import SUBJECTS, event_schema, finding_schema
 from alerts.matching.column_access import EventColumns, Flags, Numbers, Picked
+from alerts.matching.confirmation import Confirmation, Ready, Rules
 from alerts.matching.few_rows import FEW, FewRows, LogSource
 from alerts.matching.finding_rows import FindingRows
+from alerts.matching.plan_sample import PlanSample
 from alerts.matching.prefilter import SAMPLE_ROWS, Census, PrefilterPlan, count
 from alerts.rulepack.derived_fields import inputs
 from alerts.rulepack.predicate import paths_of
-from alerts.rulepack.row_test import Remembered, RowTest, ValueTest, row_test
+from alerts.rulepack.row_test import Remembered, ValueTest, row_test
 from alerts.rulepack.rule_pack import PackStore, Rule, RulePack
 from infra.errors import Fatal
 from ingest.tables import HEARTBEAT
@@ -41,22 +43,6 @@ _FINDING = (
     *("src_ip", "dst_ip", "user_name", "host_name"),
     *SUBJECTS,
 )
-
-
-@dataclass
-class _Ready:
-    """A rule with what it takes to run it; `broken` says why it cannot be built."""
-
-    rule: Rule
-    test: RowTest | None = None
-    broken: str = ""
-
-    def looks_at(self, class_uid: int | None, source: str) -> bool:
-        """Whether events of this class and source concern the rule."""
-        rule = self.rule
-        return (not rule.classes or class_uid in rule.classes) and (
-            not rule.sources or source in rule.sources
-        )
 
 
 class Cost(NamedTuple):
@@ -97,9 +83,11 @@ class Matcher:
         self._paths = sorted({path for rule in pack.rules for path in _paths(rule)})
         slots = {path: slot for slot, path in enumerate(self._paths)}
         remembered = Remembered()
-        self._rules = [_ready(rule, slots, remembered) for rule in pack.rules]
+        self._rules = pack.rules
+        ready = [_ready(rule, slots, remembered) for rule in pack.rules]
+        self._confirmation = Confirmation(ready, slots)
         self._findings = FindingRows(pack.rules, pack.hash)
-        self._nodes = [None if r.test is None else r.rule.predicate for r in self._rules]
+        self._nodes = [None if rule.test is None else rule.node for rule in ready]
         by_value = (
             (n, node and ValueTest.of(node, remembered)) for n, node in enumerate(self._nodes)
         )
@@ -107,12 +95,13 @@ class Matcher:
         self._routes: dict[LogSource, Flags] = {}
         self._sample_rows = sample_rows
         self._census = Census()
+        self._sample = PlanSample(self._paths)
         self._plan: PrefilterPlan | None = None
         self._few: FewRows | None = None
         self._since = [0, 0]
         self._wait = 0
-        self._counts = np.zeros((3, len(self._rules)), np.int64)
-        self._seconds = np.zeros(len(self._rules))
+        self._counts = np.zeros((2, len(self._rules)), np.int64)
+        self._hits = [0] * len(self._rules)
 
     def match(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Findings of gold.finding's schema, by row and then by rule id."""
@@ -120,13 +109,12 @@ class Matcher:
         if not len(routed.rows):
             return pa.RecordBatch.from_pylist([], schema=finding_schema())
         columns = EventColumns(batch, routed.rows)
-        rules, rows = self._candidates(columns, routed)
-        # A row that several rules want is taken out of Arrow once.
-        wanted = np.zeros(batch.num_rows, bool)
-        wanted[rows] = True
-        tried, places = np.flatnonzero(wanted), np.cumsum(wanted)[rows] - 1
-        picked = Picked(batch, tried, self._paths, columns, columns.places_of(tried))
-        hits, failures = self._confirm(rules, places, picked)
+        rows, wanted = self._candidates(columns, routed)
+        picked = Picked(batch, rows, self._paths, columns, columns.places_of(rows))
+        hits, thrown = self._confirmation.confirm(picked, wanted)
+        for _, rule in hits:
+            self._hits[rule] += 1
+        failures = [(place, rule, reason) for rule, (place, reason) in sorted(thrown.items())]
         if not hits and not failures:
             return pa.RecordBatch.from_pylist([], schema=finding_schema())
         # What a finding shows is read of the rows that were hit alone, fewer than were tried.
@@ -142,11 +130,19 @@ class Matcher:
     def costs(self) -> dict[str, Cost]:
         """What each rule has cost since this matcher was made, by rule id."""
         return {
-            ready.rule.id: Cost(rows, candidates, hits, seconds)
-            for ready, rows, candidates, hits, seconds in zip(
-                self._rules, *self._counts.tolist(), self._seconds.tolist(), strict=True
+            rule.id: Cost(rows, candidates, hits, seconds)
+            for rule, (rows, candidates), hits, seconds in zip(
+                self._rules,
+                self._counts.T.tolist(),
+                self._hits,
+                self._confirmation.seconds,
+                strict=True,
             )
         }
+
+    def remembered(self) -> tuple[int, int]:
+        """Events that were confirmed so far, and of these those of which the answer was known."""
+        return self._confirmation.wanted, self._confirmation.known
 
     def _route(self, batch: pa.RecordBatch) -> _Routed:
         """The rows that some rule may see, by class and source."""
@@ -191,30 +187,30 @@ class Matcher:
 
     def _rules_for(self, key: LogSource) -> Flags:
         if key not in self._routes:
-            class_uid, source = key
+            _, source = key
             # Heartbeats are rows of ours that show a source is alive; no rule may match them.
-            looks = [source != HEARTBEAT and r.looks_at(class_uid, source) for r in self._rules]
+            looks = [source != HEARTBEAT and _looks_at(rule, key) for rule in self._rules]
             self._routes[key] = np.array(looks, bool)
         return self._routes[key]
 
-    def _candidates(self, columns: EventColumns, routed: _Routed) -> tuple[Numbers, Numbers]:
-        """(rule, row) pairs worth confirming, by rule and then by row."""
+    def _candidates(self, columns: EventColumns, routed: _Routed) -> tuple[Numbers, list[Rules]]:
+        """Rows worth confirming, in order, and the rules for which each is."""
         wanted = np.asarray(routed.rules.any(axis=0))
         plan = self._planned(columns, routed, wanted)
-        if few := len(routed.rows) <= FEW:
-            rules, rows = self._few_rows(plan).pairs(columns, *_groups(routed))
+        if len(routed.rows) <= FEW:
+            rows, of_rows = self._few_rows(plan).worth(columns, *_groups(routed))
+            every = list(chain.from_iterable(of_rows))
+            rules = np.fromiter(every, np.int64, len(every))
         else:
-            rules, rows = plan.pairs(columns, routed.rows, wanted)
-            allowed = routed.rules[routed.groups[rows], rules]
-            rules, rows = rules[allowed], rows[allowed]
+            rules, by_row = plan.pairs(columns, routed.rows, wanted)
+            allowed = routed.rules[routed.groups[by_row], rules]
+            rows, of_rows = _by_row(rules[allowed], by_row[allowed])
+            rules = rules[allowed]
         self._since[0] += len(routed.rows)
         # A rule without a gate has every row; no other plan would change that.
         self._since[1] += int(np.count_nonzero(plan.gates[rules]))
-        if few:
-            return rules, rows
-        # By rule: `_confirm` then times and isolates each rule in one run over its rows.
-        order = np.lexsort((rows, rules))
-        return rules[order], rows[order]
+        self._counts[1] += np.bincount(rules, minlength=len(self._rules))
+        return rows, of_rows
 
     def _few_rows(self, plan: PrefilterPlan) -> FewRows:
         """What small batches remember, as long as the plan is in force."""
@@ -231,49 +227,19 @@ class Matcher:
         if enough and rows >= self._wait and dear:
             # Of the wait and not of what was seen: batches of some hundred rows see little.
             self._wait = min(4 * max(self._wait, len(routed.rows)), LONGEST_WAIT)
-            nodes = (self._nodes[n] for n in np.flatnonzero(wanted).tolist())
-            count(nodes, columns, len(routed.rows), self._census)
-            self._plan, self._few, self._since = None, None, [0, 0]
+            self._plan_anew(columns, wanted)
+        elif len(routed.rows) <= FEW and not self._sample.done:
+            self._sample.add(columns, wanted)
+            if taken := self._sample.taken():
+                self._plan_anew(*taken)
         if self._plan is None:
             self._plan = PrefilterPlan.of(self._nodes, self._census, self._by_value)
         return self._plan
 
-    def _confirm(
-        self, rules: Numbers, places: Numbers, picked: Picked
-    ) -> tuple[list[tuple[int, int]], list[tuple[int, int, str]]]:
-        """Hits as (place, rule), in order, and for each rule that threw where and why."""
-        hits: list[tuple[int, int]] = []
-        failed: list[tuple[int, int, str]] = []
-        numbers, starts = np.unique(rules, return_index=True)
-        bounds = [*starts.tolist(), len(rules)]
-        listed = places.tolist()
-        took: list[float] = []
-        ended = perf_counter()
-        for nth, number in enumerate(numbers.tolist()):
-            ready, place = self._rules[number], -1
-            tried = listed[bounds[nth] : bounds[nth + 1]]
-            began = ended
-            try:
-                for place in tried:
-                    # A rule that cannot be built fails at its first candidate, like one that
-                    # throws.
-                    if ready.test is None:
-                        raise ValueError(ready.broken)
-                    if ready.test(picked, place):
-                        hits.append((place, number))
-            except Exception as error:  # whatever one rule throws must not stop the others
-                # At the row where it threw: the finding then has an event to point to, the same on
-                # a retry.
-                failed.append((place, number, f"{type(error).__name__}: {error}"))
-            ended = perf_counter()
-            took.append(ended - began)
-        # At once for all: in small batches many rules have few candidates each.
-        self._seconds[numbers] += took
-        self._counts[1, numbers] += np.diff(bounds)
-        hit = np.fromiter((number for _, number in hits), np.int64, len(hits))
-        self._counts[2] += np.bincount(hit, minlength=len(self._rules))
-        # By row and rule: rules are confirmed one after the other, findings are promised by row.
-        return sorted(hits), failed
+    def _plan_anew(self, columns: EventColumns, wanted: Flags) -> None:
+        nodes = (self._nodes[n] for n in np.flatnonzero(wanted).tolist())
+        count(nodes, columns, len(columns.rows), self._census)
+        self._plan, self._few, self._since = None, None, [0, 0]
 
 
 def _groups(routed: _Routed) -> tuple[list[LogSource], list[int] | None]:
@@ -286,6 +252,22 @@ def _groups(routed: _Routed) -> tuple[list[LogSource], list[int] | None]:
     return [routed.pairs[number] for number in there], [place[number] for number in numbers]
 
 
+def _by_row(rules: Numbers, rows: Numbers) -> tuple[Numbers, list[Rules]]:
+    """Pairs of a rule and a row as the rows, in order, and the rules of each, in order."""
+    order = np.lexsort((rules, rows))
+    different, starts = np.unique(rows[order], return_index=True)
+    listed, bounds = rules[order].tolist(), [*starts.tolist(), len(rows)]
+    return different, [tuple(listed[start:end]) for start, end in pairwise(bounds)]
+
+
+def _looks_at(rule: Rule, source: LogSource) -> bool:
+    """Whether events of this class and source concern the rule."""
+    class_uid, name = source
+    return (not rule.classes or class_uid in rule.classes) and (
+        not rule.sources or name in rule.sources
+    )
+
+
 def _paths(rule: Rule) -> set[str]:
     """The columns a rule reads; none when it names a field that is misspelt, see `_ready`."""
     try:
@@ -295,12 +277,12 @@ def _paths(rule: Rule) -> set[str]:
         return set()
 
 
-def _ready(rule: Rule, slots: Mapping[str, int], remembered: Remembered) -> _Ready:
+def _ready(rule: Rule, slots: Mapping[str, int], remembered: Remembered) -> Ready:
     try:
-        return _Ready(rule, row_test(rule.predicate, slots, remembered))
+        return Ready(rule.predicate, row_test(rule.predicate, slots, remembered))
     except (ValueError, KeyError) as error:
         # Kept as broken and not refused: one rule must not keep a whole pack from running.
-        return _Ready(rule, None, str(error))
+        return Ready(rule.predicate, None, str(error))
 
 
 def columns_read(pack: RulePack) -> list[str]:

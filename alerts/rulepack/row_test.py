@@ -18,6 +18,7 @@ from alerts.rulepack.predicate import (
     refers,
     tests_of,
 )
+from alerts.rulepack.text_test import text_test
 
 RowTest: TypeAlias = "Callable[[Slots, int], bool]"
 _Reader: TypeAlias = "Callable[[Slots, int], Any]"
@@ -33,12 +34,14 @@ class Remembered:
     """Verdicts on single values, for all rules that ask the same of them.
 
     A program's path or a user comes again and again, in a batch and in the next; so what is asked
-    of one value alone is asked once. Bounded: when it is full it begins anew.
+    of one value alone is asked once. Bounded: when it is full, of so many verdicts or so many
+    characters in their values, it begins anew.
     """
 
-    def __init__(self, most: int = 400_000) -> None:
+    def __init__(self, most: int = 400_000, most_chars: int = 40_000_000) -> None:
         self.most = most
-        self.count = 0
+        self.most_chars = most_chars
+        self.count = self.chars = 0
         self._verdicts: dict[Node, dict[Any, bool]] = {}
 
     def of(self, node: Node) -> dict[Any, bool]:
@@ -47,13 +50,14 @@ class Remembered:
 
     def add(self, verdicts: dict[Any, bool], value: Any, verdict: bool) -> bool:
         """Keep a verdict, and give it back."""
-        if self.count >= self.most:
+        if self.count >= self.most or self.chars >= self.most_chars:
             # Emptied and not replaced: the rules hold on to the same dictionaries.
             for every in self._verdicts.values():
                 every.clear()
-            self.count = 0
+            self.count = self.chars = 0
         verdicts[value] = verdict
         self.count += 1
+        self.chars += len(value or "")
         return verdict
 
 
@@ -134,7 +138,7 @@ def _joined(node: All | Either) -> list[Node]:
 
 
 def _remembering(node: Node, slot: int, path: str, remembered: Remembered) -> RowTest:
-    plain = row_test(node, {path: 0})
+    plain, of_text = row_test(node, {path: 0}), text_test(node)
     verdicts = remembered.of(node)
 
     def run(columns: Slots, i: int) -> bool:
@@ -145,8 +149,10 @@ def _remembering(node: Node, slot: int, path: str, remembered: Remembered) -> Ro
         verdict = verdicts.get(value)
         if verdict is not None:
             return verdict
-        verdict = plain([[value]], 0)
-        if value is not None and len(value) > _MOST_CHARS:
+        if value is None:
+            return remembered.add(verdicts, value, plain([[value]], 0))
+        verdict = of_text(value)
+        if len(value) > _MOST_CHARS:
             return verdict
         return remembered.add(verdicts, value, verdict)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from alerts.matching import few_rows
+from alerts.matching import few_rows, plan_sample
 from alerts.matching.event_rows import brute_force, event_batch
 from alerts.matching.few_rows import FEW
 from alerts.matching.matcher import Matcher
@@ -146,3 +146,19 @@ def test_small_batches_of_several_log_sources_equal_plain_evaluation(
                 for n, ((class_uid, source), text, status) in enumerate(batch)
             ]
             assert _pairs([matcher.match(event_batch(events))]) == brute_force(pack, events)
+
+
+def test_small_batches_together_tell_which_text_is_rare(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_sample, "ENOUGH", 40)
+    rare, usual = Test("user.name", "eq", "x"), Test("message", "contains", "in every event")
+    matcher = Matcher(pack := _pack(All((usual, rare))))
+    tried = []
+    for start in range(0, 90, 10):
+        events = [
+            _event(n, "is in every event", "x" if n % 30 == 0 else "abc")
+            for n in range(start, start + 10)
+        ]
+        assert _pairs([matcher.match(event_batch(events))]) == brute_force(pack, events)
+        tried.append(matcher.costs()["r0"].candidates)
+    # Of the two texts the longer one is taken to be rarer until enough was seen.
+    assert tried == [10, 20, 30, 31, 31, 31, 32, 32, 32]
