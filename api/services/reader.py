@@ -10,8 +10,9 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -24,7 +25,8 @@ from api.services.searches.search_threads import InFlight, SearchThreads, at_low
 from api.tenant_views import refused, rows_of, views_of
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import definitions, missing_sentence, open_engine
-from infra.delta.view_refresh import Views
+from infra.delta.plain_files import Span
+from infra.delta.view_refresh import NearFiles, Views, unfolded
 from infra.errors import NoLakeYet, Retryable, Usage
 from infra.storage.paths import bucketed, there
 
@@ -40,12 +42,43 @@ NEAR_SECONDS = 1.0
 
 NOT_OURS = "cursor: not one of ours; take 'next' of the page before as it is"
 
+_FIRST_FILES = 16
+_MORE_FILES = 8
+"""So many files are read for the newest rows at first; where they do not do, so many times more."""
+
 ReaderRow = dict[str, Any]
 _Versions = tuple[tuple[int, float], ...] | None
 
 _MOST_KEPT = 128
 _MOST_ROWS_KEPT = 1_000
 """Rows of an answer; what has more is no page, and is not kept."""
+
+
+@dataclass(frozen=True)
+class NewestFirst:
+    """That a query gives rows by falling time, and only so many of them."""
+
+    table: str
+    """Whose files are read from the newest on; no row of another time may come of others."""
+    time: str
+    """The column of the answer that has the time."""
+    rows: int
+
+    def ended(self, rows: Sequence[ReaderRow], rest: datetime | None) -> bool:
+        """Whether these are all, where nothing in the files not read is after `rest`."""
+        if rest is None or len(rows) < self.rows:
+            return False
+        last: datetime = rows[self.rows - 1][self.time]
+        return last > rest
+
+
+@dataclass(frozen=True)
+class _Engine:
+    """What a question is put to, as the tables are now."""
+
+    cursor: duckdb.DuckDBPyConnection
+    versions: _Versions
+    near: Mapping[str, NearFiles]
 
 
 class Reader:
@@ -87,54 +120,96 @@ class Reader:
         needs: Sequence[str],
         seconds: float | None = None,
         kept: bool = False,
-        within: object = None,
+        within: Mapping[str, Span] | None = None,
+        newest: NewestFirst | None = None,
     ) -> list[ReaderRow]:
         """The rows of a query as dictionaries, times aware in UTC.
 
         `needs`: tables and views it reads, or `INDEX`. `kept`: as it was answered before, where
         none of these has another version since; for what many pages ask. Questions about events
         take turns (`api.services.searches.search_threads`), and who asks what is being answered
-        has that answer. `within` says where to look (`infra.delta.duckdb_views.AskedViews`); Delta
-        skips files itself. Raises `Retryable` when a table is not there yet or the time is up,
-        `Busy` when its turn does not come, `NotForTenants` for one that cannot be limited to
-        `tenants`.
+        has that answer. `within`: of tables, the column and the two instants between which lies
+        what it asks of them; files of other times are not opened. `newest`: it gives its newest
+        rows alone, so files are read from the newest on, until no row of another one can be among
+        them. Raises `Retryable` when a table is not there yet or the time is up, `Busy` when its
+        turn does not come, `NotForTenants` for one that cannot be limited to `tenants`.
         """
         if self.tenants is not None:
             for name in needs:
                 if name not in (*self._names, INDEX):
                     raise refused(name)
-        cursor, versions = self._cursor(needs)
+        engine = self._engine(needs, within or {})
         question = (sql, repr(params))
-        with closing(cursor):
-            answer = self._kept.of(question, versions) if kept else None
+        with closing(engine.cursor):
+            answer = self._kept.of(question, engine.versions) if kept else None
             if answer is not None:
                 return answer
             # What is kept is asked by pages that everybody begins with: it waits for no search.
             long = not kept and not _EVENTS.isdisjoint(needs)
             seconds = seconds or (self._event_seconds if long else _SECONDS)
-            work = partial(self._answer, cursor, sql, params, seconds)
+            work = partial(self._answer, engine, sql, params, seconds, newest)
             asked = partial(self.threads.run, work) if long else work
-            if versions is None:
+            if engine.versions is None:
                 return asked()
             # Of these versions: who asks after a commit gets no answer from before it.
-            rows = self._in_flight.answer((*question, versions), asked)
+            rows = self._in_flight.answer((*question, engine.versions), asked)
         if kept:
-            self._kept.keep(question, versions, rows)
+            self._kept.keep(question, engine.versions, rows)
         # Whoever asks may write into its rows.
         return [dict(row) for row in rows]
 
     def _new_index(self) -> AlertIndex:
         return AlertIndex(self._root, "TRUE" if self.tenants is None else rows_of(self.tenants))
 
-    @staticmethod
+    def _near_rows(
+        self,
+        engine: _Engine,
+        sql: str,
+        params: Mapping[str, Any] | None,
+        seconds: float,
+        newest: NewestFirst | None,
+    ) -> list[ReaderRow] | None:
+        """The rows, read from the files that the log names; None where Delta's extension has to."""
+        end = time.monotonic() + seconds
+        rows: list[ReaderRow] = []
+        try:
+            for tables, rest in _steps(engine.near, newest):
+                statement = unfolded(sql, self._wanted, tables)
+                rows = self._run(engine.cursor, statement, params, seconds, end)
+                if newest and newest.ended(rows, rest):
+                    break
+        except duckdb.Error:
+            # A file that is not as the others: the extension knows what it means, or says what is
+            # wrong with it.
+            return None
+        return rows
+
     def _answer(
+        self,
+        engine: _Engine,
+        sql: str,
+        params: Mapping[str, Any] | None,
+        seconds: float,
+        newest: NewestFirst | None,
+    ) -> list[ReaderRow]:
+        rows = self._near_rows(engine, sql, params, seconds, newest) if engine.near else None
+        if rows is not None:
+            return rows
+        try:
+            return self._run(engine.cursor, sql, params, seconds, time.monotonic() + seconds)
+        except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+            raise Retryable(f"the lake cannot be read: {str(error).splitlines()[0]}") from None
+
+    @staticmethod
+    def _run(
         cursor: duckdb.DuckDBPyConnection,
         sql: str,
         params: Mapping[str, Any] | None,
         seconds: float,
+        end: float,
     ) -> list[ReaderRow]:
         # DuckDB has no time limit for a statement; another thread has to interrupt it.
-        timer = threading.Timer(seconds, cursor.interrupt)
+        timer = threading.Timer(max(0.0, end - time.monotonic()), cursor.interrupt)
         timer.start()
         try:
             result = cursor.execute(sql, dict(params or {}))
@@ -144,8 +219,6 @@ class Reader:
             raise Retryable(
                 f"the lake did not answer within {seconds:g} s; narrow the question by time"
             ) from None
-        except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
-            raise Retryable(f"the lake cannot be read: {str(error).splitlines()[0]}") from None
         finally:
             timer.cancel()
 
@@ -197,7 +270,7 @@ class Reader:
                 self._index = self._new_index()
                 self._kept = _KeptAnswers()
 
-    def _cursor(self, needs: Sequence[str]) -> tuple[duckdb.DuckDBPyConnection, _Versions]:
+    def _engine(self, needs: Sequence[str], within: Mapping[str, Span]) -> _Engine:
         with self._lock:
             views = self._open()
             tables = [ALERT.name if name == INDEX else name for name in needs]
@@ -209,7 +282,8 @@ class Reader:
             # A cursor for each question: cursors run side by side, a connection answers one at a
             # time.
             # Their versions from before the question: what is committed meanwhile is asked again.
-            return views.engine.cursor(), views.versions(tables)
+            versions = views.versions(tables)
+            return _Engine(views.engine.cursor(), versions, views.near(within) if within else {})
 
     def _open(self) -> Views:
         if self._views is None:
@@ -250,6 +324,22 @@ class _KeptAnswers:
             self._answers.move_to_end(question)
             if len(self._answers) > _MOST_KEPT:
                 self._answers.popitem(last=False)
+
+
+def _steps(
+    near: Mapping[str, NearFiles], newest: NewestFirst | None
+) -> Iterator[tuple[dict[str, str], datetime | None]]:
+    """Subqueries by table, over more and more files, and what is the latest time of the others."""
+    whole = {name: files.subquery() for name, files in near.items()}
+    if newest and newest.table in near:
+        files = near[newest.table]
+        listed = files.newest_first()
+        size = _FIRST_FILES
+        while size < len(listed):
+            some = files.subquery([file for file, _ in listed[:size]])
+            yield whole | {newest.table: some}, listed[size][1]
+            size *= _MORE_FILES
+    yield whole, None
 
 
 def _aware(value: Any) -> Any:

@@ -97,6 +97,10 @@ def timeline(
         f"ORDER BY time DESC, kind DESC, id DESC LIMIT {limit + 1}",
         params,
         needs=_NEEDS,
+        within={
+            "silver.event": ("time", since, until),
+            "gold.finding": ("event_time", since, until),
+        },
     )
     page = param[:limit]
     last = page[-1] if len(param) > limit else None

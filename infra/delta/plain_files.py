@@ -10,7 +10,9 @@ Source of the format: the Delta transaction log protocol.
 from __future__ import annotations
 
 import json
+import math
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,19 +21,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from infra.delta.log_archive import LOG, from_on, single
 from infra.storage.checksums import Damaged, json_lines, sound
 from infra.storage.paths import Location
 
 if TYPE_CHECKING:
     import duckdb
 
-_LOG = "_delta_log"
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _MOST_COMMITS = 1_000
 _MOST_FILES = 2_000
 _MOST_CHECKPOINT_BYTES = 2 * 2**20
 """Above these the extension lists a table faster than Python."""
+_ANEW_SECONDS = 60.0
+"""After so long a table that was not plain is looked at again."""
 
 _NAMES_SEVERAL = frozenset("*?[]")
 """What DuckDB takes for a pattern in the name of a file."""
@@ -45,17 +49,75 @@ class _Unusual(Exception):
 
 
 @dataclass(frozen=True)
-class _File:
+class PlainFile:
+    """A file of a plain table: where it lies, and what the log says of its contents."""
+
+    name: str
+    """As the log has it."""
     path: str
     stats: dict[str, Any]
+
+    def allows(self, span: Span | None) -> bool:
+        """Whether a row of the span may be in it."""
+        return span is None or _overlap(*self._times(span[0]), *span[1:])
+
+    def newest(self, column: str) -> datetime | None:
+        """No time of it in a column is after this; None where its statistics do not say."""
+        return self._times(column)[1]
+
+    def _times(self, column: str) -> tuple[datetime | None, datetime | None]:
+        # Kept: a question looks at each file, and to read a time costs more than to compare it.
+        kept: dict[str, Any] = self.stats.setdefault("times", {})
+        if column not in kept:
+            kept[column] = _times(self.stats, column)
+        times: tuple[datetime | None, datetime | None] = kept[column]
+        return times
+
+
+class _Listing:
+    """What the actions of a log, oldest first, come to."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.absolute()
+        self.files: dict[str, PlainFile] = {}
+        self.schema = ""
+
+    def take(self, action: Mapping[str, Any]) -> None:
+        """Raises `_Unusual` for what plain tables have not."""
+        if add := action.get("add"):
+            if add.get("deletionVector") or ":" in add["path"]:
+                raise _Unusual
+            # By the protocol a relative path is below the table; another stays as it is.
+            path = str(self._folder / unquote(add["path"]))
+            if _NAMES_SEVERAL & set(path):
+                raise _Unusual
+            stats = json.loads(add.get("stats") or "{}")
+            self.files[add["path"]] = PlainFile(add["path"], path, stats)
+        elif remove := action.get("remove"):
+            self.files.pop(remove["path"], None)
+        elif metadata := action.get("metaData"):
+            if metadata.get("partitionColumns"):
+                raise _Unusual
+            self.schema = metadata["schemaString"]
+        elif (protocol := action.get("protocol")) and protocol["minReaderVersion"] != 1:
+            raise _Unusual
+
+    def newest_first(self, most: int) -> list[PlainFile]:
+        """All files; raises `_Unusual` for more than `most`."""
+        if len(self.files) > most:
+            raise _Unusual
+        return list(self.files.values())[::-1]
 
 
 class PlainTables:
     """The plain tables of a lake, each as it was when it was first asked for."""
 
+    _most_files = _MOST_FILES
+    _most_checkpoint_bytes = _MOST_CHECKPOINT_BYTES
+
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
-        self._files: dict[Location, list[_File] | None] = {}
+        self._files: dict[Location, list[PlainFile] | None] = {}
 
     def source(
         self, folder: Location, columns: Sequence[tuple[str, str]], span: Span | None
@@ -73,38 +135,35 @@ class PlainTables:
         if not files:
             return None
         # The first is always read: it says which columns there are.
-        others = [file for file in files[1:] if span is None or stats_allow(file.stats, *span)]
-        return _scan([files[0], *others])
+        others = [file for file in files[1:] if file.allows(span)]
+        return plain_scan([files[0], *others])
 
-    def _listed(self, folder: Location, columns: Sequence[tuple[str, str]]) -> list[_File]:
-        if not isinstance(folder, Path) or _NAMES_SEVERAL & set(str(folder)):
-            raise _Unusual
-        files: dict[str, _File] = {}
-        schema = ""
-        for action in self._actions(folder / _LOG):
-            if add := action.get("add"):
-                if add.get("deletionVector") or ":" in add["path"]:
-                    raise _Unusual
-                # By the protocol a relative path is below the table; another stays as it is.
-                path = str(folder.absolute() / unquote(add["path"]))
-                files[add["path"]] = _File(path, json.loads(add.get("stats") or "{}"))
-            elif remove := action.get("remove"):
-                files.pop(remove["path"], None)
-            elif metadata := action.get("metaData"):
-                if metadata.get("partitionColumns"):
-                    raise _Unusual
-                schema = metadata["schemaString"]
-            elif (protocol := action.get("protocol")) and protocol["minReaderVersion"] != 1:
-                raise _Unusual
-        if len(files) > _MOST_FILES or any(_NAMES_SEVERAL & set(file) for file in files):
-            raise _Unusual
+    def _listed(self, folder: Location, columns: Sequence[tuple[str, str]]) -> list[PlainFile]:
+        listing, _ = self._read(folder)
         # The newest first: DuckDB takes the columns from it.
-        listed = list(files.values())[::-1]
+        listed = listing.newest_first(self._most_files)
         if listed:
-            self._require_whole(listed[0], _columns(schema), dict(columns))
+            self._require_whole(listed[0], _columns(listing.schema), dict(columns))
         return listed
 
-    def _require_whole(self, file: _File, logged: dict[str, str], known: dict[str, str]) -> None:
+    def _read(self, folder: Location) -> tuple[_Listing, int]:
+        """A table by its log, and the version that is."""
+        if not isinstance(folder, Path):
+            raise _Unusual
+        listing = _Listing(folder)
+        log = folder / LOG
+        checkpoint, since = self._versions(log)
+        if checkpoint >= 0:
+            for action in self._checkpoint(log / f"{checkpoint:020d}.checkpoint.parquet"):
+                listing.take(action)
+        for version in since:
+            for action in _commit(log, version):
+                listing.take(action)
+        return listing, max(checkpoint, *since, -1)
+
+    def _require_whole(
+        self, file: PlainFile, logged: dict[str, str], known: dict[str, str]
+    ) -> None:
         """Of what the log has, this release and a file must say the same: a file's struct of fewer
         fields would take the others away from all files, in silence."""
         import duckdb
@@ -115,7 +174,7 @@ class PlainTables:
         typed = ", ".join(f"NULL::{kind} AS {_quoted(name)}" for name, kind in shared.items())
         try:
             if self._types(f"SELECT {typed}") != self._types(
-                f"SELECT {', '.join(map(_quoted, shared))} FROM {_scan([file])}"
+                f"SELECT {', '.join(map(_quoted, shared))} FROM {plain_scan([file])}"
             ):
                 raise _Unusual
         except duckdb.Error:
@@ -124,8 +183,9 @@ class PlainTables:
     def _types(self, asked: str) -> list[Any]:
         return [row[:2] for row in self._connection.execute(f"DESCRIBE {asked}").fetchall()]
 
-    def _actions(self, log: Path) -> Iterator[dict[str, Any]]:
-        """What the newest checkpoint and the commits since tell, oldest first."""
+    @staticmethod
+    def _versions(log: Path) -> tuple[int, list[int]]:
+        """The newest checkpoint, -1 for none, and the commits since, ascending."""
         names = [file.name for file in log.iterdir()]
         versions = sorted(int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)))
         checkpoint = max(
@@ -136,20 +196,15 @@ class PlainTables:
         # A hole: commits left for the archive, or the checkpoint is of a form not known here.
         if since != list(range(checkpoint + 1, newest + 1)) or len(since) > _MOST_COMMITS:
             raise _Unusual
-        if checkpoint >= 0:
-            yield from self._checkpoint(log / f"{checkpoint:020d}.checkpoint.parquet")
-        for version in since:
-            for line in json_lines(sound(log / f"{version:020d}.json")):
-                # One action a line with its name in front: others are not parsed.
-                if line.startswith(('{"add"', '{"remove"', '{"metaData"', '{"protocol"')):
-                    yield json.loads(line)
+        return checkpoint, since
 
     def _checkpoint(self, file: Path) -> Iterator[dict[str, Any]]:
         import duckdb
 
-        if file.stat().st_size > _MOST_CHECKPOINT_BYTES:
+        if file.stat().st_size > self._most_checkpoint_bytes:
             raise _Unusual
-        asked = f"SELECT protocol, metaData, add FROM {_scan([_File(str(file), {})])}"
+        scan = plain_scan([PlainFile(file.name, str(file), {})])
+        asked = f"SELECT protocol, metaData, add FROM {scan}"
         try:
             rows = self._connection.execute(asked).fetchall()
         except duckdb.Error:
@@ -158,23 +213,124 @@ class PlainTables:
             yield dict(zip(("protocol", "metaData", "add"), row, strict=True))
 
 
+class FollowedTables(PlainTables):
+    """The same for an engine that lives long: each table as its log is when it is asked for.
+
+    What was read of a log is kept, so that only the commits since are read. Not safe to share
+    between threads.
+    """
+
+    _most_files = 20_000
+    _most_checkpoint_bytes = 32 * 2**20
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        super().__init__(connection)
+        self._tables: dict[Location, _Followed] = {}
+        self._unusual: dict[Location, float] = {}
+
+    def followed(
+        self, folder: Location, columns: Sequence[tuple[str, str]]
+    ) -> tuple[list[PlainFile], frozenset[str]] | None:
+        """The files of a table and the names of the columns it has; None: it is not plain.
+
+        The first is to be read with whichever others: it says which columns there are.
+        """
+        if time.monotonic() < self._unusual.get(folder, -math.inf):
+            return None
+        try:
+            return self._whole(self._followed(folder), columns)
+        except (_Unusual, Damaged, ValueError, KeyError, OSError):
+            self._tables.pop(folder, None)
+            # To read a long log for nothing with each question would cost more than it may save.
+            self._unusual[folder] = time.monotonic() + _ANEW_SECONDS
+            return None
+
+    def _followed(self, folder: Location) -> _Followed:
+        known = self._tables.get(folder)
+        if known is None or not known.renewed():
+            listing, version = self._read(folder)
+            mark = from_on(folder / LOG, version)[:1]
+            if not mark:
+                raise _Unusual
+            known = self._tables[folder] = _Followed(folder / LOG, listing, mark[0])
+        return known
+
+    def _whole(
+        self, known: _Followed, columns: Sequence[tuple[str, str]]
+    ) -> tuple[list[PlainFile], frozenset[str]] | None:
+        listing = known.listing
+        listed = listing.newest_first(self._most_files)
+        if not listed:
+            return None
+        if known.schema != listing.schema:
+            known.schema, known.columns = listing.schema, _columns(listing.schema)
+            known.first = None
+        # A file that was looked at stays the first as long as the table has it.
+        if known.first is None or listing.files.get(known.first.name) is not known.first:
+            self._require_whole(listed[0], known.columns, dict(columns))
+            known.first = listed[0]
+        others = (file for file in listed if file is not known.first)
+        return [known.first, *others], frozenset(known.columns)
+
+
+class _Followed:
+    """A log as far as it was read."""
+
+    def __init__(self, log: Location, listing: _Listing, mark: tuple[int, float]) -> None:
+        self.listing = listing
+        self.schema = ""
+        self.columns: dict[str, str] = {}
+        self.first: PlainFile | None = None
+        self._log = log
+        self._mark = mark
+
+    def renewed(self) -> bool:
+        """Read the commits since; False when the log is another one, or went too far."""
+        later = from_on(self._log, self._mark[0])
+        # With its time: a table made anew has the same versions, written later.
+        if later[:1] != [self._mark] or len(later) > _MOST_COMMITS:
+            return False
+        for mark in later[1:]:
+            for action in _commit(self._log, mark[0]):
+                self.listing.take(action)
+            self._mark = mark
+        return True
+
+
 def stats_allow(stats: Mapping[str, Any], column: str, low: Any, high: Any) -> bool:
     """Whether a value of `[low, high]` may be in a file, by the statistics that a log has of it.
 
     Of a column without any it may. Times are aware.
     """
+    if isinstance(low, datetime):
+        return _overlap(*_times(stats, column), low, high)
     least = stats.get("minValues", {}).get(column)
     most = stats.get("maxValues", {}).get(column)
-    if isinstance(low, datetime):
-        cut = timedelta(milliseconds=1)  # statistics cut times to the millisecond
-        least = least and _instant(least)
-        most = most and _instant(most) + cut
+    return _overlap(least, most, low, high)
+
+
+def _overlap(least: Any, most: Any, low: Any, high: Any) -> bool:
     return (least is None or least <= high) and (most is None or most >= low)
 
 
-def _scan(files: Sequence[_File]) -> str:
+def _times(stats: Mapping[str, Any], column: str) -> tuple[datetime | None, datetime | None]:
+    least = stats.get("minValues", {}).get(column)
+    most = stats.get("maxValues", {}).get(column)
+    cut = timedelta(milliseconds=1)  # statistics cut times to the millisecond
+    return _instant(least) if least else None, _instant(most) + cut if most else None
+
+
+def plain_scan(files: Sequence[PlainFile]) -> str:
+    """The table function that reads these files, and `filename`; columns are the first one's."""
     listed = ", ".join("'" + file.path.replace("'", "''") + "'" for file in files)
     return f"read_parquet([{listed}], filename = true, hive_partitioning = false)"
+
+
+def _commit(log: Location, version: int) -> Iterator[dict[str, Any]]:
+    for line in json_lines(sound(single(log, version))):
+        # One action a line with its name in front: others are not parsed.
+        if line.startswith(('{"add"', '{"remove"', '{"metaData"', '{"protocol"')):
+            yield json.loads(line)
 
 
 def _columns(schema: str) -> dict[str, str]:

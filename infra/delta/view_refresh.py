@@ -7,12 +7,16 @@ at a file, or one request in a bucket. No log is listed for it, however long.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 import duckdb
 
 from infra.delta.duckdb_views import Definition, needed, refresh
 from infra.delta.log_archive import LOG, from_on, single, singles
+from infra.delta.plain_files import FollowedTables, PlainFile, Span, plain_scan
 from infra.storage.paths import Location, location, texts
 
 _MOST = 200
@@ -20,6 +24,51 @@ _MOST = 200
 
 _Mark = tuple[int, float]
 """A commit, and when it was written."""
+
+
+def unfolded(sql: str, known: Sequence[Definition], tables: Mapping[str, str]) -> str:
+    """A statement with subqueries in the places of `tables`, and of the views that rest on them.
+
+    They stand where it names them, so it must name them nowhere else, as before a column.
+    """
+    # Views rest on what is before them, so from the last on.
+    views = [view for view in reversed(known) if view.folder is None]
+    for name, query in [*((view.name, view.sql) for view in views), *tables.items()]:
+        # A view's own tables are looked for only where it is named: that takes longer.
+        if name in sql and not tables.keys().isdisjoint(d.name for d in needed([name], known)):
+            sql = re.sub(rf"\b{re.escape(name)}\b", f"({query})".replace("\\", r"\\"), sql)
+    return sql
+
+
+@dataclass(frozen=True)
+class NearFiles:
+    """The files of a plain table in which rows of a span may be, as it was when it was asked."""
+
+    table: Definition
+    columns: Collection[str]
+    """What the table has."""
+    time: str
+    """The column of the span."""
+    first: PlainFile
+    """Read with whichever others, since it says which columns there are."""
+    files: Sequence[PlainFile]
+
+    def newest_first(self) -> list[tuple[PlainFile, datetime | None]]:
+        """Files, each with the time that none of its rows is after, from the newest down.
+
+        Those whose statistics do not tell are first, with None.
+        """
+        times = [(file, file.newest(self.time)) for file in self.files]
+        unknown = [pair for pair in times if pair[1] is None]
+        known = [(file, newest) for file, newest in times if newest is not None]
+        return [*unknown, *sorted(known, key=lambda pair: pair[1], reverse=True)]
+
+    def subquery(self, files: Sequence[PlainFile] | None = None) -> str:
+        """The table with the rows of these files alone; None: of all here."""
+        chosen = self.files if files is None else files
+        others = [file for file in chosen if file is not self.first]
+        scan = plain_scan([self.first, *others])
+        return replace(self.table, plain=scan).select(self.columns)
 
 
 class Views:
@@ -39,6 +88,7 @@ class Views:
             )
             for definition in self._known
         }
+        self._followed = FollowedTables(engine)
         self._marks: dict[str, _Mark] = {}
         self._ids: dict[str, str] = {}
         self._left = {definition.name: "" for definition in self._known}
@@ -79,6 +129,21 @@ class Views:
         if not self._marks.keys() >= set(tables):
             return None
         return tuple(self._marks[name] for name in tables)
+
+    def near(self, within: Mapping[str, Span]) -> dict[str, NearFiles]:
+        """Of tables whose files alone say what is in them, the files where a span may be."""
+        results = {}
+        for table in self._known:
+            span = within.get(table.name)
+            folder = self._folders.get(table.name)
+            if span is None or folder is None or table.version is not None:
+                continue
+            listed = self._followed.followed(folder, table.columns)
+            if listed is not None:
+                (first, *others), columns = listed
+                files = [file for file in (first, *others) if file.allows(span)]
+                results[table.name] = NearFiles(table, columns, span[0], first, files)
+        return results
 
     def identity(self, name: str) -> str:
         """The id of a table that was made, as its log has it; empty where that does not tell."""

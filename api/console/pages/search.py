@@ -119,7 +119,8 @@ def search(request: Request, services: Here, session: Signed) -> Response:
         event_search.PAGE_EVENTS,
         asked.params.get("cursor"),
     )
-    step, buckets, series = event_search.histogram(services.reader, asked.question)
+    counted = event_search.summary(services.reader, asked.question)
+    series = dict(counted.series)
     names = list(series)
     # More series than colours that can be told apart.
     if len(names) > 6:
@@ -132,11 +133,11 @@ def search(request: Request, services: Here, session: Signed) -> Response:
         after=after,
         total=sum(map(sum, series.values())),
         chart={
-            "times": [int(bucket.timestamp()) for bucket in buckets],
-            "step": int(step.total_seconds()),
+            "times": [int(bucket.timestamp()) for bucket in counted.buckets],
+            "step": int(counted.step.total_seconds()),
             "series": [{"name": name, "values": values} for name, values in series.items()],
         },
-        common=event_search.common_values(services.reader, asked.question),
+        common=counted.common,
         **context,
     )
 

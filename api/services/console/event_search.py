@@ -9,7 +9,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from api.services.console.time_buckets import bucket_sql, bucket_start, step_of
-from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
+from api.services.reader import (
+    NewestFirst,
+    Reader,
+    ReaderRow,
+    cursor_of,
+    parse_instant,
+    reader_cursor,
+)
+from infra.delta.plain_files import Span
 from infra.errors import Usage
 from infra.spark.sql_text import sql_text
 
@@ -18,6 +26,9 @@ PAGE_EVENTS = 100
 EXPORT_EVENTS = 5000
 BUCKETS = 60
 _AT_ONCE = 20
+_COMMON = ("source", "class_name", "status", "src_ip", "user_name", "host_name")
+_MOST_COMMON = 6
+"""Columns whose most frequent values are shown beside the events, and how many of each."""
 
 COLUMNS_OF_EVENTS: dict[str, str] = {
     "time": "time",
@@ -164,6 +175,8 @@ def events(
         f" WHERE {condition} ORDER BY at_time DESC, uid DESC LIMIT {limit + 1}",
         params,
         needs=_NEEDS,
+        within=_within(asked, params.get("after")),
+        newest=NewestFirst("silver.event", "at_time", limit + 1),
     )
     page = rows[:limit]
     last = page[-1] if len(rows) > limit else None
@@ -183,57 +196,68 @@ def every_event(
             return
 
 
-def histogram(
-    reader: Reader, asked: EventQuestion
-) -> tuple[timedelta, list[datetime], dict[str, list[int]]]:
-    """Events by time and class, and how wide a bucket is; empty buckets are there too."""
+@dataclass(frozen=True)
+class Summary:
+    """How many events a question has."""
+
+    step: timedelta
+    """How wide a bucket is."""
+    buckets: list[datetime]
+    """When each begins, empty ones too."""
+    series: dict[str, list[int]]
+    """Events by class in each bucket, the most frequent class first."""
+    common: dict[str, list[tuple[str, int]]]
+    """The values that are most frequent, by column."""
+
+
+def summary(reader: Reader, asked: EventQuestion) -> Summary:
+    """The events counted in one look at them, by time and class and by their usual columns."""
     condition, params = asked.sql()
     seconds = max(1, round((asked.until - asked.since).total_seconds() / BUCKETS))
     # Round widths, which a person can read off an axis.
     # Beyond the longest whole weeks.
     longer = -(-seconds // _STEPS[-1]) * _STEPS[-1]
     step = timedelta(seconds=next((s for s in _STEPS if s >= seconds), longer))
+    counted = ", ".join(f"CAST({COLUMNS_OF_EVENTS[name]} AS VARCHAR) AS {name}" for name in _COMMON)
+    sets = ", ".join(f"({name})" for name in _COMMON)
+    which = " ".join(f"WHEN GROUPING({name}) = 0 THEN '{name}'" for name in _COMMON)
     rows = reader.rows(
-        f"SELECT {bucket_sql('time')} AS bucket, coalesce(class_name, '?') AS class_name,"
-        f" count(*) AS n FROM silver.events WHERE {condition} GROUP BY ALL",
+        f"WITH counts AS (SELECT bucket, class_name, CASE WHEN GROUPING(bucket) = 0 THEN ''"
+        f" {which} END AS name, coalesce({', '.join(_COMMON)}) AS value, count(*) AS n"
+        f" FROM (SELECT {bucket_sql('time')} AS bucket, {counted} FROM silver.events"
+        f" WHERE {condition}) GROUP BY GROUPING SETS ((bucket, class_name), {sets}))"
+        " SELECT * FROM counts WHERE name = '' OR value IS NOT NULL QUALIFY name = ''"
+        f" OR row_number() OVER (PARTITION BY name ORDER BY n DESC, value) <= {_MOST_COMMON}"
+        " ORDER BY name, n DESC, value",
         params | {"step": step_of(step)},
         needs=_NEEDS,
+        within=_within(asked),
     )
     first = bucket_start(asked.since, step)
     buckets = [first + n * step for n in range(int((asked.until - first) / step) + 1)]
     place = {bucket: number for number, bucket in enumerate(buckets)}
     series: dict[str, list[int]] = {}
+    common: dict[str, list[tuple[str, int]]] = {name: [] for name in _COMMON}
     for row in rows:
-        values = series.setdefault(row["class_name"], [0] * len(buckets))
+        if row["name"]:
+            common[row["name"]].append((row["value"], row["n"]))
+            continue
+        values = series.setdefault(row["class_name"] or "?", [0] * len(buckets))
         if row["bucket"] in place:
             values[place[row["bucket"]]] += row["n"]
-    return step, buckets, dict(sorted(series.items(), key=lambda item: -sum(item[1])))
+    return Summary(
+        step,
+        buckets,
+        dict(sorted(series.items(), key=lambda item: -sum(item[1]))),
+        {name: counts for name, counts in common.items() if counts},
+    )
 
 
 _STEPS = (1, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400, 604800)
 
 
-def common_values(reader: Reader, asked: EventQuestion) -> dict[str, list[tuple[str, int]]]:
-    """The values that are most frequent, by column."""
-    condition, params = asked.sql()
-    columns = ("source", "class_name", "status", "src_ip", "user_name", "host_name")
-    parts = " UNION ALL ".join(
-        f"(SELECT '{name}' AS name, CAST({COLUMNS_OF_EVENTS[name]} AS VARCHAR) AS value,"
-        f" count(*) AS n FROM matching WHERE {name} IS NOT NULL GROUP BY ALL"
-        f" ORDER BY n DESC, value LIMIT 6)"
-        for name in columns
-    )
-    rows = reader.rows(
-        # Materialised: DuckDB would otherwise read the events once for each column.
-        f"WITH matching AS MATERIALIZED (SELECT {', '.join(columns)} FROM silver.events"
-        f" WHERE {condition}) {parts}",
-        params,
-        needs=_NEEDS,
-    )
-    values: dict[str, list[tuple[str, int]]] = {name: [] for name in columns}
-    for row in rows:
-        values[row["name"]].append((row["value"], row["n"]))
-    return {name: counted for name, counted in values.items() if counted}
+def _within(asked: EventQuestion, after: datetime | None = None) -> dict[str, Span]:
+    return {"silver.event": ("time", asked.since, after or asked.until)}
 
 
 def one_event(reader: Reader, uid: str, near: datetime | None) -> ReaderRow | None:
@@ -246,6 +270,7 @@ def one_event(reader: Reader, uid: str, near: datetime | None) -> ReaderRow | No
         f"SELECT * FROM silver.event WHERE event_uid = $uid{window} LIMIT 1",
         params,
         needs=("silver.event",),
+        within={"silver.event": ("time", params["low"], params["high"])} if near else None,
     )
     return rows[0] if rows else None
 

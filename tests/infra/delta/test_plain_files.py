@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from infra.delta.duckdb_views import AskedViews, Definition, open_engine
-from infra.delta.plain_files import PlainTables, Span
+from infra.delta.plain_files import FollowedTables, PlainTables, Span
 from infra.errors import Retryable
 
 COLUMNS = (
@@ -257,3 +259,49 @@ def test_an_older_file_without_a_column_is_read_as_delta_reads_it(
     assert rows == table.by_delta
     assert [row[2] for row in rows] == [None, {"name": "b", "age": None}, {"name": "a", "age": 1}]
     assert loaded(asked) == [("delta",)]
+
+
+class Followed(Written):
+    """The same, asked again and again by an engine that lives long."""
+
+    def __init__(self, folder: Path, engine: duckdb.DuckDBPyConnection) -> None:
+        super().__init__(folder, engine)
+        self.tables = FollowedTables(engine)
+
+    def files(self) -> list[str] | None:
+        followed = self.tables.followed(self.folder, COLUMNS)
+        return None if followed is None else sorted(file.name for file in followed[0])
+
+
+@pytest.fixture
+def followed(tmp_path: Path) -> Iterator[Followed]:
+    with open_engine(memory="256MB", threads=1) as engine:
+        yield Followed(tmp_path / "t", engine)
+
+
+def test_a_followed_table_has_what_was_committed_since(followed: Followed) -> None:
+    followed.begin()
+    followed.commit(followed.add(1))
+    assert followed.files() == ["1.parquet"]
+    followed.commit(followed.add(2), followed.add(3))
+    followed.commit({"remove": {"path": "1.parquet", "dataChange": True}})
+    assert followed.files() == ["2.parquet", "3.parquet"]
+
+
+def test_a_followed_table_that_is_made_anew_is_read_anew(followed: Followed) -> None:
+    followed.begin()
+    followed.commit(followed.add(1))
+    assert followed.files() == ["1.parquet"]
+    log = followed.folder / "_delta_log"
+    followed.version = 1
+    followed.commit(followed.add(2))
+    os.utime(log / f"{1:020d}.json", (0, 0))
+    assert followed.files() == ["2.parquet"]
+
+
+def test_a_followed_table_with_deleted_rows_is_left_to_the_extension(followed: Followed) -> None:
+    followed.begin()
+    followed.commit(followed.add(1))
+    assert followed.files() == ["1.parquet"]
+    followed.commit(followed.add(2, deletionVector={"storageType": "u", "cardinality": 1}))
+    assert followed.files() is None
