@@ -328,10 +328,6 @@ class Picked(dict[str | int, list[Any]]):
         self[path] = values
         return values
 
-    def together(self, slots: Sequence[int]) -> list[tuple[Any, ...]]:
-        """For each row its values at several paths, by their numbers."""
-        return list(zip(*map(self.__getitem__, slots), strict=True))
-
     def known(self, name: str) -> list[Any] | None:
         """The values at a path, if they were read already, by either of its keys."""
         if (values := self.get(name)) is not None:

@@ -158,6 +158,8 @@ def test_small_batches_together_tell_which_text_is_rare(monkeypatch: pytest.Monk
             _event(n, "is in every event", "x" if n % 30 == 0 else "abc")
             for n in range(start, start + 10)
         ]
+        # An event that no rule may see tells nothing, and does not hold the others back.
+        events.append(_event(99, "of an import", "x") | {"mode": "import"})
         assert _pairs([matcher.match(event_batch(events))]) == brute_force(pack, events)
         tried.append(matcher.costs()["r0"].candidates)
     # Of the two texts the longer one is taken to be rarer until enough was seen.
