@@ -72,19 +72,21 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
 
     def batch(rows: DataFrame, run: Batch) -> None:
         outgoing.begin()
-        run.decide(SERVERS, servers.current)
         # A batch that was cut off may have committed some of its tables; these must not get it
         # twice.
         wanted = [table for table in OUTPUTS.values() if not lake.has(table, run)]
-        # Rows that are there already have the numbers that they have.
-        run.decide(
-            REPUBLISH_DECISION,
-            lambda: outgoing.published_before_restore() if ALERT in wanted else None,
-        )
-        # Decided, for an import between two tries would put other owners on the same alert.
-        known = index_file(lake, run.decide(INVENTORIES, lambda: latest_index(lake)))
-        # A retry must give the feed the same cursor.
-        sequence = run.decide("sequence", lambda: lake.version(ALERT) + 1)
+        with run.at_once():
+            run.decide(SERVERS, servers.current)
+            # Rows that are there already have the numbers that they have.
+            run.decide(
+                REPUBLISH_DECISION,
+                lambda: outgoing.published_before_restore() if ALERT in wanted else None,
+            )
+            # Decided, for an import between two tries would put other owners on the same alert.
+            inventories = run.decide(INVENTORIES, lambda: latest_index(lake))
+            # A retry must give the feed the same cursor.
+            sequence = run.decide("sequence", lambda: lake.version(ALERT) + 1)
+        known = index_file(lake, inventories)
         targets = {table.name: lake.target(table, run) for table in wanted}
         work = Outputs(targets, run.batch_id, sequence, known)
         written = collected(rows, work)

@@ -1,18 +1,57 @@
-"""Committing files to a Delta table that Spark did not write, through Delta's own transaction."""
+"""Committing files to a Delta table that Spark did not write.
+
+What replaces files goes through Delta's own transaction, and so does now and then what appends.
+Most appends write the log's next entry themselves (decision 0034). Source of its form: the Delta
+transaction log protocol, "Delta Log Entries" and "Version Checksum File".
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import os
+import threading
+import time
+import uuid
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace as replace_fields
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from infra.delta.data_files import ActiveFile
+from infra.delta.log_archive import LOG, single
+from infra.delta.log_reader import newest_version
 from infra.delta.parquet_writer import DataFile
 from infra.process.bell import COMMITTED
-from infra.spark.internals import DeltaTransaction, files_at
+from infra.process.log import say
+from infra.spark.internals import DeltaTransaction, checkpoint_table, files_at
 from infra.spark.sql_text import sql_text
+from infra.storage.checksums import Damaged, parsed, sound, sums_file
+from infra.storage.paths import location
+
+_SUMMED = frozenset(
+    {
+        "txnId",
+        "tableSizeBytes",
+        "numFiles",
+        "numMetadata",
+        "numProtocol",
+        "setTransactions",
+        "domainMetadata",
+        "metadata",
+        "protocol",
+        "fileSizeHistogram",
+    }
+)
+"""What Delta says of a version of our tables; more or less means that another kind of entry is
+wanted than ours."""
+
+_FEATURES = frozenset({"appendOnly", "invariants", "domainMetadata", "clustering"})
+"""Features of a table that ask nothing of who appends files with statistics."""
 
 
 class Moved(Exception):
@@ -81,11 +120,173 @@ def commit_files(
 ) -> int:
     """Append `files` to the table at `path` in one commit; its version.
 
-    Delta checks concurrent changes of the table's schema and protocol, and writes its checkpoints,
-    as after a write of its own.
+    The caller is alone with the table (`Lake.alone`). Delta itself commits where the lake is in a
+    bucket, where the table's newest version is not described as we know it, and where a checkpoint
+    is due that nobody writes aside (`CHECKPOINTS`).
     """
-    actions = [file.action() for file in files]
-    version = DeltaTransaction(spark, path).commit(actions, user_metadata, overwrite=False)
+    version = _appended(path, files, user_metadata)
+    if version is None:
+        actions = [file.action() for file in files]
+        version = DeltaTransaction(spark, path).commit(actions, user_metadata, overwrite=False)
     # After the commit only: whoever is woken looks at once for what is new.
     COMMITTED.ring()
     return version
+
+
+class Checkpoints:
+    """Writes checkpoints of tables' logs beside those who commit, while it is begun.
+
+    One of a large table takes seconds, for which a batch would wait. One that does not come about
+    is made up for by the next: it only spares readers a part of the log.
+    """
+
+    def __init__(self) -> None:
+        self._asked: SimpleQueue[str | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether what is asked for is written."""
+        return self._thread is not None
+
+    def begin(self, spark: SparkSession) -> None:
+        """From now on, in a thread of its own."""
+        self._thread = threading.Thread(
+            target=self._run, args=(spark,), name="checkpoints", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self, seconds: float = 10.0) -> None:
+        """End behind the one under way."""
+        thread, self._thread = self._thread, None
+        self._asked.put(None)
+        if thread is not None:
+            thread.join(seconds)
+
+    def ask(self, path: str) -> None:
+        """Have one written of the table's newest version."""
+        self._asked.put(path)
+
+    def _run(self, spark: SparkSession) -> None:
+        while (path := self._asked.get()) is not None:
+            try:
+                checkpoint_table(spark, path)
+            except Exception as error:  # readers do without, and the next one may be written
+                say(f"{path}: no checkpoint of its log was written: {error}")
+
+
+CHECKPOINTS = Checkpoints()
+"""Those of this process."""
+
+
+_newest: dict[str, int] = {}
+"""By table: a version that it had, from where the newest is looked for."""
+
+
+def _appended(path: str, files: Sequence[DataFile], user_metadata: str) -> int | None:
+    """Write the entry that appends files; its version, None where Delta has to do it."""
+    folder = location(path)
+    if not isinstance(folder, Path):
+        return None
+    log = folder / LOG
+    before = _newest_version(folder)
+    summary = _summed(log, before)
+    if summary is None:
+        return None
+    version, transaction = before + 1, str(uuid.uuid4())
+    interval = int(summary["metadata"]["configuration"].get("delta.checkpointInterval", 10))
+    due = version % interval == 0
+    if due and not CHECKPOINTS.begun:
+        return None
+    info = {
+        "timestamp": int(time.time() * 1000),
+        "operation": "WRITE",
+        "operationParameters": {"mode": "Append"},
+        "readVersion": before,
+        "isolationLevel": "Serializable",
+        "isBlindAppend": True,
+        "operationMetrics": {},
+        "userMetadata": user_metadata,
+        "engineInfo": "Headgate",
+        "txnId": transaction,
+    }
+    lines = [json.dumps({"commitInfo": info}), *(file.action() for file in files)]
+    entry = log / f"{version:020d}.json"
+    try:
+        if entry.exists():
+            return None
+        # Unlike a rename, a link takes no other's place.
+        _put(entry, "".join(f"{line}\n" for line in lines), os.link)
+    except OSError:
+        # Somebody came first who asks for no lock, or there are no links here.
+        _sum_of(entry).unlink(missing_ok=True)
+        return None
+    _newest[path] = version
+    # Should this fail, the next commit has nothing to go on from, and Delta makes it.
+    with suppress(OSError):
+        _put(
+            log / f"{version:020d}.crc", json.dumps(_grown(summary, files, transaction)), os.replace
+        )
+    if due:
+        CHECKPOINTS.ask(path)
+    return version
+
+
+def _newest_version(folder: Path) -> int:
+    version = _newest.get(str(folder), -1)
+    if version < 0 or not single(folder / LOG, version).exists():
+        return newest_version(folder)
+    # Asked by name: a listing takes the longer the more the log holds.
+    while single(folder / LOG, version + 1).exists():
+        version += 1
+    return version
+
+
+def _summed(log: Path, version: int) -> dict[str, Any] | None:
+    """What Delta, or we, wrote of a version; None where that is not as we know it."""
+    try:
+        summary = parsed(sound(log / f"{version:020d}.crc"))
+    except (FileNotFoundError, Damaged):
+        return None
+    if set(summary) != _SUMMED or summary["metadata"].get("partitionColumns"):
+        return None
+    protocol = summary["protocol"]
+    features = {*protocol.get("writerFeatures", ()), *protocol.get("readerFeatures", ())}
+    # Up to 2 writers have the first two of these features, unnamed; from 7 on each is named.
+    known = protocol["minWriterVersion"] in (1, 2, 7) and features <= _FEATURES
+    return summary if known else None
+
+
+def _grown(summary: dict[str, Any], files: Sequence[DataFile], transaction: str) -> dict[str, Any]:
+    """What is to be said of a version with these files more."""
+    sizes = summary["fileSizeHistogram"]
+    counts, sums = list(sizes["fileCounts"]), list(sizes["totalBytes"])
+    for file in files:
+        place = bisect_right(sizes["sortedBinBoundaries"], file.size) - 1
+        counts[place] += 1
+        sums[place] += file.size
+    return summary | {
+        "txnId": transaction,
+        "tableSizeBytes": summary["tableSizeBytes"] + sum(file.size for file in files),
+        "numFiles": summary["numFiles"] + len(files),
+        "fileSizeHistogram": sizes | {"fileCounts": counts, "totalBytes": sums},
+    }
+
+
+def _put(file: Path, text: str, name: Callable[[Path, Path], None]) -> None:
+    """A file that is there whole or not at all, and before it its checksum as Hadoop keeps it.
+
+    `name`: gives it its name, once it is written under another.
+    """
+    content = text.encode("utf-8")
+    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(content)
+        _sum_of(file).write_bytes(sums_file(content))
+        name(temporary, file)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _sum_of(file: Path) -> Path:
+    return file.with_name(f".{file.name}.crc")

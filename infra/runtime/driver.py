@@ -23,6 +23,7 @@ from infra.config.settings import Settings
 from infra.delta.catalog import table
 from infra.delta.retention import require_sources
 from infra.delta.schema import Table
+from infra.delta.transaction import CHECKPOINTS
 from infra.errors import Fatal, Retryable, Usage
 from infra.kafka.client import ensure_topics, require_broker
 from infra.process.batch_telemetry import hear_batches
@@ -140,6 +141,8 @@ class Driver:
         self.tell(f"tables: ready in {self.settings.lake_root}")
         exporter = self._exporter()
         ticker, waker = self._clockwork()
+        if not self.once:
+            CHECKPOINTS.begin(spark)
         folder = OutboxFlusher(lake, self._outboxes()).start()
         scheduled = [every.start() for every in self._scheduled()]
         watched = [WatchedJob(name) for name in self.names]
@@ -180,6 +183,7 @@ class Driver:
             if alive:
                 # Before Spark: what it folds last is a commit.
                 folder.stop()
+                CHECKPOINTS.stop()
                 spark.stop()
 
     def _alarm(self) -> Alarm:

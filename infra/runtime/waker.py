@@ -53,6 +53,12 @@ a first batch costs ten times a later one, and is over sooner alone."""
 YIELD_SECONDS = 5.0
 """What they rest then, from the end of their batch."""
 
+AWAIT_SECONDS = 2.0
+"""So long from when a job was woken, who reads what its batches write waits for its commit: begun a
+moment before, a batch would leave the new rows to the one behind it."""
+
+BEGIN_SECONDS = 0.5
+"""So long after it was woken it may yet begin a batch."""
 
 QUIET_SECONDS = 600.0
 """So long nothing came when jobs of history rest longer: heartbeats alone tell them little."""
@@ -71,13 +77,24 @@ class _Resting:
     """Whether what it writes is read as history."""
     rests: bool = False
     """Whether it waits for us, and no longer for Spark's clock."""
-    inputs: object = None
+    inputs: Sequence[object] | None = None
     done: int | None = None
     woken: float = 0.0
+    begun: int | None = None
+    """The batch last begun when it was woken."""
     counted: int | None = None
     """The batch whose rows were last looked at."""
     ended: float = 0.0
     """When that batch was seen to be in."""
+
+
+def _coming(each: _Resting, now: float) -> frozenset[str]:
+    """Paths of the tables that a job soon commits to."""
+    pulse, since = each.job.pulse, now - each.woken
+    if pulse.under_way:
+        return pulse.coming if since < AWAIT_SECONDS else frozenset()
+    begins = pulse.batch == each.begun and since < BEGIN_SECONDS
+    return pulse.writes if begins else frozenset()
 
 
 @dataclass
@@ -143,20 +160,20 @@ class Waker:
         )
 
     def _run(self) -> None:
-        active = True
+        seconds = LOOK_SECONDS
         while not self._stopped:
-            self.bell.wait(LOOK_SECONDS if active else RESTING_LOOK_SECONDS)
+            self.bell.wait(seconds)
             with self._lock:
                 resting = list(self._resting.values())
             self._look_at_tables({path for each in resting for path in each.job.reads if path})
             begins = self._begins(resting)
-            active = False
+            seconds = RESTING_LOOK_SECONDS
             for each in resting:
                 try:
-                    active = self._see_to(each, begins) or active
+                    seconds = min(seconds, self._see_to(each, begins))
                     self._news.over()
                 except Exception as error:  # a query that has just ended has no clock any more
-                    active = True
+                    seconds = LOOK_SECONDS
                     self._news.tell(f"job {each.job.name}: not woken: {error}")
 
     def _look_at_tables(self, paths: set[str]) -> None:
@@ -176,8 +193,8 @@ class Waker:
         begun = [each.job.pulse.done is not None for each in resting if not each.history]
         return not all(begun) and time.monotonic() - self._began < FIRST_SECONDS
 
-    def _see_to(self, each: _Resting, begins: bool) -> bool:
-        """Wake a query if it is time to; whether it may be soon, so that looks go on quickly."""
+    def _see_to(self, each: _Resting, begins: bool) -> float:
+        """Wake a query if it is time to; seconds after which it is to be looked at again."""
         pulse, now = each.job.pulse, time.monotonic()
         if pulse.done != each.counted:
             each.counted, each.ended = pulse.done, now
@@ -185,21 +202,40 @@ class Waker:
         each.rests = each.rests or each.control.rest_until_woken()
         # What comes in the middle of a batch is seen behind it.
         if not each.rests or pulse.under_way:
-            return True
+            return LOOK_SECONDS
         if begins and pulse.done is not None and now - each.ended < YIELD_SECONDS:
-            return True
+            return LOOK_SECONDS
         inputs = [self._input(path) for path in each.job.reads]
         more = inputs != each.inputs or pulse.done != each.done
         rest = each.woken + self._pause(each, now) - now
+        active = now - max(each.woken, each.ended) < ACTIVE_SECONDS
+        seldom = LOOK_SECONDS if active else RESTING_LOOK_SECONDS
         if rest > 0:
-            soon = more and rest < RESTING_LOOK_SECONDS
-            return soon or now - max(each.woken, each.ended) < ACTIVE_SECONDS
+            # To the moment: what waits for this batch waits for its beginning.
+            return min(rest, seldom) if more else seldom
+        if self._awaits(each, now):
+            return LOOK_SECONDS
         if not more and now - each.woken < LONGEST_SECONDS:
-            return now - max(each.woken, each.ended) < ACTIVE_SECONDS
+            return seldom
         # Noted before it looks: what comes while it does is then news.
         each.inputs, each.done, each.woken = inputs, pulse.done, now
+        each.begun = pulse.batch
         each.control.wake()
-        return True
+        return LOOK_SECONDS
+
+    def _awaits(self, each: _Resting, now: float) -> bool:
+        """Whether another job is at a batch that soon writes what this query has read so far."""
+        if each.inputs is None or now - self._began < FIRST_SECONDS:
+            return False
+        # What is new by now is to be read at once, whoever writes more of it.
+        old = {
+            path
+            for path, known in zip(each.job.reads, each.inputs, strict=True)
+            if path is not None and known == self._input(path)
+        }
+        with self._lock:
+            others = [other for other in self._resting.values() if other is not each]
+        return any(old & _coming(other, now) for other in others)
 
     def _pause(self, each: _Resting, now: float) -> float:
         """Least seconds between two looks."""

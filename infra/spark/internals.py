@@ -311,7 +311,9 @@ def delta_log(spark: SparkSession, path: str) -> Any:
 
 def checkpoint_table(spark: SparkSession, path: str) -> None:
     """Have Delta write a checkpoint of a table's log now, as it does after many commits."""
-    delta_log(spark, path).checkpoint()
+    log = delta_log(spark, path)
+    log.startTransaction()  # looks for the newest version, which others may have written
+    log.checkpoint()
 
 
 def forget_tables(spark: SparkSession) -> None:

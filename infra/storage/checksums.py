@@ -43,6 +43,11 @@ def sound(file: Location) -> str:
         raise Damaged(str(error)) from None
 
 
+def sums_file(content: bytes, step: int = 512) -> bytes:
+    """What Hadoop writes beside a file of such a content."""
+    return _HEADER + step.to_bytes(4, "big") + _sums(content, step)
+
+
 def _sums(content: bytes, step: int) -> bytes:
     # A damaged header may say 0 bytes, a step that `range` refuses.
     parts = (content[index : index + step] for index in range(0, len(content), max(1, step)))

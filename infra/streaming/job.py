@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -72,6 +72,15 @@ class Batch:
     """What its commits carry besides the marker's own fields."""
     due_after: tuple[float, ...] = ()
     """In how many seconds what it leaves waiting needs time to have moved on (ticks)."""
+    pulse: Pulse = field(default_factory=Pulse)
+    """What whoever watches the job sees of it."""
+    _unwritten: list[str] | None = None
+    """Decisions that are written down later, where that is so."""
+
+    def will_commit(self, paths: Iterable[str]) -> None:
+        """Say which tables each batch of the job commits to: who reads several of them is woken
+        once the last is in (`infra.runtime.waker`)."""
+        self.pulse.writes = self.pulse.coming = frozenset(paths)
 
     @property
     def marker(self) -> dict[str, Any]:
@@ -98,8 +107,23 @@ class Batch:
         """
         if name not in self.decisions:
             self.decisions[name] = choose()
-            write_decision(self.folder, self.batch_id, self.decisions)
+            if self._unwritten is None:
+                write_decision(self.folder, self.batch_id, self.decisions)
+            else:
+                self._unwritten.append(name)
         return self.decisions[name]
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """What is decided inside is written down together, as it ends: each time is a wait for the
+        disk. Nothing that depends on it may be done inside."""
+        self._unwritten = []
+        try:
+            yield
+            if self._unwritten:
+                write_decision(self.folder, self.batch_id, self.decisions)
+        finally:
+            self._unwritten = None
 
     def load(self) -> Batch:
         """Read the decisions of an earlier attempt, if there was one."""
@@ -398,6 +422,8 @@ class _Runner:
             self._cpu.fail(self._folder)
             batch_ended(run.record(type(error).__name__))
             raise
+        finally:
+            self._pulse.coming = frozenset()
         taken = self._cpu.end(self._folder)
         # Spark's own commit comes after this call. If that fails the batch runs again, and must
         # still leave one row (decision 0003).
@@ -453,6 +479,7 @@ class _Runner:
             look_back=self._look_back,
             started_at=clock.now(),
             offsets=offsets.decode("utf-8", "replace"),
+            pulse=self._pulse,
         ).load()
 
     def _forget(self, batch_id: int) -> None:

@@ -39,6 +39,7 @@ from infra.delta.tables import DeltaTables
 from infra.delta.time_travel import bring_back
 from infra.delta.transaction import commit_files
 from infra.errors import Fatal
+from infra.process.bell import COMMITTED
 from infra.process.clock import clock
 from infra.process.log import say
 from infra.storage.paths import Location, beginning, delete, path_of, tables_below
@@ -214,6 +215,8 @@ class Lake(DeltaTables):
             # Under the same lock, and seldom: listing a log costs more the longer it is.
             if version % RETIRE_EVERY == 0:
                 self._retire(table)
+        run.pulse.coming -= {self.path(table)}
+        COMMITTED.ring()  # who waited for just this commit was not woken by its own ring
         run.rows[table.name] = sum(file.rows for file in files)
 
     def _retire(self, table: Table) -> None:

@@ -50,6 +50,10 @@ class Pulse:
     """Why what its batches wrote could not be handed on, as alerts to their topic."""
     held_since: float | None = None
     """Since when, epoch seconds."""
+    writes: frozenset[str] = frozenset()
+    """Paths of the tables that each of its batches commits to, where its job says so."""
+    coming: frozenset[str] = frozenset()
+    """Those of them that the batch under way has yet to commit to."""
     due: set[int] = field(default_factory=set)
     """When time must have moved on for what its batches left waiting, in steady seconds."""
 

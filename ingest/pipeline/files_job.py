@@ -129,7 +129,7 @@ def flow(
         # An import raises no alerts, so nobody's time waits for it.
         with in_flight(lake.spool / "open", job, instant) if live else nullcontext():
             records = _records(lake, arrived, entries, _Reading(instant, parsing), run)
-            through(lake, records, parsing, Reach(), steps, run)
+            through(lake, records, parsing, Reach(), [step(run) for step in steps], run)
         why = refusals(lake, run)
         done(run, entries, Refusals(len(why), take_back(lake, entries, why)))
 

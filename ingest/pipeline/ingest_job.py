@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -70,26 +71,35 @@ def ingest(
     if clock_problem := clock_behind(settings.checkpoint_root / "ingest", clock.now()):
         say(f"job ingest: {clock_problem}")
 
+    # Some two hundred calls of the JVM, for what is the same from batch to batch.
+    @lru_cache(maxsize=1)
+    def columns(ids: tuple[tuple[str, str], ...]) -> list[Column]:
+        return bronze_columns(dict(ids), settings)
+
     def batch(arrived: DataFrame, run: Batch) -> None:
         # From the planned offsets, not from the rows: an empty partition has an offset as well.
         taken = _taken(run)
         # Kept beside the checkpoint, so that a retry names its records and their time as before.
-        ids = run.decide("topic_ids", lambda: topics.ids(taken))
-        read_at = datetime.fromisoformat(run.decide("read_at", lambda: clock.now().isoformat()))
-        finished = run.decide(
-            "finished",
-            lambda: oldest_in_flight(
-                lake.spool / "open",
-                _finished(arrived, taken, topics, settings, cap(run.batch_id), read_at),
-            ),
-        )
+        with run.at_once():
+            ids = run.decide("topic_ids", lambda: topics.ids(taken))
+            read_at = datetime.fromisoformat(run.decide("read_at", lambda: clock.now().isoformat()))
+            finished = run.decide(
+                "finished",
+                lambda: oldest_in_flight(
+                    lake.spool / "open",
+                    _finished(arrived, taken, topics, settings, cap(run.batch_id), read_at),
+                ),
+            )
+            stages = [step(run) for step in steps]
         rows = sum(count for (topic, _), (_, count) in taken.items() if topic in ids)
-        # Ticks move time and are no records.
-        logs = arrived.where(F.col("topic") != settings.kafka.tick_topic)
-        # Few rows in many tasks cost more in scheduling than in work.
-        records = to_records(logs.coalesce(tasks_for(lake.spark, rows)), ids, settings)
-        reach = Reach(finished, read_at)
-        through(lake, records if rows else None, parsing, reach, steps, run)
+        records = None
+        if rows:
+            # Ticks move time and are no records.
+            logs = arrived.where(F.col("topic") != settings.kafka.tick_topic)
+            # Few rows in many tasks cost more in scheduling than in work.
+            few = logs.coalesce(tasks_for(lake.spark, rows))
+            records = few.select(*columns(tuple(sorted(ids.items()))))
+        through(lake, records, parsing, Reach(finished, read_at), stages, run)
         committed(run)
 
     trigger = None if once else settings.jobs.ingest_trigger_seconds
@@ -117,20 +127,18 @@ def through(
     records: DataFrame | None,
     parsing: ParseSettings,
     reach: Reach,
-    steps: Sequence[Step],
+    stages: Sequence[Stage],
     run: Batch,
 ) -> None:
     """A batch of records into bronze, silver and the tables of the steps, in one pass.
 
-    Workers parse, run the steps and write all files; what they wrote is then
+    Workers parse, run the stages and write all files; what they wrote is then
     committed table by table, in the order of the data. `records`: None where the
     batch only says how far the input is finished, which needs no worker.
     """
-    # Before the workers start: steps decide (which rule pack), and a decision is made in the
-    # driver.
-    stages = tuple(step(run) for step in steps)
     tables = (*((RECORD,) if records is not None else ()), EVENT, *(s.table for s in stages))
     wanted = [table for table in tables if not lake.has(table, run)]
+    run.will_commit(lake.path(table) for table in wanted)
     targets = {table.name: lake.target(table, run) for table in wanted}
     again = Redelivery(lake, run, committed=EVENT not in wanted)
     files: list[DataFile] = []
@@ -215,26 +223,31 @@ def messages(
 
 def to_records(messages: DataFrame, ids: Mapping[str, str], settings: Settings) -> DataFrame:
     """Kafka messages as rows of bronze.record, bytes unchanged."""
+    return messages.select(*bronze_columns(ids, settings))
+
+
+def bronze_columns(ids: Mapping[str, str], settings: Settings) -> list[Column]:
+    """The columns of bronze.record, made of those of Kafka's messages."""
     topic_id = _lookup(ids, F.col("topic"))
     sources = {topic: source_of(topic, settings.kafka) for topic in ids}
     # By the topic alone, which is settled once a batch: a header is the sender's own.
     tenants = {topic: tenant for topic in ids if (tenant := tenant_of(topic, settings.kafka))}
     # The last header of that name, and `try_`, as ANSI mode fails the query for a missing element.
     mode = F.expr("try_element_at(filter(headers, h -> h.key = 'mode'), -1).value").cast("string")
-    return messages.select(
+    return [
         F.concat_ws(":", topic_id, "partition", "offset").alias("record_id"),
         _lookup(sources, F.col("topic")).alias("source"),
         # A word that nobody knows must not keep an event from the rules.
         F.when(mode.isin(*_MODES), mode).otherwise("live").alias("mode"),
         # The time of the broker's append; a sender's clock has no say in it.
         F.col("timestamp").alias("received_at"),
-        "topic",
-        "partition",
-        "offset",
+        F.col("topic"),
+        F.col("partition"),
+        F.col("offset"),
         F.col("value").alias("raw"),
         F.col("headers").cast(RECORD.schema["headers"].dataType).alias("headers"),
         _lookup(tenants, F.col("topic")).alias("tenant_uid"),
-    )
+    ]
 
 
 class Topics:

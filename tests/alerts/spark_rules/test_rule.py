@@ -556,7 +556,7 @@ def deliver(lake: Lake, store: PackStore, *uids: str) -> Job:
     parsing, steps = ParseSettings.of(lake.settings), [detect(lake, store)]
 
     def batch(arrived: DataFrame, run: Batch) -> None:
-        through(lake, arrived.coalesce(1), parsing, Reach(), steps, run)
+        through(lake, arrived.coalesce(1), parsing, Reach(), [step(run) for step in steps], run)
 
     return lake.each_batch("ingest", lake.stream(INBOX), batch, trigger_seconds=None)
 

@@ -198,6 +198,69 @@ def test_a_query_is_woken_no_more_often_than_its_trigger_allows(
         waker.stop()
 
 
+def test_who_reads_two_tables_of_a_batch_is_woken_behind_its_second_commit(
+    table: Table, tmp_path: Path, waking: Callable[..., Waker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waker_module, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(waker_module, "AWAIT_SECONDS", 3600.0)
+    logs, findings = Table(tmp_path / "logs"), Table(tmp_path / "gold" / "finding")
+    logs.commit()
+    findings.commit()
+    both = frozenset({str(table.folder), str(findings.folder)})
+    (writer, written), (reader, read) = resting(str(logs.folder)), resting(*sorted(both))
+    writer.name, reader.name = "writer", "reader"
+    waker = waking()
+    try:
+        waker.take(writer)
+        waker.take(reader)
+        until(lambda: (written.woken, read.woken) == (1, 1))
+        writer.pulse.batch, writer.pulse.writes, writer.pulse.coming = 1, both, both
+        table.commit()
+        writer.pulse.coming -= {str(table.folder)}
+        assert settled(read) == 1, "the second table is to come"
+        findings.commit()
+        writer.pulse.coming = frozenset()
+        until(lambda: read.woken == 2)
+        assert settled(read) == 2
+
+        monkeypatch.setattr(waker_module, "AWAIT_SECONDS", 0.0)
+        writer.pulse.coming = both
+        table.commit()
+        until(lambda: read.woken == 3)  # a batch that takes long is not waited for
+    finally:
+        waker.stop()
+
+
+def test_a_job_that_was_just_woken_is_waited_for_until_it_has_or_makes_no_batch(
+    table: Table, tmp_path: Path, waking: Callable[..., Waker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waker_module, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(waker_module, "BEGIN_SECONDS", 3600.0)
+    logs, leases = Table(tmp_path / "logs"), Table(tmp_path / "silver" / "lease")
+    logs.commit()
+    leases.commit()
+    writer, written = resting(str(logs.folder))
+    reader, read = resting(str(table.folder), str(leases.folder))
+    writer.name, reader.name = "writer", "reader"
+    writer.pulse.writes = frozenset({str(table.folder)})
+    waker = waking()
+    try:
+        waker.take(reader)
+        until(lambda: read.woken == 1)
+        waker.take(writer)
+        until(lambda: written.woken == 1)
+        leases.commit()
+        assert settled(read) == 1, "the writer is about to begin"
+        table.commit()  # its rows are here: more of them are not waited for
+        until(lambda: read.woken == 2)
+        leases.commit()
+        assert settled(read) == 2
+        monkeypatch.setattr(waker_module, "BEGIN_SECONDS", 0.0)
+        until(lambda: read.woken == 3)
+    finally:
+        waker.stop()
+
+
 def test_a_query_that_has_yet_to_begin_or_was_left_is_not_woken(
     table: Table, waking: Callable[..., Waker]
 ) -> None:

@@ -74,7 +74,7 @@ def run_on(lake: Lake, job: str = "ingest") -> Job:
     steps = [detect(lake, rule_store(lake.settings))]
 
     def batch(arrived: DataFrame, run: Batch) -> None:
-        through(lake, arrived.coalesce(1), parsing, Reach(), steps, run)
+        through(lake, arrived.coalesce(1), parsing, Reach(), [step(run) for step in steps], run)
 
     return lake.each_batch(job, lake.stream(INBOX), batch, trigger_seconds=None)
 
