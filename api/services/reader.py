@@ -21,6 +21,7 @@ import duckdb
 
 from alerts.tables import ALERT
 from api.services.alert_index import INDEX, AlertIndex
+from api.services.searches.kept_rows import KEPT_TABLE, KeptPart, KeptRows
 from api.services.searches.search_threads import InFlight, SearchThreads, at_low_priority
 from api.tenant_views import refused, rows_of, views_of
 from infra.config.settings import Settings
@@ -110,6 +111,7 @@ class Reader:
         self._index = self._new_index()
         self._lock = threading.Lock()
         self._kept = _KeptAnswers()
+        self._kept_rows = KeptRows()
         self._in_flight = InFlight()
 
     def rows(
@@ -122,6 +124,7 @@ class Reader:
         kept: bool = False,
         within: Mapping[str, Span] | None = None,
         newest: NewestFirst | None = None,
+        narrow: bool = False,
     ) -> list[ReaderRow]:
         """The rows of a query as dictionaries, times aware in UTC.
 
@@ -131,8 +134,9 @@ class Reader:
         has that answer. `within`: of tables, the column and the two instants between which lies
         what it asks of them; files of other times are not opened. `newest`: it gives its newest
         rows alone, so files are read from the newest on, until no row of another one can be among
-        them. Raises `Retryable` when a table is not there yet or the time is up, `Busy` when its
-        turn does not come, `NotForTenants` for one that cannot be limited to `tenants`.
+        them. `narrow`: it asks of events what `api.services.searches.kept_rows` keeps. Raises
+        `Retryable` when a table is not there yet or the time is up, `Busy` when its turn does not
+        come, `NotForTenants` for one that cannot be limited to `tenants`.
         """
         if self.tenants is not None:
             for name in needs:
@@ -147,7 +151,7 @@ class Reader:
             # What is kept is asked by pages that everybody begins with: it waits for no search.
             long = not kept and not _EVENTS.isdisjoint(needs)
             seconds = seconds or (self._event_seconds if long else _SECONDS)
-            work = partial(self._answer, engine, sql, params, seconds, newest)
+            work = partial(self._answer, engine, sql, params, seconds, newest, narrow)
             asked = partial(self.threads.run, work) if long else work
             if engine.versions is None:
                 return asked()
@@ -168,12 +172,17 @@ class Reader:
         params: Mapping[str, Any] | None,
         seconds: float,
         newest: NewestFirst | None,
+        narrow: bool,
     ) -> list[ReaderRow] | None:
         """The rows, read from the files that the log names; None where Delta's extension has to."""
         end = time.monotonic() + seconds
         rows: list[ReaderRow] = []
         try:
-            for tables, rest in _steps(engine.near, newest):
+            kept = {}
+            # Not for each tenant: what is kept takes memory.
+            if narrow and self.tenants is None and KEPT_TABLE in engine.near:
+                kept = {KEPT_TABLE: self._kept_rows.part(engine.cursor, engine.near[KEPT_TABLE])}
+            for tables, rest in _steps(engine.near, kept, newest):
                 statement = unfolded(sql, self._wanted, tables)
                 rows = self._run(engine.cursor, statement, params, seconds, end)
                 if newest and newest.ended(rows, rest):
@@ -191,10 +200,12 @@ class Reader:
         params: Mapping[str, Any] | None,
         seconds: float,
         newest: NewestFirst | None,
+        narrow: bool,
     ) -> list[ReaderRow]:
-        rows = self._near_rows(engine, sql, params, seconds, newest) if engine.near else None
-        if rows is not None:
-            return rows
+        if engine.near:
+            rows = self._near_rows(engine, sql, params, seconds, newest, narrow)
+            if rows is not None:
+                return rows
         try:
             return self._run(engine.cursor, sql, params, seconds, time.monotonic() + seconds)
         except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
@@ -269,6 +280,7 @@ class Reader:
                 self._views = None
                 self._index = self._new_index()
                 self._kept = _KeptAnswers()
+                self._kept_rows = KeptRows()
 
     def _engine(self, needs: Sequence[str], within: Mapping[str, Span]) -> _Engine:
         with self._lock:
@@ -327,16 +339,17 @@ class _KeptAnswers:
 
 
 def _steps(
-    near: Mapping[str, NearFiles], newest: NewestFirst | None
+    near: Mapping[str, NearFiles], kept: Mapping[str, KeptPart], newest: NewestFirst | None
 ) -> Iterator[tuple[dict[str, str], datetime | None]]:
     """Subqueries by table, over more and more files, and what is the latest time of the others."""
-    whole = {name: files.subquery() for name, files in near.items()}
+    parts = {name: kept.get(name, KeptPart("", frozenset())) for name in near}
+    whole = {name: parts[name].subquery(files) for name, files in near.items()}
     if newest and newest.table in near:
-        files = near[newest.table]
-        listed = files.newest_first()
+        files, part = near[newest.table], parts[newest.table]
+        listed = [pair for pair in files.newest_first() if pair[0].path not in part.paths]
         size = _FIRST_FILES
         while size < len(listed):
-            some = files.subquery([file for file, _ in listed[:size]])
+            some = part.subquery(files, [file for file, _ in listed[:size]])
             yield whole | {newest.table: some}, listed[size][1]
             size *= _MORE_FILES
     yield whole, None

@@ -101,6 +101,7 @@ def timeline(
             "silver.event": ("time", since, until),
             "gold.finding": ("event_time", since, until),
         },
+        narrow=True,
     )
     page = param[:limit]
     last = page[-1] if len(param) > limit else None

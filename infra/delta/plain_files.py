@@ -57,6 +57,11 @@ class PlainFile:
     path: str
     stats: dict[str, Any]
 
+    @property
+    def rows(self) -> int:
+        """How many it has, by its statistics; 0 where it has none."""
+        return int(self.stats.get("numRecords", 0))
+
     def allows(self, span: Span | None) -> bool:
         """Whether a row of the span may be in it."""
         return span is None or _overlap(*self._times(span[0]), *span[1:])

@@ -52,6 +52,8 @@ class NearFiles:
     first: PlainFile
     """Read with whichever others, since it says which columns there are."""
     files: Sequence[PlainFile]
+    listed: Sequence[PlainFile]
+    """All files of the table, the last committed first."""
 
     def newest_first(self) -> list[tuple[PlainFile, datetime | None]]:
         """Files, each with the time that none of its rows is after, from the newest down.
@@ -63,12 +65,17 @@ class NearFiles:
         known = [(file, newest) for file, newest in times if newest is not None]
         return [*unknown, *sorted(known, key=lambda pair: pair[1], reverse=True)]
 
-    def subquery(self, files: Sequence[PlainFile] | None = None) -> str:
-        """The table with the rows of these files alone; None: of all here."""
+    def subquery(self, files: Sequence[PlainFile] | None = None, *, named: bool = False) -> str:
+        """The table with the rows of these files, and maybe the first; None: of all here.
+
+        `named`: with the column `filename`.
+        """
         chosen = self.files if files is None else files
         others = [file for file in chosen if file is not self.first]
-        scan = plain_scan([self.first, *others])
-        return replace(self.table, plain=scan).select(self.columns)
+        table = replace(self.table, plain=plain_scan([self.first, *others]))
+        if named:
+            table = replace(table, columns=(*table.columns, ("filename", "VARCHAR")))
+        return table.select({*self.columns, "filename"})
 
 
 class Views:
@@ -142,7 +149,9 @@ class Views:
             if listed is not None:
                 (first, *others), columns = listed
                 files = [file for file in (first, *others) if file.allows(span)]
-                results[table.name] = NearFiles(table, columns, span[0], first, files)
+                results[table.name] = NearFiles(
+                    table, columns, span[0], first, files, (first, *others)
+                )
         return results
 
     def identity(self, name: str) -> str:

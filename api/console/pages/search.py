@@ -119,7 +119,7 @@ def search(request: Request, services: Here, session: Signed) -> Response:
         event_search.PAGE_EVENTS,
         asked.params.get("cursor"),
     )
-    counted = event_search.summary(services.reader, asked.question)
+    counted = event_search.event_summary(services.reader, asked.question)
     series = dict(counted.series)
     names = list(series)
     # More series than colours that can be told apart.

@@ -176,6 +176,7 @@ def events(
         params,
         needs=_NEEDS,
         within=_within(asked, params.get("after")),
+        narrow=True,
         newest=NewestFirst("silver.event", "at_time", limit + 1),
     )
     page = rows[:limit]
@@ -197,7 +198,7 @@ def every_event(
 
 
 @dataclass(frozen=True)
-class Summary:
+class EventSummary:
     """How many events a question has."""
 
     step: timedelta
@@ -210,7 +211,7 @@ class Summary:
     """The values that are most frequent, by column."""
 
 
-def summary(reader: Reader, asked: EventQuestion) -> Summary:
+def event_summary(reader: Reader, asked: EventQuestion) -> EventSummary:
     """The events counted in one look at them, by time and class and by their usual columns."""
     condition, params = asked.sql()
     seconds = max(1, round((asked.until - asked.since).total_seconds() / BUCKETS))
@@ -232,6 +233,7 @@ def summary(reader: Reader, asked: EventQuestion) -> Summary:
         params | {"step": step_of(step)},
         needs=_NEEDS,
         within=_within(asked),
+        narrow=True,
     )
     first = bucket_start(asked.since, step)
     buckets = [first + n * step for n in range(int((asked.until - first) / step) + 1)]
@@ -245,7 +247,7 @@ def summary(reader: Reader, asked: EventQuestion) -> Summary:
         values = series.setdefault(row["class_name"] or "?", [0] * len(buckets))
         if row["bucket"] in place:
             values[place[row["bucket"]]] += row["n"]
-    return Summary(
+    return EventSummary(
         step,
         buckets,
         dict(sorted(series.items(), key=lambda item: -sum(item[1]))),

@@ -27,6 +27,7 @@ class Asked:
         *,
         needs: Sequence[str],
         kept: bool = False,
+        **_where_to_look: object,
     ) -> list[Row]:
         """The rows of a question."""
         result = self.lake.connection.execute(sql, dict(params or {}))
