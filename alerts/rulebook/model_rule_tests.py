@@ -45,7 +45,7 @@ def _of_rule(source: ModelSource) -> Iterator[RuleTestOutcome]:
     rule = source.rule
     for must_match, trials in ((True, source.match), (False, source.no_match)):
         for number, trial in enumerate(trials, 1):
-            reached = score(rule, trial)
+            reached = _score(rule, trial)
             passed = (reached >= rule.threshold) is must_match
             detail = (
                 "" if passed else f"its score is {reached:.1f}, the threshold {rule.threshold:g}"
@@ -55,7 +55,7 @@ def _of_rule(source: ModelSource) -> Iterator[RuleTestOutcome]:
             )
 
 
-def score(rule: ModelRule, trial: Trial) -> float:
+def _score(rule: ModelRule, trial: Trial) -> float:
     """The score of a test's hour, from the feature in which it is most unusual."""
     if STEPS in rule.features:
         return _steps_score(rule, trial)

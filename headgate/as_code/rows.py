@@ -18,7 +18,7 @@ from infra.delta.duckdb_views import connect
 
 COLUMNS = ("action", "kind", "name", "field", "before", "after", "note")
 NO_TITLES: Mapping[str, str] = {}
-MOST_FIELDS = 40
+_MOST_FIELDS = 40
 """Fields of one object that are named one by one; the others are counted."""
 
 
@@ -46,10 +46,10 @@ def _rows_of(change: ConfigChange, action: str, note: str) -> list[dict[str, Any
     fields = field_changes(change, kind_named(change.kind).described)
     rows = [
         _row(action, change.kind, change.name, f.field, f.before, f.after, note)
-        for f in fields[:MOST_FIELDS]
+        for f in fields[:_MOST_FIELDS]
     ]
-    if len(fields) > MOST_FIELDS:
-        more = f"{len(fields) - MOST_FIELDS} more fields differ"
+    if len(fields) > _MOST_FIELDS:
+        more = f"{len(fields) - _MOST_FIELDS} more fields differ"
         rows.append(_row(action, change.kind, change.name, note=more))
     return rows
 

@@ -95,7 +95,7 @@ def demo_counts(
         **{key: merged[key] for key in ("alerts", "alerts_superseded", "alert_revisions")},
         "revisions_on_topic": len(heard),
         "alerts_attributed": merged["alerts_attributed"],
-        **delays(heard, first_alert),
+        **_delays(heard, first_alert),
     }
     jobs = settings.jobs
     # What waits the longest: a lease that is late, the watermark, and a repair's next look.
@@ -196,7 +196,7 @@ def _complaints(
     return complaints
 
 
-def delays(heard: Sequence[TopicMessage], first_alert: float | None) -> dict[str, float | None]:
+def _delays(heard: Sequence[TopicMessage], first_alert: float | None) -> dict[str, float | None]:
     """Seconds from the newest event to its alert on the topic, over first revisions."""
     waits = sorted(
         revision.appended_at - datetime.fromisoformat(revision.body["event_time"]).timestamp()

@@ -36,7 +36,7 @@ PACKAGES = "infra|ingest|enrich|alerts|reporting|api|headgate"
 MOST_WORDS = 600
 """Of a how-to page: more is two tasks, or an explanation."""
 MOST_OF_A_DECISION = 250
-MOST_IN_ALL = 34_500
+MOST_IN_ALL = 35_000
 """Of README, CONTRIBUTING and docs as far as people write them: a new page takes the place of
 what it makes superfluous."""
 NO_SETTINGS = {
