@@ -283,7 +283,8 @@ def basic_logon(user: str, service: str) -> dict[str, Any]:
     }
 
 
-def _severity(code: int | None) -> int:
+def severity_of_answer(code: int | None) -> int:
+    """The OCSF severity of a response by its status code; informational where there is none."""
     if code is None or code < 400:
         return INFORMATIONAL
     return LOW if code < 500 else MEDIUM
@@ -344,7 +345,7 @@ def http_event(
     spoken = bool(request or response)
     status = UNKNOWN if x.code is None else SUCCESS if 100 <= x.code < 400 else FAILURE
     made: dict[str, Any] = {
-        "severity_id": _severity(x.code),
+        "severity_id": severity_of_answer(x.code),
         "status_id": status,
         "status_code": None if x.code is None else str(x.code),
         "message": message or _sentence(x),

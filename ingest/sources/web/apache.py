@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ingest.parsing.framed_source import FramedSource
-from ingest.parsing.source import Context, Event
+from ingest.parsing.source import Context, Event, ParseSettings, Read
 from ingest.parsing.syslog import Line
 from ingest.sources.shared.access_json import read_json, restamp_web_json
 from ingest.sources.shared.clf import Token, access_event, read_clf, remaining, restamp_clf
 from ingest.sources.shared.http_exchange import Exchange, milliseconds, whole
 from ingest.sources.shared.web_timestamps import first_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _PRODUCT: Mapping[str, str] = {"name": "HTTP Server", "vendor_name": "Apache"}
 MILLION = 1_000_000
@@ -75,6 +79,13 @@ def _read(line: Line, context: Context) -> Event | None:
     return access_event(*access_line, _PRODUCT, line) if access_line else None
 
 
+def _at_once(records: pa.RecordBatch, settings: ParseSettings) -> Read:
+    # Imported where Arrow is at hand anyway: the command line starts without it.
+    from ingest.sources.web.access_columns import read_access
+
+    return read_access("apache", _PRODUCT, records, settings)
+
+
 SOURCES = (
     FramedSource(
         name="apache",
@@ -82,5 +93,6 @@ SOURCES = (
         product=_PRODUCT,
         reader=_read,
         restamper=first_of(restamp_web_json, restamp_clf),
+        at_once=_at_once,
     ),
 )
