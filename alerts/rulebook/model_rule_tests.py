@@ -59,10 +59,10 @@ def _score(rule: ModelRule, trial: Trial) -> float:
     """The score of a test's hour, from the feature in which it is most unusual."""
     if STEPS in rule.features:
         return _steps_score(rule, trial)
-    return max(_score(rule, trial, feature) for feature in rule.features)
+    return max(_feature_score(rule, trial, feature) for feature in rule.features)
 
 
-def _score(rule: ModelRule, trial: Trial, feature: str) -> float:
+def _feature_score(rule: ModelRule, trial: Trial, feature: str) -> float:
     # Seeded, or a test near the threshold would pass on some days only.
     chance = np.random.default_rng(_SEED)
     every = np.arange(UNTIL - rule.history_days * 86_400, UNTIL, HOUR_SECONDS)
