@@ -7,7 +7,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from api.services.console import alert_list
@@ -71,11 +70,11 @@ def test_the_same_question_is_answered_anew_once_the_table_has_changed(
     asked: list[str] = []
     answer = Reader._answer
 
-    def counted(cursor: duckdb.DuckDBPyConnection, sql: str, *rest: Any) -> list[dict[str, Any]]:
+    def counted(reader: Reader, engine: Any, sql: str, *rest: Any) -> list[dict[str, Any]]:
         asked.append(sql)
-        return answer(cursor, sql, *rest)
+        return answer(reader, engine, sql, *rest)
 
-    monkeypatch.setattr(Reader, "_answer", staticmethod(counted))
+    monkeypatch.setattr(Reader, "_answer", counted)
     reader = plain_desk.app.state.services.reader
     before = listed(reader, facets=OPEN)
     before[0]["title"] = "written over by who asked"

@@ -323,13 +323,13 @@ def test_a_process_for_one_statement_answers_as_those_that_last_do(
 
 def test_a_statement_about_plain_tables_loads_no_extension(day: Lake) -> None:
     root = day.settings.lake_root
-    wanted = needed(["silver.events"], definitions(root))
+    wanted = needed(["silver.event"], definitions(root))
     connection, views = engine(str(root), wanted, "300MB", plain=True)
     # What the extension brings: the list of extensions itself is shut off.
     asked = "SELECT count(*) FROM duckdb_functions() WHERE function_name = 'delta_scan'"
     assert connection.execute(asked).fetchall() == [(0,)]
-    assert views.lacking(["silver.events"]) == {}
-    assert answer(connection, "SELECT count(*) FROM silver.events", 10, 10_000)["rows"] == [[8]]
+    assert views.lacking(["silver.event"]) == {}
+    assert answer(connection, "SELECT count(*) FROM silver.event", 10, 10_000)["rows"] == [[8]]
 
 
 def test_the_worker_knows_no_secret(day: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
