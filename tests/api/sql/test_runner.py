@@ -22,6 +22,7 @@ from infra.delta.duckdb_views import definitions, needed
 from infra.errors import Usage
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
+from tests.api.plain_desk import PlainDesk
 from tests.api.story import EVENTS, insert
 
 FOUR = (
@@ -321,15 +322,16 @@ def test_a_process_for_one_statement_answers_as_those_that_last_do(
         once.close()
 
 
-def test_a_statement_about_plain_tables_loads_no_extension(day: Lake) -> None:
-    root = day.settings.lake_root
-    wanted = needed(["silver.event"], definitions(root))
-    connection, views = engine(str(root), wanted, "300MB", plain=True)
+def test_a_statement_about_plain_tables_loads_no_extension(tmp_path: Path) -> None:
+    root = PlainDesk(tmp_path, devices=6).settings.lake_root
+    connection, views = engine(
+        str(root), needed(["gold.alert"], definitions(root)), "300MB", plain=True
+    )
     # What the extension brings: the list of extensions itself is shut off.
     asked = "SELECT count(*) FROM duckdb_functions() WHERE function_name = 'delta_scan'"
     assert connection.execute(asked).fetchall() == [(0,)]
-    assert views.lacking(["silver.event"]) == {}
-    assert answer(connection, "SELECT count(*) FROM silver.event", 10, 10_000)["rows"] == [[8]]
+    assert views.lacking(["gold.alert"]) == {}
+    assert answer(connection, "SELECT count(*) FROM gold.alert", 10, 10_000)["rows"] == [[6]]
 
 
 def test_the_worker_knows_no_secret(day: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
