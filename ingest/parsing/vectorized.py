@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from ingest.parsing.arrow_columns import EVENT_ARROW
 from ingest.parsing.ocsf import KINDS, OBSERVABLE, OTHER, SEVERITY, STATUS
-from ingest.parsing.source import ParseSettings
+from ingest.parsing.source import ParseSettings, Read
 from ingest.parsing.timestamps import EPOCH, of_iso, stamp_rfc3164
 
 Mask = npt.NDArray[np.bool_]
@@ -249,6 +249,27 @@ def batch_of(rows: int, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
         ],
         schema=EVENT_ARROW,
     )
+
+
+def read_of(
+    events: pa.RecordBatch, rows: int, places: Sequence[int] | npt.NDArray[np.int64]
+) -> Read:
+    """The events of those at `places` of so many records; the others are left."""
+    left = np.ones(rows, np.bool_)
+    left[places] = False
+    return Read(events, np.flatnonzero(left).tolist())
+
+
+def plain_texts(records: pa.RecordBatch, longest: int) -> pa.Array:
+    """Records as text; null for what is no UTF-8, has more bytes, or came with headers.
+
+    A header may give a zone or name the sender, which only the row reader knows.
+    """
+    raw = records.column("raw")
+    plain = pc.and_(
+        records.column("headers").is_null(), pc.less_equal(pc.binary_length(raw), longest)
+    )
+    return texts_of(pc.if_else(plain, raw, pa.scalar(None, raw.type)))
 
 
 def texts_of(raws: pa.Array) -> pa.Array:

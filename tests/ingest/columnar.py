@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -57,3 +60,13 @@ def agree(source: str, raws: list[bytes]) -> int:
     at_once.events.validate(full=True)
     assert plain(at_once.events) == plain(to_arrow(event_rows(others, SETTINGS)))
     return len(others)
+
+
+def texts_in(*modules: ModuleType) -> set[str]:
+    """The texts of several words in modules of tests, whatever they stand for."""
+    return {
+        node.value
+        for module in modules
+        for node in ast.walk(ast.parse(Path(module.__file__ or "").read_text()))
+        if isinstance(node, ast.Constant) and type(node.value) is str and " " in node.value
+    }

@@ -42,6 +42,7 @@ from ingest.parsing.vectorized import (
     kind_of,
     looked_up,
     observables,
+    read_of,
     record_columns,
     struct,
 )
@@ -94,9 +95,7 @@ def read_calls(source: str, records: pa.RecordBatch, settings: ParseSettings) ->
         "time": times,
         "time_quality": constant("exact", rows),
     }
-    left = np.ones(len(raws), np.bool_)
-    left[calls.places] = False
-    return Read(batch_of(rows, columns), np.flatnonzero(left).tolist())
+    return read_of(batch_of(rows, columns), len(raws), calls.places)
 
 
 def _decoded(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-
-from ingest.parsing.source import ParseSettings, Read
-from ingest.sources.shared.alike_lines import IPV4, MAC, read_alike, text
+from ingest.sources.shared.alike_lines import IPV4, MAC, alike_reader
 
 _IP, _IP2, _MAC = rf"(?P<ip>{IPV4})", rf"(?P<ip2>{IPV4})", rf"(?P<mac>{MAC})"
 _NAMED = rf"{_MAC}( \()(?P<name>[A-Za-z0-9][\w.-]*)"
@@ -13,26 +10,18 @@ _LEASED = r" via .* lease-duration )(?P<number>[1-9]\d{0,8})((?:\D.*)?)"
 _ABOUT = rf"(DHCP[A-Z]+ (?:on|for|of) ){_IP}( (?:to|from) )"
 _ASKED = rf"(DHCPREQUEST for ){_IP}( \(){_IP2}(\) from )"
 
-_TEXTS = tuple(
-    map(
-        text,
-        (
-            rf"{_ABOUT}{_NAMED}(\){_LEASED}",
-            rf"{_ABOUT}{_MAC}({_LEASED}",
-            rf"{_ABOUT}{_NAMED}(\) via .*)",
-            rf"{_ABOUT}{_MAC}( via .*)",
-            rf"(DHCPDISCOVER from ){_NAMED}(\) via .*)",
-            rf"(DHCPDISCOVER from ){_MAC}( via .*)",
-            rf"{_ASKED}{_NAMED}(\) via .*)",
-            rf"{_ASKED}{_MAC}( via .*)",
-            rf"(DHCPINFORM from ){_IP}( via .*)",
-            rf"(DHCPACK to ){_IP}( \(){_MAC}(\) via .*)",
-            r"(.{1,400})",
-        ),
-    )
+read_dhcpd = alike_reader(
+    "isc_dhcpd",
+    rf"{_ABOUT}{_NAMED}(\){_LEASED}",
+    rf"{_ABOUT}{_MAC}({_LEASED}",
+    rf"{_ABOUT}{_NAMED}(\) via .*)",
+    rf"{_ABOUT}{_MAC}( via .*)",
+    rf"(DHCPDISCOVER from ){_NAMED}(\) via .*)",
+    rf"(DHCPDISCOVER from ){_MAC}( via .*)",
+    rf"{_ASKED}{_NAMED}(\) via .*)",
+    rf"{_ASKED}{_MAC}( via .*)",
+    rf"(DHCPINFORM from ){_IP}( via .*)",
+    rf"(DHCPACK to ){_IP}( \(){_MAC}(\) via .*)",
+    r"(.{1,400})",
 )
-
-
-def read_dhcpd(records: pa.RecordBatch, settings: ParseSettings) -> Read:
-    """The events of those of `records` that are worded as others, as in `Source.columns`."""
-    return read_alike("isc_dhcpd", records, settings, _TEXTS)
+"""The events of those of `records` that are worded as others, as in `Source.columns`."""

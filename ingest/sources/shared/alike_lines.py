@@ -9,7 +9,7 @@ that reason, and whatever else a line holds is part of its wording.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,8 +22,9 @@ from ingest.parsing.source import ParseSettings, Read
 from ingest.parsing.vectorized import (
     batch_of,
     looked_up,
+    plain_texts,
+    read_of,
     record_columns,
-    texts_of,
     times_of_lines,
 )
 from ingest.sources.shared.line_templates import MASKS, Template, Wording, templates
@@ -65,7 +66,7 @@ _NO_NAMES = pa.array(
 )
 
 
-class Text(NamedTuple):
+class _Text(NamedTuple):
     """How what follows the header may be worded, as an expression whose groups all have names."""
 
     expression: str
@@ -73,7 +74,7 @@ class Text(NamedTuple):
     masks: tuple[str, ...]
 
 
-def text(expression: str) -> Text:
+def _text(expression: str) -> _Text:
     """A wording, its groups in turn what stays and what differs, the latter named after masks."""
     numbers = iter(range(100))
     named = re.sub(r"(?<!\\)\((?!\?)", lambda _: f"(?P<s{next(numbers)}>", expression)
@@ -83,7 +84,7 @@ def text(expression: str) -> Text:
     stays, masks = tuple(groups[0::2]), tuple(groups[1::2])
     if any(name not in MASKS for name in masks) or any(name in MASKS for name in stays):
         raise ValueError(f"what stays and what differs must take turns in {expression}")
-    return Text(f"^{named}$", stays, masks)
+    return _Text(f"^{named}$", stays, masks)
 
 
 class _Lines(NamedTuple):
@@ -95,13 +96,19 @@ class _Lines(NamedTuple):
     columns: dict[str, pa.Array]
 
 
-def read_alike(
-    source: str, records: pa.RecordBatch, settings: ParseSettings, texts: Sequence[Text]
-) -> Read:
-    """The events of those of `records`, all of `source`, that are worded like others.
+def alike_reader(source: str, *wordings: str) -> Callable[[pa.RecordBatch, ParseSettings], Read]:
+    """What reads those of a source's records that are worded like others, as `Source.columns` does.
 
-    `texts`: wordings of what follows the header; the first that fits a line is the line's.
+    `wordings`: expressions for what follows the header, whose groups in turn stay and differ, the
+    latter named after masks; the first that fits a line is the line's.
     """
+    texts = tuple(map(_text, wordings))
+    return lambda records, settings: _read_alike(source, records, settings, texts)
+
+
+def _read_alike(
+    source: str, records: pa.RecordBatch, settings: ParseSettings, texts: Sequence[_Text]
+) -> Read:
     rows = records.num_rows
     if rows < FEWEST_LINES:
         return Read(None, list(range(rows)))
@@ -113,22 +120,15 @@ def read_alike(
         lines = _timed(source, records, settings, lines)
     if not known or not len(lines.places):
         return Read(None, list(range(rows)))
-    left = np.ones(rows, np.bool_)
-    left[lines.places] = False
-    return Read(_events(source, records, settings, lines, known), np.flatnonzero(left).tolist())
+    return read_of(_events(source, records, settings, lines, known), rows, lines.places)
 
 
 # -- what stays and what differs -------------------------------------------------------------------
 
 
-def _worded(records: pa.RecordBatch, texts: Sequence[Text]) -> _Lines:
+def _worded(records: pa.RecordBatch, texts: Sequence[_Text]) -> _Lines:
     """The lines whose header and text are worded in a known way."""
-    raw = records.column("raw")
-    # A header may give a zone or name the sender, which only the row reader knows.
-    plain = pc.and_(
-        records.column("headers").is_null(), pc.less_equal(pc.binary_length(raw), _LONGEST)
-    )
-    whole = texts_of(pc.if_else(plain, raw, pa.scalar(None, raw.type)))
+    whole = plain_texts(records, _LONGEST)
     parts: list[_Lines] = []
     for form, header in enumerate(_HEADERS):
         read = pc.extract_regex(whole, header)
@@ -165,7 +165,7 @@ def _sound(columns: dict[str, pa.Array], form: int) -> pa.Array:
 
 
 def _by_text(
-    places: npt.NDArray[np.int64], header: dict[str, pa.Array], texts: Sequence[Text]
+    places: npt.NDArray[np.int64], header: dict[str, pa.Array], texts: Sequence[_Text]
 ) -> list[_Lines]:
     """Lines of one kind of header, text by text."""
     parts = []
@@ -199,7 +199,7 @@ def _by_text(
 
 
 def _keys(
-    number: int, header: dict[str, pa.Array], groups: dict[str, pa.Array], text: Text
+    number: int, header: dict[str, pa.Array], groups: dict[str, pa.Array], text: _Text
 ) -> pa.Array:
     """What stays in each line as one text, parted by NUL, which no line holds."""
     form = pc.if_else(pc.match_substring_regex(header["time"], r"^\d"), "iso", "bsd")
@@ -209,7 +209,7 @@ def _keys(
     )  # fmt: skip
 
 
-def _wording(key: str, texts: Sequence[Text]) -> Wording:
+def _wording(key: str, texts: Sequence[_Text]) -> Wording:
     """The wording of which `_keys` made a text."""
     number, form, before, program, opened, closed, *stays = key.split("\x00")
     masks = texts[int(number)].masks
@@ -236,7 +236,7 @@ def _where(lines: _Lines, keep: pa.Array) -> _Lines:
 
 
 def _with_templates(
-    source: str, settings: ParseSettings, lines: _Lines, texts: Sequence[Text]
+    source: str, settings: ParseSettings, lines: _Lines, texts: Sequence[_Text]
 ) -> tuple[_Lines, list[Template]]:
     """The lines of wordings that have templates, whose numbers then stand for keys."""
     encoded = lines.keys.dictionary_encode()

@@ -40,6 +40,7 @@ from ingest.parsing.vectorized import (
     constant,
     kind_of,
     looked_up,
+    read_of,
     record_columns,
     struct,
 )
@@ -71,7 +72,8 @@ def read_events(source: str, records: pa.RecordBatch, settings: ParseSettings) -
     raws = records.column("raw").to_numpy(zero_copy_only=False).tolist()
     # A header may give a zone or refuse the record, which only the row reader knows.
     plain = np.asarray(records.column("headers").is_null()).tolist()
-    left, batches = np.ones(len(raws), np.bool_), []
+    taken_places: list[int] = []
+    batches = []
     for kind, (structs, places) in decoded_events(raws, plain).items():
         if len(places) < FEWEST_EVENTS:
             continue
@@ -82,11 +84,11 @@ def read_events(source: str, records: pa.RecordBatch, settings: ParseSettings) -
         reader = EventColumns(lines, source, settings)
         columns = record_columns(taken, source) | _OF[kind](reader) | reader.common()
         batches.append(batch_of(lines.rows, columns))
-        left[places] = False
+        taken_places += places
     if not batches:
         return Read(None, list(range(len(raws))))
     whole = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-    return Read(whole, np.flatnonzero(left).tolist())
+    return read_of(whole, len(raws), taken_places)
 
 
 # -- the types ---------------------------------------------------------------------------------

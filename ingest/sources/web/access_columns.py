@@ -37,9 +37,10 @@ from ingest.parsing.vectorized import (
     exact_times,
     looked_up,
     observables,
+    plain_texts,
+    read_of,
     record_columns,
     struct,
-    texts_of,
 )
 from ingest.sources.shared.alike_lines import FEWEST_LINES, IPV4
 from ingest.sources.shared.http_exchange import NONE, severity_of_answer, unescape
@@ -80,12 +81,7 @@ def read_access(
     rows = records.num_rows
     if rows < FEWEST_LINES:
         return Read(None, list(range(rows)))
-    raw = records.column("raw")
-    # A header may name the sender, which only the row reader knows.
-    short = pc.and_(
-        records.column("headers").is_null(), pc.less_equal(pc.binary_length(raw), _LONGEST)
-    )
-    whole = texts_of(pc.if_else(short, raw, pa.scalar(None, raw.type)))
+    whole = plain_texts(records, _LONGEST)
     plain = pc.fill_null(pc.match_substring_regex(whole, _LINE), False)
     places = np.flatnonzero(np.asarray(plain))
     lines = _parted(whole.take(pa.array(places)))
@@ -96,10 +92,8 @@ def read_access(
         lines = _Lines(*(column.take(kept) for column in lines))
     if not len(places):
         return Read(None, list(range(rows)))
-    left = np.ones(rows, np.bool_)
-    left[places] = False
     events = _events(source, product, records.take(pa.array(places)), settings, lines)
-    return Read(events, np.flatnonzero(left).tolist())
+    return read_of(events, rows, places)
 
 
 # -- the parts of a line ---------------------------------------------------------------------------

@@ -44,6 +44,7 @@ from ingest.parsing.vectorized import (
     looked_up,
     nowhere,
     observables,
+    read_of,
     record_columns,
     sensor_columns,
     struct,
@@ -77,9 +78,7 @@ def read(log: str, records: pa.RecordBatch, settings: ParseSettings) -> Read:
         lines = lines.only(good)
     taken = records if len(places) == len(raws) else records.take(pa.array(places))
     given = _common(lines, taken, log, settings) | _OF[log](lines)
-    read = np.zeros(len(raws), np.bool_)
-    read[places] = True
-    return Read(batch_of(lines.rows, given), np.flatnonzero(~read).tolist())
+    return read_of(batch_of(lines.rows, given), len(raws), places)
 
 
 def _common(

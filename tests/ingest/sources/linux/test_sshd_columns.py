@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,7 +11,7 @@ from hypothesis import strategies as st
 from ingest.parsing.source import ParseSettings, lookup
 from ingest.sources.shared import alike_lines
 from tests.ingest import columnar
-from tests.ingest.columnar import SETTINGS, agree, records
+from tests.ingest.columnar import SETTINGS, agree, records, texts_in
 from tests.ingest.logs import lines
 from tests.ingest.sources.linux import test_sshd
 
@@ -99,13 +97,7 @@ def test_every_usual_wording_is_read_at_once(header: str) -> None:
 
 
 def test_every_line_of_the_row_reader_is_read_alike() -> None:
-    # All texts in its tests, whatever they stand for.
-    tree = ast.parse(Path(test_sshd.__file__).read_text())
-    texts = {
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and type(node.value) is str and " " in node.value
-    }
+    texts = texts_in(test_sshd)
     assert len(texts) > 50
     agree("sshd", [line(header, "{user}", user=text) for text in texts for header in HEADERS[:2]])
 

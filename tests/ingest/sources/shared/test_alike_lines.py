@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,7 +11,7 @@ from hypothesis import strategies as st
 from ingest.parsing.source import ParseSettings, lookup
 from ingest.sources.shared import alike_lines
 from tests.ingest import columnar
-from tests.ingest.columnar import SETTINGS, agree, records
+from tests.ingest.columnar import SETTINGS, agree, records, texts_in
 from tests.ingest.logs import lines
 from tests.ingest.sources.dhcp import test_dhcp, test_dhcp_more
 from tests.ingest.sources.linux import test_sudo
@@ -183,12 +181,7 @@ def test_every_usual_wording_is_read_at_once(source: str, header: str) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("source", TEXTS)
 def test_every_line_of_the_row_readers_tests_is_read_alike(source: str) -> None:
-    texts = {
-        node.value
-        for module in MODULES[source]
-        for node in ast.walk(ast.parse(Path(module.__file__ or "").read_text()))
-        if isinstance(node, ast.Constant) and type(node.value) is str and " " in node.value
-    }
+    texts = texts_in(*MODULES[source])
     assert len(texts) > 10
     for program in PROGRAMS[source]:
         agree(

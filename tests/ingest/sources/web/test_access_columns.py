@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,7 +11,7 @@ from hypothesis import strategies as st
 from bench.edge_records import NOT_ACCESS, nginx
 from ingest.parsing.source import lookup
 from ingest.sources.web import access_columns
-from tests.ingest.columnar import SETTINGS, agree, records
+from tests.ingest.columnar import SETTINGS, agree, records, texts_in
 from tests.ingest.logs import lines
 from tests.ingest.sources.web import test_apache, test_nginx, test_weblogs
 
@@ -136,13 +134,8 @@ def test_spoiled_lines_are_left(source: str) -> None:
 
 def _texts() -> list[bytes]:
     """What the row readers' tests read, whole or behind the start that they share."""
-    texts = {
-        node.value.encode()
-        for module in (test_apache, test_nginx, test_weblogs)
-        for node in ast.walk(ast.parse(Path(module.__file__ or "").read_text()))
-        if isinstance(node, ast.Constant) and type(node.value) is str and " " in node.value
-    }
-    return [start + text for text in sorted(texts) for start in (b"", test_nginx.HEAD.encode())]
+    texts = sorted(texts_in(test_apache, test_nginx, test_weblogs))
+    return [(start + text).encode() for text in texts for start in ("", test_nginx.HEAD)]
 
 
 _TEXTS = _texts()
