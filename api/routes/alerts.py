@@ -19,19 +19,19 @@ from api.services.alert_filter import AlertFilter
 from api.services.alert_snapshot import NoSuchAlert, alert_now
 from api.services.event_stream import STREAM_PAGE, event_stream
 from api.wire.stix import StixResponse, stix_responses
+from infra.config.sections import AlertLevel
 from infra.config.time_args import TIME_FORMS
 from infra.delta.log_reader import newest_version, table_id
 from infra.errors import Retryable, Usage
 
 router = APIRouter(prefix="/api/v1/alerts", tags=["alerts"])
 
-Level = Literal["informational", "low", "medium", "high", "critical"]
 Attribution = Literal["leased", "none", "outside", "static", "unknown"]
 
 
 def filter_of(
     who: Who,
-    level: Annotated[list[Level] | None, Query(description="one level, or several")] = None,
+    level: Annotated[list[AlertLevel] | None, Query(description="one level, or several")] = None,
     rule: Annotated[str | None, Query(description="id or title of the rule")] = None,
     rule_id: Annotated[str | None, Query(description="rule that found it")] = None,
     entity: Annotated[

@@ -124,12 +124,11 @@ def _as_job(
     limits = services.settings.api
     # Bounded as a statement is; what is cut here lies whole where `Location` says.
     most = min(asked.max_rows or limits.statement_rows, limits.statement_rows)
-    rows, cut = first_rows(job, file, most, limits.statement_bytes)
+    first = first_rows(file, most, limits.statement_bytes)
     answer = models.StatementAnswer(
         columns=job.columns or [],
-        rows=rows,
-        truncated=cut is not None,
-        truncated_by=cut,
+        **first,
+        truncated=first["truncated_by"] is not None,
         elapsed_ms=job.elapsed_ms or 0.0,
         engine=job.engine or "duckdb",
         engine_reason=job.engine_reason or "",

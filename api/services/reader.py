@@ -74,6 +74,17 @@ class NewestFirst:
 
 
 @dataclass(frozen=True)
+class _Question:
+    """A statement as it is put to an engine."""
+
+    sql: str
+    params: Mapping[str, Any] | None
+    seconds: float
+    newest: NewestFirst | None
+    narrow: bool
+
+
+@dataclass(frozen=True)
 class _Engine:
     """What a question is put to, as the tables are now."""
 
@@ -143,49 +154,41 @@ class Reader:
                 if name not in (*self._names, INDEX):
                     raise refused(name)
         engine = self._engine(needs, within or {})
-        question = (sql, repr(params))
+        key = (sql, repr(params))
         with closing(engine.cursor):
-            answer = self._kept.of(question, engine.versions) if kept else None
+            answer = self._kept.of(key, engine.versions) if kept else None
             if answer is not None:
                 return answer
             # What is kept is asked by pages that everybody begins with: it waits for no search.
             long = not kept and not _EVENTS.isdisjoint(needs)
             seconds = seconds or (self._event_seconds if long else _SECONDS)
-            work = partial(self._answer, engine, sql, params, seconds, newest, narrow)
+            work = partial(self._answer, engine, _Question(sql, params, seconds, newest, narrow))
             asked = partial(self.threads.run, work) if long else work
             if engine.versions is None:
                 return asked()
             # Of these versions: who asks after a commit gets no answer from before it.
-            rows = self._in_flight.answer((*question, engine.versions), asked)
+            rows = self._in_flight.answer((*key, engine.versions), asked)
         if kept:
-            self._kept.keep(question, engine.versions, rows)
+            self._kept.keep(key, engine.versions, rows)
         # Whoever asks may write into its rows.
         return [dict(row) for row in rows]
 
     def _new_index(self) -> AlertIndex:
         return AlertIndex(self._root, "TRUE" if self.tenants is None else rows_of(self.tenants))
 
-    def _near_rows(
-        self,
-        engine: _Engine,
-        sql: str,
-        params: Mapping[str, Any] | None,
-        seconds: float,
-        newest: NewestFirst | None,
-        narrow: bool,
-    ) -> list[ReaderRow] | None:
+    def _near_rows(self, engine: _Engine, asked: _Question) -> list[ReaderRow] | None:
         """The rows, read from the files that the log names; None where Delta's extension has to."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + asked.seconds
         rows: list[ReaderRow] = []
         try:
             kept = {}
             # Not for each tenant: what is kept takes memory.
-            if narrow and self.tenants is None and KEPT_TABLE in engine.near:
+            if asked.narrow and self.tenants is None and KEPT_TABLE in engine.near:
                 kept = {KEPT_TABLE: self._kept_rows.part(engine.cursor, engine.near[KEPT_TABLE])}
-            for tables, rest in _steps(engine.near, kept, newest):
-                statement = unfolded(sql, self._wanted, tables)
-                rows = self._run(engine.cursor, statement, params, seconds, end)
-                if newest and newest.ended(rows, rest):
+            for tables, rest in _steps(engine.near, kept, asked.newest):
+                statement = unfolded(asked.sql, self._wanted, tables)
+                rows = self._run(engine.cursor, statement, asked, end)
+                if asked.newest and asked.newest.ended(rows, rest):
                     break
         except duckdb.Error:
             # A file that is not as the others: the extension knows what it means, or says what is
@@ -193,42 +196,31 @@ class Reader:
             return None
         return rows
 
-    def _answer(
-        self,
-        engine: _Engine,
-        sql: str,
-        params: Mapping[str, Any] | None,
-        seconds: float,
-        newest: NewestFirst | None,
-        narrow: bool,
-    ) -> list[ReaderRow]:
+    def _answer(self, engine: _Engine, asked: _Question) -> list[ReaderRow]:
         if engine.near:
-            rows = self._near_rows(engine, sql, params, seconds, newest, narrow)
+            rows = self._near_rows(engine, asked)
             if rows is not None:
                 return rows
         try:
-            return self._run(engine.cursor, sql, params, seconds, time.monotonic() + seconds)
+            return self._run(engine.cursor, asked.sql, asked, time.monotonic() + asked.seconds)
         except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
             raise Retryable(f"the lake cannot be read: {str(error).splitlines()[0]}") from None
 
     @staticmethod
     def _run(
-        cursor: duckdb.DuckDBPyConnection,
-        sql: str,
-        params: Mapping[str, Any] | None,
-        seconds: float,
-        end: float,
+        cursor: duckdb.DuckDBPyConnection, sql: str, asked: _Question, end: float
     ) -> list[ReaderRow]:
+        """What `sql` gives, which asks the question, until `end` by the monotonic clock."""
         # DuckDB has no time limit for a statement; another thread has to interrupt it.
         timer = threading.Timer(max(0.0, end - time.monotonic()), cursor.interrupt)
         timer.start()
         try:
-            result = cursor.execute(sql, dict(params or {}))
+            result = cursor.execute(sql, dict(asked.params or {}))
             names = [str(column[0]) for column in result.description or []]
             return [dict(zip(names, map(_aware, row), strict=True)) for row in result.fetchall()]
         except duckdb.InterruptException:
             raise Retryable(
-                f"the lake did not answer within {seconds:g} s; narrow the question by time"
+                f"the lake did not answer within {asked.seconds:g} s; narrow the question by time"
             ) from None
         finally:
             timer.cancel()

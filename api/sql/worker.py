@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -301,7 +301,7 @@ def serve(requests: TextIO, answers: TextIO) -> None:
     stand_back(setup["nice"])
     bound_memory(setup["memory"])
     definitions = [Definition(**definition) for definition in setup["definitions"]]
-    beside = [Path(setup["results"])] if setup.get("results") else []
+    beside = _beside(setup)
     # A process for one statement learns first which tables that names.
     lasting = (
         None
@@ -398,6 +398,11 @@ def _now(
     return {**reply, "elapsed_ms": round((time.monotonic() - began) * 1000, 1)}
 
 
+def _beside(setup: Mapping[str, Any]) -> list[Path]:
+    """Folders beside the lake's that statements may write results into."""
+    return [Path(setup["results"])] if setup.get("results") else []
+
+
 def _once(
     setup: dict[str, Any],
     known: Sequence[Definition],
@@ -407,7 +412,7 @@ def _once(
     """Answer over the tables that the statement names: the whole lake takes longer to make ready
     than most questions to answer."""
     wanted = needed(asked["tables"], known)
-    beside = [Path(setup["results"])] if setup.get("results") else []
+    beside = _beside(setup)
     for plain in (True, False):
         connection, views = engine(
             setup["lake_root"], wanted, setup["memory"], *beside, plain=plain
@@ -438,7 +443,7 @@ def _back_then(
     # In this process's own folder, which goes with it, also when it is killed.
     with TemporaryDirectory(prefix="as-of-", dir=Path.home()) as beside:
         then, versions = as_of(known, asked["tables"], instant, Path(beside), lock)
-        also = [Path(setup["results"])] if setup.get("results") else []
+        also = _beside(setup)
         connection, views = engine(setup["lake_root"], then, setup["memory"], Path(beside), *also)
         try:
             return {**_now(connection, views, asked, tell), "versions": versions}

@@ -10,6 +10,7 @@ from pydantic import Field
 from alerts.delivery.triage_request import LONGEST_NOTE
 from alerts.domain.verdict import VERDICTS, Verdict
 from api.wire.base import Visible, WireModel
+from infra.config.sections import AlertLevel
 
 _MEANINGS = "; ".join(f"{name}: {meaning}" for name, (_, meaning) in VERDICTS.items())
 
@@ -80,9 +81,7 @@ class AlertChanged(WireModel):
 class AlertSelection(WireModel):
     """Which alerts a filter means; all that are given must hold. As in GET /api/v1/alerts."""
 
-    level: list[Literal["informational", "low", "medium", "high", "critical"]] | None = Field(
-        None, description="one level, or several"
-    )
+    level: list[AlertLevel] | None = Field(None, description="one level, or several")
     rule: str | None = Field(None, description="id or title of the rule")
     entity: str | None = Field(None, description="MAC address, address, host or user")
     incident_id: str | None = Field(None, description="alerts of an incident, and itself")

@@ -40,6 +40,7 @@ from enrich.dhcp.state_layout import (
 )
 from enrich.dhcp.stateful_operator import seeded
 from enrich.tables import DHCP_SEGMENT
+from infra.checkpoint.log_files import forget_checksum
 from infra.checkpoint.offset_log import numbers
 from infra.errors import Fatal
 from infra.process.os_user import acting_user
@@ -173,7 +174,7 @@ def _placed(offsets: Path, offset: str) -> bytes:
     *head, _ = offsets.read_text("utf-8").splitlines()
     offsets.write_text("\n".join([*head, offset]), "utf-8")
     # Hadoop's checksum is of the former text: Spark would take the file for damaged.
-    offsets.with_name(f".{offsets.name}.crc").unlink(missing_ok=True)
+    forget_checksum(offsets)
     return offsets.read_bytes()
 
 

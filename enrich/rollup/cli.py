@@ -25,7 +25,6 @@ WHERE ($since IS NULL OR hour >= $since) AND ($until IS NULL OR hour < $until)
   AND ($all OR missing > 0 OR unmended > 0)
 ORDER BY hour DESC, checked_at DESC
 """
-# DuckDB has views of tables that were made, and this one may not be there yet.
 _WAITING = """
 SELECT count(DISTINCT r.hour) FROM ops.recount r LEFT JOIN (
   SELECT hour, max(checked_at) AS checked_at FROM ops.rollup_check GROUP BY hour

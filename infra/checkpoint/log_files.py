@@ -14,6 +14,7 @@ from typing import Any
 
 from infra.checkpoint.batch_decisions import write_decision
 from infra.storage.atomic_files import write_whole
+from infra.storage.checksums import sums_beside
 
 _FIRST = 'v1\n{"nextBatchWatermarkMs":0}'
 """An entry of the commit log of a job that has had none."""
@@ -28,7 +29,7 @@ def write_entry(file: Path, text: str) -> None:
 
 def forget_checksum(file: Path) -> None:
     """Before an entry is written anew, or goes."""
-    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    sums_beside(file).unlink(missing_ok=True)
 
 
 def note_done(spark: Path, before: int | None, number: int) -> None:

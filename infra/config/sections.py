@@ -249,7 +249,8 @@ class SparkSettings(Section):
         return self.master.startswith("local")
 
 
-_Level = Literal["informational", "low", "medium", "high", "critical"]
+AlertLevel = Literal["informational", "low", "medium", "high", "critical"]
+"""Levels of Sigma rules, the gravest last."""
 
 
 class AlertSettings(Section):
@@ -264,7 +265,7 @@ class AlertSettings(Section):
     count_every_seconds: int = Field(
         300, gt=0, description="revisions that only count come at most this often"
     )
-    levels: tuple[_Level, ...] = Field(
+    levels: tuple[AlertLevel, ...] = Field(
         ("medium", "high", "critical"), description="levels that become alerts"
     )
     hourly_budget: int = Field(
@@ -273,7 +274,7 @@ class AlertSettings(Section):
     budgets: dict[str, int] = Field(
         default_factory=dict, description="the same for single rules, by id"
     )
-    preliminary_levels: tuple[_Level, ...] = Field(
+    preliminary_levels: tuple[AlertLevel, ...] = Field(
         ("high", "critical"),
         description="levels of Sigma rules whose findings are told early "
         "(`kafka.preliminary_topic`)",

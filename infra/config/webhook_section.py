@@ -7,10 +7,9 @@ from typing import Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from infra.config.sections import Section
+from infra.config.sections import AlertLevel, Section
 
 WebhookForm = Literal["headgate", "slack", "teams", "pagerduty", "jira", "thehive", "iris", "mail"]
-AlertLevel = Literal["informational", "low", "medium", "high", "critical"]
 EntityType = Literal["device", "ip", "host", "user", "rule", "event"]
 
 ADDRESS_IS_SECRET = ("slack", "teams")

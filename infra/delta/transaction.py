@@ -30,7 +30,7 @@ from infra.process.bell import COMMITTED
 from infra.process.log import say
 from infra.spark.internals import DeltaTransaction, checkpoint_table, files_at
 from infra.spark.sql_text import sql_text
-from infra.storage.checksums import Damaged, parsed, sound, sums_file
+from infra.storage.checksums import Damaged, parsed, sound, sums_beside, sums_file
 from infra.storage.paths import location
 
 _SUMMED = frozenset(
@@ -179,7 +179,7 @@ CHECKPOINTS = Checkpoints()
 """Those of this process."""
 
 
-_newest: dict[str, int] = {}
+_newest: dict[Path, int] = {}
 """By table: a version that it had, from where the newest is looked for."""
 
 
@@ -219,9 +219,9 @@ def _appended(path: str, files: Sequence[DataFile], user_metadata: str) -> int |
         _put(entry, "".join(f"{line}\n" for line in lines), os.link)
     except OSError:
         # Somebody came first who asks for no lock, or there are no links here.
-        _sum_of(entry).unlink(missing_ok=True)
+        sums_beside(entry).unlink(missing_ok=True)
         return None
-    _newest[path] = version
+    _newest[folder] = version
     # Should this fail, the next commit has nothing to go on from, and Delta makes it.
     with suppress(OSError):
         _put(
@@ -233,7 +233,7 @@ def _appended(path: str, files: Sequence[DataFile], user_metadata: str) -> int |
 
 
 def _newest_version(folder: Path) -> int:
-    version = _newest.get(str(folder), -1)
+    version = _newest.get(folder, -1)
     if version < 0 or not single(folder / LOG, version).exists():
         return newest_version(folder)
     # Asked by name: a listing takes the longer the more the log holds.
@@ -282,11 +282,7 @@ def _put(file: Path, text: str, name: Callable[[Path, Path], None]) -> None:
     temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
         temporary.write_bytes(content)
-        _sum_of(file).write_bytes(sums_file(content))
+        sums_beside(file).write_bytes(sums_file(content))
         name(temporary, file)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _sum_of(file: Path) -> Path:
-    return file.with_name(f".{file.name}.crc")

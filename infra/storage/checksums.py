@@ -29,8 +29,7 @@ def sound(file: Location) -> str:
     """
     content = file.read_bytes()
     try:
-        beside = file.with_name(f".{file.name}.crc")
-        message = beside.read_bytes() if isinstance(beside, Path) else b""
+        message = sums_beside(file).read_bytes() if isinstance(file, Path) else b""
     except FileNotFoundError:
         message = b""
     if message.startswith(_HEADER) and message[8:] != _sums(
@@ -41,6 +40,11 @@ def sound(file: Location) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Damaged(str(error)) from None
+
+
+def sums_beside(file: Path) -> Path:
+    """Where Hadoop keeps the sums of a file."""
+    return file.with_name(f".{file.name}.crc")
 
 
 def sums_file(content: bytes, step: int = 512) -> bytes:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import time
 import tomllib
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from api.services.alert_index import INDEX
 from api.services.reader import Reader, ReaderRow
 from infra.config.settings import Settings
+from infra.storage.atomic_files import write_whole
 
 FILE = "story.json"
 FRESH_SECONDS = 1800.0
@@ -39,9 +41,9 @@ class Beat:
     """As it is written, a second or from-to."""
     what: str
     see: str
-    rules: tuple[str, ...] = ()
+    rules: Sequence[str] = ()
     """Titles of the rules whose alerts belong here."""
-    about: tuple[str, ...] = ()
+    about: Sequence[str] = ()
     """Only alerts that name or named one of these; none: all."""
     alerts: list[ReaderRow] = field(default_factory=list)
     state: str = "ahead"
@@ -77,9 +79,7 @@ def begin_story(settings: Settings, file: Path, speed: float) -> None:
     title, beats = story_beats(file)
     begun = {"title": title, "began": time.time(), "speed": speed, "beats": beats}
     # Whole or not at all: the page may look at any moment.
-    draft = settings.home / f"{FILE}.new"
-    draft.write_text(json.dumps(begun), "utf-8")
-    draft.replace(settings.home / FILE)
+    write_whole(settings.home / FILE, json.dumps(begun))
 
 
 def told_story(settings: Settings, reader: Reader, now: float) -> ToldStory | None:
@@ -92,10 +92,8 @@ def told_story(settings: Settings, reader: Reader, now: float) -> ToldStory | No
     seconds = (now - began) * float(written["speed"])
     rows = reader.rows(_ALERTS, {"began": began}, needs=(INDEX,))
     beats = [Beat(**each) for each in written["beats"]]
-    passed = [beat for beat in beats if beat.begins <= seconds]
-    standing = {id(beat): "over" for beat in passed}
-    if passed and seconds < beats[-1].begins + 20:
-        standing[id(passed[-1])] = "now"
+    begun = [place for place, beat in enumerate(beats) if beat.begins <= seconds]
+    last = begun[-1] if begun and seconds < beats[-1].begins + 20 else None
     corrected = [row for row in rows if row["previous_entity"] or row["reason"] == "superseded"]
     names = {
         row["alert_id"]: row["previous_name"]
@@ -105,18 +103,14 @@ def told_story(settings: Settings, reader: Reader, now: float) -> ToldStory | No
         title=str(written["title"]),
         seconds=seconds,
         beats=[
-            Beat(
-                beat.second, beat.what, beat.see, tuple(beat.rules), tuple(beat.about),
-                _alerts_of(beat, rows) if id(beat) in standing else [],
-                standing.get(id(beat), "ahead"),
-            )
-            for beat in beats
+            replace(beat, alerts=_alerts_of(beat, rows), state="now" if place == last else "over")
+            if place in begun
+            else beat
+            for place, beat in enumerate(beats)
         ],
-        corrected=[
-            row | {"previous_name": names.get(row["alert_id"])} for row in corrected
-        ],
+        corrected=[row | {"previous_name": names.get(row["alert_id"])} for row in corrected],
         fresh=now - began < FRESH_SECONDS,
-    )  # fmt: skip
+    )
 
 
 def _alerts_of(beat: Beat, rows: list[ReaderRow]) -> list[ReaderRow]:

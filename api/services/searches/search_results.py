@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from api.services.reader import cursor_of, numbered_place, reader_cursor
 from api.sql.runner import Failed
-from api.sql.worker import plain
+from api.sql.worker import cut_rows, plain
 from api.wire.jobs import SearchJob, SearchPage
 from infra.process.text_output import harmless
 
@@ -75,20 +75,9 @@ def place_of(job: SearchJob) -> str:
     return f"/api/v1/search/jobs/{job.id}"
 
 
-def first_rows(
-    job: SearchJob, file: Path, most_rows: int, most_bytes: int
-) -> tuple[list[list[Any]], Literal["rows", "bytes"] | None]:
-    """The rows that an answer of so many rows and bytes of JSON holds, and what cut it."""
-    rows: list[list[Any]] = []
-    size = 0
-    for row in _rows(file, 0):
-        if len(rows) == most_rows:
-            return rows, "rows"
-        size += len(json.dumps(row))
-        if size > most_bytes:
-            return rows, "bytes"
-        rows.append(row)
-    return rows, None
+def first_rows(file: Path, most_rows: int, most_bytes: int) -> dict[str, Any]:
+    """`rows` that an answer to a statement holds, and `truncated_by`: what cut it, if anything."""
+    return cut_rows(_rows(file, 0), most_rows, most_bytes)
 
 
 def page(job: SearchJob, file: Path, limit: int, cursor: str | None) -> SearchPage:
