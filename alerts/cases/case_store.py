@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from alerts.cases.case import ACTS, Case, fold_cases
+from alerts.domain.short_ids import id_begun_by
 from infra.config.settings import Settings
 from infra.errors import Retryable, Usage
 from infra.streaming.outbox import put_row
@@ -38,14 +39,12 @@ def case_called(cases: dict[str, Case], name: str) -> Case:
     """The case of an id, or of its first characters; raises `NoSuchCase`, `Usage` for several."""
     if name in cases:
         return cases[name]
-    begin = PREFIX + name.removeprefix(PREFIX)
-    long_enough = len(begin) >= len(PREFIX) + SHORTEST
-    names = [known for known in sorted(cases) if long_enough and known.startswith(begin)]
-    if not names:
+    case_id = id_begun_by(
+        "case", PREFIX + name.removeprefix(PREFIX), cases, least=len(PREFIX) + SHORTEST
+    )
+    if case_id is None:
         raise NoSuchCase(f"no case '{name}'; GET /api/v1/cases lists them")
-    if len(names) > 1:
-        raise Usage(f"case '{name}' may be several ({', '.join(names[:4])}); give more of its id")
-    return cases[names[0]]
+    return cases[case_id]
 
 
 def new_case_id() -> str:

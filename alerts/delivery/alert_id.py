@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from alerts.domain.short_ids import SHORTEST_ID, several_ids
 from infra.errors import Usage
-
-SHORTEST_PREFIX = 4
 
 ALERTS_NEED = ("gold.alert", "gold.alert_current")
 
@@ -21,11 +20,11 @@ _NAMED = (
 def whole_id(ask: Callable[[str, dict[str, Any]], list[dict[str, Any]]], alert_id: str) -> str:
     """The id that begins so; `ask` answers a question to the lake. Raises `Usage` unless it is
     that of one alert."""
-    if len(alert_id) < SHORTEST_PREFIX:
-        raise Usage(f"alert '{alert_id}': give at least {SHORTEST_PREFIX} characters of its id")
+    if len(alert_id) < SHORTEST_ID:
+        raise Usage(f"alert '{alert_id}': give at least {SHORTEST_ID} characters of its id")
     ids = [str(row["alert_id"]) for row in ask(_NAMED, {"id": alert_id})]
     if not ids:
         raise Usage(f"no alert '{alert_id}'; 'headgate alerts list' shows them")
     if len(ids) > 1 and ids[0] != alert_id:
-        raise Usage(f"alert '{alert_id}' may be several ({', '.join(ids)}); give more of its id")
+        raise several_ids("alert", alert_id, ids)
     return ids[0]

@@ -11,6 +11,7 @@ from typing import Any
 from alerts.compiler.compiler import Compiled, RuleSource
 from alerts.compiler.indicator_lists import INDICATOR
 from alerts.compiler.model_rule_files import MODEL, Models, ModelSource
+from alerts.domain.short_ids import id_begun_by
 from alerts.rulebook.rule_store import RuleFiles, read_rule_files
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.predicate import tests_of
@@ -19,9 +20,6 @@ from alerts.rulepack.shadow_marks import ShadowMark, ShadowMarks
 from alerts.spark_rules.disabled_rules import Aside, state_of
 from infra.config.settings import Settings
 from infra.errors import NoSuch, Usage
-
-_SHORTEST_ID = 4
-"""Characters by which an id may be named where no other begins so."""
 
 
 def compiled_rules(settings: Settings) -> Compiled:
@@ -42,11 +40,8 @@ def rule_id_of(compiled: Compiled, rule: str) -> str:
             refused.path, rule
         ):
             raise Usage(f"rule '{rule}' is refused: {refused.reason}; {refused.remedy}")
-    begun = [rule_id for rule_id in compiled.sources if rule_id.startswith(rule)]
-    if len(rule) >= _SHORTEST_ID and begun:
-        if len(begun) > 1:
-            raise Usage(f"rule '{rule}' may be several ({', '.join(begun[:4])}); give more of it")
-        return begun[0]
+    if begun := id_begun_by("rule", rule, compiled.sources):
+        return begun
     raise NoSuch(f"no rule '{rule}'; 'headgate rules list' shows them")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from alerts.rulepack.derived_fields import derived
+from alerts.rulepack.joined_tests import all_hold, any_holds
 from alerts.rulepack.predicate import (
     All,
     Either,
@@ -78,7 +79,7 @@ def row_test(node: Node, slots: Mapping[str, int], remembered: Remembered | None
         # tests.
         of = node.of if remembered is None else _joined(node)
         parts = [row_test(part, slots, remembered) for part in of]
-        return _all(parts) if isinstance(node, All) else _any(parts)
+        return all_hold(parts) if isinstance(node, All) else any_holds(parts)
     if isinstance(node, Not):
         inner = row_test(node.of, slots, remembered)
         return lambda columns, i: not inner(columns, i)
@@ -93,27 +94,6 @@ def row_test(node: Node, slots: Mapping[str, int], remembered: Remembered | None
         op, cased, other = node.op, node.cased, _reader(str(node.value), slots)
         return lambda columns, i: refers(op, read(columns, i), other(columns, i), cased)
     return _value_test(leaf(node), read)
-
-
-def _all(parts: Sequence[RowTest]) -> RowTest:
-    # A loop and no `all()`: a generator for each row would cost as much as a test.
-    def run(columns: Slots, i: int) -> bool:
-        for part in parts:  # noqa: SIM110
-            if not part(columns, i):
-                return False
-        return True
-
-    return parts[0] if len(parts) == 1 else run
-
-
-def _any(parts: Sequence[RowTest]) -> RowTest:
-    def run(columns: Slots, i: int) -> bool:
-        for part in parts:  # noqa: SIM110
-            if part(columns, i):
-                return True
-        return False
-
-    return parts[0] if len(parts) == 1 else run
 
 
 def _only_path(node: Node) -> str | None:

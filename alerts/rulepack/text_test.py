@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
+from alerts.rulepack.joined_tests import all_hold, any_holds
 from alerts.rulepack.predicate import All, Either, Node, Not, Test, fold, leaf
 
 TextTest: TypeAlias = Callable[[str], bool]
@@ -27,9 +28,9 @@ def _asked(node: Node) -> _Asked:
         inner = _asked(node.of)
         return lambda text, folded: not inner(text, folded)
     if isinstance(node, All):
-        return _all([_asked(part) for part in node.of])
+        return all_hold([_asked(part) for part in node.of])
     if isinstance(node, Either):
-        return _any(list(_alternatives(node.of)))
+        return any_holds(list(_alternatives(node.of)))
     if node.op == "exists":
         wanted = bool(node.value)
         return lambda text, folded: wanted
@@ -87,24 +88,3 @@ def _alternatives(parts: Iterable[Node]) -> Iterable[_Asked]:
         if asked := _one_of(op, wanted):
             yield asked
     yield from others
-
-
-def _all(parts: Sequence[_Asked]) -> _Asked:
-    # Loops and no `all()` or `any()`: a generator for each text would cost as much as a test.
-    def run(text: str, folded: str) -> bool:
-        for part in parts:  # noqa: SIM110
-            if not part(text, folded):
-                return False
-        return True
-
-    return parts[0] if len(parts) == 1 else run
-
-
-def _any(parts: Sequence[_Asked]) -> _Asked:
-    def run(text: str, folded: str) -> bool:
-        for part in parts:  # noqa: SIM110
-            if part(text, folded):
-                return True
-        return False
-
-    return parts[0] if len(parts) == 1 else run

@@ -18,14 +18,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from alerts.domain.short_ids import SHORTEST_ID
 from infra.config.settings import Settings
 from infra.errors import Retryable
 from infra.storage.atomic_files import write_private
 
 UNDO_FOR = timedelta(days=7)
 PLAN_FOR = timedelta(minutes=15)
-SHORTEST_ID = 4
-"""Characters by which a document may be named where no other begins so."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{8,64}")
 _BEGIN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

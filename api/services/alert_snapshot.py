@@ -16,12 +16,12 @@ from alerts.delivery.triage_request import (
     still_waiting,
     triage_state,
 )
+from alerts.domain.short_ids import SHORTEST_ID, several_ids
 from api.services.reader import Reader, ReaderRow
 from api.services.visibility import last_alert_batch
 from infra.config.settings import Settings
 from infra.errors import Usage
 
-SHORTEST_ID = 4
 DECIDED_AFTER = timedelta(minutes=2)
 """A batch of job `alert` that ends so long after a request has taken or refused it."""
 
@@ -78,7 +78,7 @@ def whole_id(reader: Reader, alert_id: str) -> str:
     if not names:
         raise NoSuchAlert(f"no alert '{alert_id}'; list them with GET /api/v1/alerts")
     if names[0] != alert_id and len(names) > 1:
-        raise Usage(f"alert '{alert_id}' may be several ({', '.join(names)}); give more of its id")
+        raise several_ids("alert", alert_id, names)
     return names[0]
 
 

@@ -16,6 +16,7 @@ from alerts.cases.case_store import all_cases, case_called, leave_act, new_case_
 from alerts.cases.evidence import Bundle, write_bundle
 from alerts.cases.stix_bundle import stix_bundle
 from alerts.delivery.triage_request import ChangeRefused
+from alerts.domain.short_ids import several_ids
 from api.observability.audit_log import audit_request
 from api.services.act_store import StateFolder
 from api.services.alert_snapshot import whole_id
@@ -109,7 +110,7 @@ class Cases:
             if not ids:
                 raise NoSuch(f"alert '{alert_id}' is not one of {case.case_id}")
             if len(ids) > 1:
-                raise Usage(f"alert '{alert_id}' may be several ({', '.join(ids[:4])}); give more")
+                raise several_ids("alert", alert_id, ids)
             return self._act(case, who, "unlink", alert_ids=ids)
 
     def merge(self, who: str, name: str, into: str) -> Case:

@@ -14,9 +14,9 @@ import msgspec
 from alerts.delivery.action_request import request_action, waiting_requests
 from alerts.delivery.suppress_request import SuppressionWish, require_end, rule_pattern
 from alerts.domain.entity import Entity, Holder
+from alerts.domain.short_ids import id_begun_by
 from alerts.lifecycle.alert_json import about_in
 from alerts.lifecycle.suppression import ANY, SUPPRESS, UNSUPPRESS, Suppression
-from api.services.alert_snapshot import SHORTEST_ID
 from api.services.reader import Reader
 from api.services.visibility import visible
 from api.wire import suppressions as wire
@@ -115,22 +115,12 @@ class Suppressions:
     def one(self, suppression_id: str) -> wire.SuppressionItem:
         """One by its id or the beginning of it; raises `NoSuchSuppression`."""
         items = self._items()
-        fitting = [
-            item
-            for name, item in items.items()
-            if name == suppression_id
-            or (len(suppression_id) >= SHORTEST_ID and name.startswith(suppression_id))
-        ]
-        if not fitting:
+        name = id_begun_by("suppression", suppression_id, items)
+        if name is None:
             raise NoSuchSuppression(
                 f"no suppression '{suppression_id}'; list them with GET /api/v1/suppressions"
             )
-        if len(fitting) > 1:
-            several = ", ".join(sorted(item.suppression_id for item in fitting)[:4])
-            raise Usage(
-                f"suppression '{suppression_id}' may be several ({several}); give more of its id"
-            )
-        return fitting[0]
+        return items[name]
 
     def end(self, who: str, suppression_id: str, reason: str | None) -> wire.SuppressionTaken:
         """Ask job `alert` to end one before its time, found as by `one`."""

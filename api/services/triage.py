@@ -21,6 +21,7 @@ from alerts.delivery.triage_request import (
     triage_requests,
     undoing,
 )
+from alerts.domain.short_ids import several_ids
 from api.observability.audit_log import audit_request
 from api.services.act_store import PLAN_FOR, UNDO_FOR, StateFolder, expiry, new_id
 from api.services.alert_filter import AlertFilter
@@ -237,8 +238,7 @@ class Triage:
         if not begun:
             raise _no_act(name)
         if len(begun) > 1:
-            several = ", ".join(str(known["act_id"]) for known in begun[:4])
-            raise Usage(f"act '{name}' may be several ({several}); give more of its id")
+            raise several_ids("act", name, [str(known["act_id"]) for known in begun])
         return begun[0]
 
     def _in_reach(self, ids: Collection[str], there: Collection[str]) -> bool:
