@@ -91,14 +91,28 @@
 
   // -- notices -------------------------------------------------------------------------------
 
+  // One that stays can be dismissed; another goes by itself.
   function notice(text, bad = false, where = null, stays = Boolean(where)) {
     const box = document.createElement("div");
     box.className = bad ? "notice bad" : "notice";
     box.setAttribute("role", bad ? "alert" : "status");
-    box.textContent = text;
+    const words = document.createElement("span");
+    words.textContent = text;
+    box.append(words);
     (where ?? document.getElementById("notices"))?.prepend(box);
-    if (!stays) setTimeout(() => box.remove(), bad ? 12000 : 4000);
+    if (stays) box.append(dismissal());
+    else setTimeout(() => box.remove(), bad ? 12000 : 4000);
   }
+  function dismissal() {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "ghost small";
+    button.dataset.dismiss = "";
+    button.setAttribute("aria-label", "Dismiss");
+    button.textContent = "×";
+    return button;
+  }
+  window.headgateNotice = notice;  // for typed.js
   async function copy(button) {
     try {
       await navigator.clipboard.writeText(button.dataset.copy);

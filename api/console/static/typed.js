@@ -47,20 +47,8 @@
   // -- and comes back ------------------------------------------------------------------------
 
   function say(problem) {
-    const box = document.createElement("div");
-    box.className = problem ? "notice bad" : "notice";
-    box.setAttribute("role", problem ? "alert" : "status");
-    const words = document.createElement("span");
-    words.textContent = problem ? `Not done: ${problem}` : "Your session ended before this was sent. What you typed is here again: look at it, and send it.";
-    const close = document.createElement("button");
-    close.type = "button";
-    close.className = "ghost small";
-    close.dataset.dismiss = "";
-    close.setAttribute("aria-label", "Dismiss");
-    close.textContent = "×";
-    box.append(words, close);
-    const dialog = first("dialog[open] form");
-    (dialog ?? document.getElementById("notices"))?.prepend(box);
+    const words = problem ? `Not done: ${problem}` : "Your session ended before this was sent. What you typed is here again: look at it, and send it.";
+    window.headgateNotice(words, Boolean(problem), first("dialog[open] form"), true);
   }
   function fill(typed) {
     const form = [...document.forms].filter((each) => goesTo(each) === typed.form)[typed.place];
