@@ -27,7 +27,7 @@ from infra.delta.log_reader import commit, newest_version
 from infra.delta.schema import Column, Table
 from infra.spark.internals import checkpoint_table, delta_listing_begins, forget_tables
 from infra.spark.session import session
-from infra.streaming.job import Batch
+from infra.streaming.batch import Batch
 from infra.streaming.lake import Lake
 from infra.streaming.log_retention import retire
 

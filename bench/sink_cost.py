@@ -19,7 +19,7 @@ from infra.config.settings import load
 from infra.delta.log_reader import commit, newest_version
 from infra.delta.schema import Column, Table
 from infra.spark.session import session
-from infra.streaming.job import Batch
+from infra.streaming.batch import Batch
 from infra.streaming.lake import Lake
 
 ROWS = 500

@@ -28,7 +28,7 @@ from bench.records import Stored, store
 from infra.config.settings import load
 from infra.delta.schema import Table
 from infra.spark.session import session
-from infra.streaming.job import Batch
+from infra.streaming.batch import Batch
 from infra.streaming.lake import Lake
 from ingest.parsing.source import ParseSettings
 from ingest.pipeline.batch_pass import Pass, Reach

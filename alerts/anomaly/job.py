@@ -29,7 +29,8 @@ from alerts.tables import DEVICE_HOUR, FINDING
 from enrich.tables import DHCP_SEGMENT
 from infra.delta.parquet_writer import FileWriter, arrow_schema
 from infra.delta.schema import Table
-from infra.streaming.job import Batch, Job
+from infra.streaming.batch import Batch
+from infra.streaming.job import Job
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 

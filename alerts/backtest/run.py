@@ -39,7 +39,7 @@ from infra.errors import Fatal
 from infra.process.log import say
 from infra.storage.paths import location
 from infra.storage.state_file import InstantText, JsonLayout, StateFile
-from infra.streaming.job import Lock
+from infra.streaming.job_lock import JobLock
 from ingest.tables import EVENT
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def forget_backtest(settings: Settings) -> None:
     for run in [*[run for run in runs if run.finished][KEEP:], *stale]:
         folder = backtest_folder(settings) / run.id
         with suppress(Fatal):  # it is still being worked on
-            lock = Lock(folder, f"backtest {run.id}")
+            lock = JobLock(folder, f"backtest {run.id}")
             shutil.rmtree(folder, ignore_errors=True)
             lock.release()
 
@@ -246,7 +246,7 @@ class Backtest:
 
     def through(self, tell: _Tell) -> dict[str, Refold]:
         """Do what is left to do; what each side tells. Raises `Fatal` while another does it."""
-        lock = Lock(self.folder, f"backtest {self.run.id}")
+        lock = JobLock(self.folder, f"backtest {self.run.id}")
         try:
             self._match(tell)
             if self.run.attributed is None:

@@ -125,7 +125,7 @@ def _published(args: argparse.Namespace, settings: Settings) -> int:
     from infra.delta.log_reader import newest_version, oldest_version
     from infra.kafka.client import require_broker
     from infra.runtime.job_registry import resume
-    from infra.streaming.job import Lock
+    from infra.streaming.job_lock import JobLock
     from infra.streaming.outbox import note_audit
 
     table = settings.lake_root / ALERT.path
@@ -138,7 +138,7 @@ def _published(args: argparse.Namespace, settings: Settings) -> int:
     version = newest if args.now else args.up_to
     if not first <= version <= newest:
         raise Usage(f"--up-to {version}: must be from {first} to {newest}, as its log goes")
-    lock = Lock(settings.checkpoint_root / "alert", "alert")
+    lock = JobLock(settings.checkpoint_root / "alert", "alert")
     try:
         Publisher(settings).move(version)
     finally:

@@ -10,7 +10,8 @@ from pyspark import TaskContext
 def batch_file(checkpoints: Path) -> Path | None:
     """The file with what was decided for this task's micro-batch; None outside of one.
 
-    Sources: Spark's local property `streaming.sql.batchId`, and `infra.streaming.job.Batch.decide`.
+    Sources: Spark's local property `streaming.sql.batchId`, and `Batch.decide` of
+    `infra.streaming.batch`.
     """
     context = TaskContext.get()
     # The only way for code in a worker to learn which micro-batch it works for.

@@ -36,7 +36,8 @@ from infra.delta.parquet_writer import DataFile, Target, collected, files_writte
 from infra.delta.schema import Table
 from infra.errors import HeadgateError, Retryable
 from infra.process.log import News
-from infra.streaming.job import Batch, Job
+from infra.streaming.batch import Batch
+from infra.streaming.job import Job
 from infra.streaming.lake import Lake
 from infra.streaming.outbox import put_row
 from ingest.tables import EVENT

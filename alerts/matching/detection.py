@@ -26,7 +26,8 @@ from alerts.spark_rules.live import Queries
 from alerts.tables import FINDING, HEARTBEAT
 from enrich.attribution.stream_join import SLACK_SECONDS
 from infra.config.settings import Settings
-from infra.streaming.job import Batch, Job
+from infra.streaming.batch import Batch
+from infra.streaming.job import Job
 from infra.streaming.lake import Lake
 from ingest.pipeline.batch_pass import Find, Stage
 from ingest.pipeline.files_job import files

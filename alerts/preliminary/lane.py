@@ -18,7 +18,7 @@ from infra.config.settings import Settings
 from infra.errors import HeadgateError, Retryable
 from infra.process.clock import clock
 from infra.process.log import News, say
-from infra.streaming.job import Batch
+from infra.streaming.batch import Batch
 
 LOOK_AGAIN = 1.0
 """Seconds until time must have moved on while one waits for its answer: a tick makes a batch."""

@@ -40,7 +40,7 @@ from infra.config.settings import ScopeSettings, Settings
 from infra.delta.retention import complete_since
 from infra.errors import Fatal
 from infra.process.os_user import acting_user
-from infra.streaming.job import Lock
+from infra.streaming.job_lock import JobLock
 from infra.streaming.lake import Lake
 from infra.streaming.outbox import put_row
 from ingest.tables import EVENT
@@ -86,7 +86,7 @@ def repair_history(
     """
     folder = lake.settings.checkpoint_root / REPAIR_JOB
     # Two repairs would each append what the other one has appended already.
-    lock = Lock(folder, REPAIR_JOB)
+    lock = JobLock(folder, REPAIR_JOB)
     try:
         doubts = Doubts(lake, folder, micros(known_at(lake)), said_until(lake.settings))
         usual = since is None and until is None and ip is None

@@ -24,7 +24,8 @@ from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
 from infra.config.settings import Settings
 from infra.process.clock import clock
 from infra.process.log import say
-from infra.streaming.job import Batch, Job
+from infra.streaming.batch import Batch
+from infra.streaming.job import Job
 from infra.streaming.lake import Lake
 
 SWEEP_REACH = timedelta(days=1)

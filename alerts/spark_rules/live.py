@@ -35,7 +35,7 @@ from alerts.spark_rules.windows import Touched, touched, whole_windows, within
 from alerts.tables import FINDING
 from infra.checkpoint.batch_decisions import decided
 from infra.delta.parquet_writer import DataFile, writing
-from infra.streaming.job import Batch
+from infra.streaming.batch import Batch
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT, HEARTBEAT
 

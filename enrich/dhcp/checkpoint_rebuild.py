@@ -44,7 +44,8 @@ from infra.checkpoint.log_files import forget_checksum
 from infra.checkpoint.offset_log import numbers
 from infra.errors import Fatal
 from infra.process.os_user import acting_user
-from infra.streaming.job import Batch, Lock
+from infra.streaming.batch import Batch
+from infra.streaming.job_lock import JobLock
 from infra.streaming.lake import Lake
 from infra.streaming.outbox import put_row
 
@@ -77,7 +78,7 @@ def rebuild(lake: Lake, say: Callable[[str], None] = lambda line: None) -> Rebui
     Raises `Fatal` when the job runs or the tables do not say enough.
     """
     target = layout_folder(lake.settings)
-    lock = Lock(target, SESSIONS_JOB)
+    lock = JobLock(target, SESSIONS_JOB)
     try:
         position = newest(lake)
         say(f"{DHCP_SEGMENT.name} ends with batch {position.batch} of {position.query}")

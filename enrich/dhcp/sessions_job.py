@@ -28,7 +28,8 @@ from enrich.dhcp.stateful_operator import LINE, MICROS, tracked
 from enrich.dhcp.tracker_state import TrackerLimits
 from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import JobSettings
-from infra.streaming.job import Batch, Job
+from infra.streaming.batch import Batch
+from infra.streaming.job import Job
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT, HEARTBEAT
 

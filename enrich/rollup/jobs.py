@@ -21,7 +21,8 @@ from enrich.rollup.unpublished import unpublished_hours
 from enrich.tables import DHCP_SEGMENT
 from enrich.tables_rollup import LOGIN_SESSION, ROLLUP
 from infra.process.log import say
-from infra.streaming.job import Batch, Job
+from infra.streaming.batch import Batch
+from infra.streaming.job import Job
 from infra.streaming.lake import Lake
 from infra.streaming.merge import merge
 from ingest.tables import EVENT

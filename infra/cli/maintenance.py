@@ -22,7 +22,7 @@ from infra.maintenance.resting_tables import tend_resting
 from infra.maintenance.retention_holds import leave, sentence
 from infra.process.table_output import add_output_option, print_rows
 from infra.spark.session import session
-from infra.streaming.job import Lock
+from infra.streaming.job_lock import JobLock
 from infra.streaming.lake import Lake
 
 _NICE = 10
@@ -61,7 +61,7 @@ def _compact(arguments: argparse.Namespace, settings: Settings) -> int:
     require_sources(settings)
     os.nice(_NICE)
     with ExitStack() as stack:
-        lock = Lock(settings.checkpoint_root / "upkeep", "upkeep")
+        lock = JobLock(settings.checkpoint_root / "upkeep", "upkeep")
         stack.callback(lock.release)
         # Before anything is deleted by our own checkpoints that another home's jobs need.
         TablePlaces(settings).claim()

@@ -29,7 +29,7 @@ from infra.kafka.client import require_broker
 from infra.storage.atomic_files import write_whole
 from infra.storage.file_lock import ExclusiveLock, Taken
 from infra.storage.paths import HOME, Location, below, make, there, tree
-from infra.streaming.job import LOCK, already_runs
+from infra.streaming.job_lock import LOCK_NAME, already_runs
 from infra.streaming.kafka_offsets import OffsetReader, backlog, kafka_checkpoint
 
 MANIFEST = "manifest.json"
@@ -167,14 +167,14 @@ def _quiet(settings: Settings) -> Iterator[None]:
     """While inside, no job of ours can begin; raises `Taken` when one runs."""
     root = settings.checkpoint_root
     try:
-        alone = ExclusiveLock(root / LOCK, lambda holder: f"{root}: {_AT_WORK}")
+        alone = ExclusiveLock(root / LOCK_NAME, lambda holder: f"{root}: {_AT_WORK}")
     except Taken:
-        for lock in sorted(root.glob(f"*/{LOCK}")):
+        for lock in sorted(root.glob(f"*/{LOCK_NAME}")):
             job = lock.parent.name
             ExclusiveLock(lock, already_runs(lock.parent, job)).release()  # says which one it is
         raise
     try:
-        _leave(root / LOCK)
+        _leave(root / LOCK_NAME)
         yield
     finally:
         alone.release()
@@ -240,7 +240,7 @@ def files_in(path: Location) -> list[Location]:
         file
         for file in tree(path)
         # Former versions that were made readable are links to files that are copied anyway.
-        if file.name not in (LOCK, KAFKAS_LOCK)
+        if file.name not in (LOCK_NAME, KAFKAS_LOCK)
         and below(path, file).partition("/")[0] != STAGE
         and f"/{ARCHIVE}/{READ}/" not in str(file)
         # In a bucket it names the home, which has it too and may be another one later.

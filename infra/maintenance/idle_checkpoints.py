@@ -18,7 +18,7 @@ from infra.delta.log_reader import Commit, commit, newest_version, table_id
 from infra.errors import HeadgateError
 from infra.storage.paths import Location, path_of
 from infra.streaming.admission import place
-from infra.streaming.job import Lock
+from infra.streaming.job_lock import JobLock
 
 ON_DEMAND = {"import": ("ops.file", "headgate import")}
 """Such a job, the table it reads, of which rows are its own whose column `job` says so, and what
@@ -32,7 +32,7 @@ def move_on(settings: Settings) -> Iterator[str]:
         if not (folder / "spark" / "commits").is_dir():
             continue
         try:
-            lock = Lock(folder, job)
+            lock = JobLock(folder, job)
         except HeadgateError:
             continue  # it runs
         try:

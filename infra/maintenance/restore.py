@@ -28,7 +28,7 @@ from infra.maintenance.backup import (
     has_broker,
 )
 from infra.storage.paths import FRESH, Location, delete
-from infra.streaming.job import LOCK
+from infra.streaming.job_lock import LOCK_NAME
 
 
 def restore(settings: Settings, made: Path, show: Show = lambda done, total: None) -> int:
@@ -145,7 +145,7 @@ class _Restore:
             self._steps.add(parent, partial(_remove_empty, parent))
         self._steps.add(stage, partial(_remove, stage))
         if not part.file:
-            _without_folders(folder, kept=(FRESH, LOCK))
+            _without_folders(folder, kept=(FRESH, LOCK_NAME))
             stage.mkdir()
 
     def _take(self, name: str, target: Location | None) -> None:
@@ -206,7 +206,7 @@ def _remove_empty(folder: Path) -> None:
 def _without_folders(folder: Path, kept: Sequence[str] = ()) -> None:
     """Delete the empty folders in a folder, and locks. Raises `OSError` for a mount point."""
     for path in folder.iterdir():
-        if path.name == LOCK and path.name not in kept:
+        if path.name == LOCK_NAME and path.name not in kept:
             path.unlink()
         elif path.name not in kept:
             _without_folders(path)

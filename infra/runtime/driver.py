@@ -48,7 +48,7 @@ from infra.spark.session import (
     session,
 )
 from infra.storage.file_lock import SharedLock
-from infra.streaming.job import beside
+from infra.streaming.job_lock import hold_off_backups
 from infra.streaming.lake import Lake
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Driver:
         news = News(self.tell)
         while True:
             try:
-                return beside(self.settings.checkpoint_root, "the driver")
+                return hold_off_backups(self.settings.checkpoint_root, "the driver")
             except Retryable as error:
                 if self.once:
                     raise

@@ -44,8 +44,9 @@ from infra.process.clock import clock
 from infra.process.log import say
 from infra.storage.paths import Location, beginning, delete, path_of, tables_below
 from infra.streaming.admission import ALL, Intake
+from infra.streaming.batch import Batch, Work
 from infra.streaming.checkpoint_sources import adopt
-from infra.streaming.job import Batch, Job, Work, start
+from infra.streaming.job import Job, start_job
 from infra.streaming.log_retention import asked_by, retire
 from infra.streaming.outbox import note_audit
 
@@ -123,7 +124,7 @@ class Lake(DeltaTables):
         output_mode: Literal["append", "update"] = "append",
         begun: Callable[[], object] = lambda: None,
     ) -> Job:
-        """Run `work` on each micro-batch of `rows` as job `job` (see `infra.streaming.job.start`).
+        """Run `work` on each micro-batch of `rows` as job `job` (see `start_job`).
 
         `begun` is called when the job is ours and its checkpoint sound, before its first batch.
         Raises `Fatal` when a table lacks a batch that the checkpoint has as written, or the
@@ -138,7 +139,7 @@ class Lake(DeltaTables):
             adopt(job, rows, self.settings.checkpoint_root / job)
             begun()
 
-        return start(
+        return start_job(
             job,
             rows,
             work,

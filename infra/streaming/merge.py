@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from infra.delta.log_reader import newest_first
 from infra.delta.schema import Table
-from infra.streaming.job import Batch
+from infra.streaming.batch import Batch
 from infra.streaming.lake import Lake
 
 

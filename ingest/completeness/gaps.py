@@ -24,7 +24,7 @@ from infra.errors import Fatal, Usage
 from infra.kafka.client import source_of
 from infra.process.log import say
 from infra.storage.paths import Location
-from infra.streaming.job import Lock
+from infra.streaming.job_lock import JobLock
 from infra.streaming.kafka_offsets import (
     BrokerRange,
     Checkpoint,
@@ -326,7 +326,7 @@ def go_on(
 def _held(settings: Settings) -> Iterator[Checkpoint]:
     """The job's checkpoint, which nobody else changes meanwhile."""
     folder = settings.checkpoint_root / INGEST_JOB
-    lock = Lock(folder, INGEST_JOB)
+    lock = JobLock(folder, INGEST_JOB)
     try:
         yield kafka_checkpoint(folder)
     finally:

@@ -25,7 +25,8 @@ from infra.process.log import say
 from infra.process.priority import stand_back
 from infra.spark.session import session
 from infra.storage.state_file import StateFile
-from infra.streaming.job import Batch, Lock, beside
+from infra.streaming.batch import Batch
+from infra.streaming.job_lock import JobLock, hold_off_backups
 from infra.streaming.lake import Lake
 from ingest.parsing.source import lookup
 from ingest.pipeline.file_scanner import Scanner, require_some
@@ -65,7 +66,7 @@ def take_in(
     Raises `Usage` when a pattern matches nothing, `Fatal` when another import runs.
     """
     checkpoint = lake.settings.checkpoint_root / IMPORT_JOB
-    Lock(checkpoint, IMPORT_JOB).release()  # says so before any file is looked at
+    JobLock(checkpoint, IMPORT_JOB).release()  # says so before any file is looked at
     folders = {" ".join(folder.paths)[:200]: folder}
     require_some(lake, folders)
     result, looked = Imported(), 0
@@ -166,7 +167,7 @@ def import_command(args: argparse.Namespace, settings: Settings) -> int:
         raise Usage(f"--tz {args.tz}: {error.errors()[0]['msg']}") from None
     with ExitStack() as stack:
         # Files are looked at, and noted in a table, before the job has its lock.
-        stack.callback(beside(settings.checkpoint_root, f"job {IMPORT_JOB}").release)
+        stack.callback(hold_off_backups(settings.checkpoint_root, f"job {IMPORT_JOB}").release)
         stand_back(_NICE)
         spark = session(settings, "headgate import")
         stack.callback(spark.stop)

@@ -28,7 +28,7 @@ from infra.delta.parquet_writer import (
 from infra.delta.schema import Table
 from infra.process.clock import TOLERANCE
 from infra.spark.session import at_once
-from infra.streaming.job import Batch
+from infra.streaming.batch import Batch
 from ingest.parsing.arrow_parser import Parser, to_arrow
 from ingest.parsing.source import ParseSettings
 from ingest.tables import EVENT, HEARTBEAT, RECORD

@@ -28,7 +28,7 @@ from infra.delta.parquet_writer import DataFile, Target, arrow_schema
 from infra.delta.schema import TENANT, Column, Table
 from infra.errors import Usage
 from infra.storage.paths import delete
-from infra.streaming.job import Batch
+from infra.streaming.batch import Batch
 from infra.streaming.lake import Lake
 from ingest.parsing.source import lookup
 from ingest.pipeline.batch_pass import Find, Stage

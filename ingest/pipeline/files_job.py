@@ -31,7 +31,8 @@ from infra.errors import Usage
 from infra.process.clock import clock
 from infra.process.log import News, say
 from infra.runtime.restart_policy import reason
-from infra.streaming.job import Batch, Job
+from infra.streaming.batch import Batch
+from infra.streaming.job import Job
 from infra.streaming.lake import Lake
 from ingest.decoding.decoding import REFUSED, WRITTEN
 from ingest.parsing.record_reader import TooLong, pieces, whole

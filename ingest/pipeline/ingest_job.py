@@ -25,7 +25,8 @@ from infra.process.clock import TOLERANCE, clock, spoken
 from infra.process.log import say
 from infra.storage.paths import to_read
 from infra.storage.state_file import StateFile
-from infra.streaming.job import Batch, Job
+from infra.streaming.batch import Batch
+from infra.streaming.job import Job
 from infra.streaming.kafka_offsets import (
     Checkpoint,
     OffsetReader,

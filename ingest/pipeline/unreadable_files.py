@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from infra.storage.paths import to_read
-from infra.streaming.job import Batch
+from infra.streaming.batch import Batch
 from infra.streaming.lake import Lake
 from ingest.decoding.decoding import REFUSED
 from ingest.tables import RECORD

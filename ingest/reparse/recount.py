@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from infra.storage.file_lock import ExclusiveLock, Taken
-from infra.streaming.job import LOCK, already_runs
+from infra.streaming.job_lock import LOCK_NAME, already_runs
 from ingest.completeness.rollup_coverage import HOUR
 from ingest.tables_quality import RECOUNT
 
@@ -70,11 +70,11 @@ def changing(settings: Settings) -> str | None:
     """Who is changing rows in place at the moment; None where nobody is."""
     for job in CHANGERS:
         folder = settings.checkpoint_root / job
-        if not (folder / LOCK).exists():
+        if not (folder / LOCK_NAME).exists():
             continue
         try:
             # Taken and given back: whether somebody holds it can only be told by trying.
-            ExclusiveLock(folder / LOCK, already_runs(folder, job)).release()
+            ExclusiveLock(folder / LOCK_NAME, already_runs(folder, job)).release()
         except Taken:
             return job
     return None

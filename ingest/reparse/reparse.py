@@ -29,7 +29,7 @@ from infra.process.os_user import acting_user
 from infra.process.priority import stand_back
 from infra.storage.paths import beginning, delete
 from infra.storage.state_file import InstantText, StateFile
-from infra.streaming.job import Lock
+from infra.streaming.job_lock import JobLock
 from infra.streaming.outbox import put_row
 from ingest.parsing.source import ParseSettings, lookup
 from ingest.quality.silence_rules import OURS, finished
@@ -105,7 +105,7 @@ def reparse(
     complete, and when another reparse runs.
     """
     folder = lake.settings.checkpoint_root / REPARSE_JOB
-    lock = Lock(folder, REPARSE_JOB)
+    lock = JobLock(folder, REPARSE_JOB)
     try:
         connection = connect(
             lake.settings.lake_root,

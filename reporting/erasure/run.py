@@ -22,7 +22,7 @@ from infra.errors import Fatal, HeadgateError
 from infra.kafka.client import require_broker
 from infra.storage.checksums import json_lines
 from infra.storage.paths import Location, delete, sizes
-from infra.streaming.job import Lock
+from infra.streaming.job_lock import JobLock
 from infra.streaming.lake import Lake
 from infra.streaming.log_retention import unread_by
 from reporting.erasure.certificate import certificate_of, certificates, not_touched, write_down
@@ -94,7 +94,7 @@ def erase(
     are in the way, `Fatal` while another erasure runs.
     """
     settings = lake.settings
-    lock = Lock(settings.checkpoint_root / _JOB, _JOB)
+    lock = JobLock(settings.checkpoint_root / _JOB, _JOB)
     try:
         # Named by a digest: a file name must not hold the name of who is to be forgotten.
         file = settings.checkpoint_root / _JOB / f"{digest('', wish)}.json"
@@ -193,7 +193,7 @@ def wait_for_jobs(lake: Lake, seconds: float, tell: Callable[[str], None]) -> di
 
 def _runs(settings: Settings, job: str) -> bool:
     try:
-        Lock(settings.checkpoint_root / job, job).release()
+        JobLock(settings.checkpoint_root / job, job).release()
     except Fatal:
         return True
     return False

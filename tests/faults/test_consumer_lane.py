@@ -29,7 +29,7 @@ from alerts.rulepack.rule_pack import PackStore
 from infra.config.settings import Settings, load
 from infra.errors import Fatal, Retryable
 from infra.kafka.client import Broker, ensure_topics, producer, topic_of
-from infra.streaming.job import Batch
+from infra.streaming.batch import Batch
 from tests.e2e.conftest import http
 from tests.faults.early_ingest import Jobs
 from tests.faults.early_outbox import topics

@@ -24,7 +24,7 @@ from infra.delta.schema import Column, Table
 from infra.runtime.outbox_flusher import OutboxFlusher, flush_outbox
 from infra.runtime.restart_policy import reason
 from infra.spark.internals import forget_tables
-from infra.streaming.job import Batch
+from infra.streaming.batch import Batch
 from infra.streaming.lake import Lake
 from infra.streaming.outbox import put_row
 from tests.recovery import judge

@@ -38,7 +38,7 @@ from infra.config.settings import Settings, load
 from infra.delta.transaction import active_files
 from infra.errors import Usage
 from infra.maintenance import maintenance
-from infra.streaming.job import Lock
+from infra.streaming.job_lock import JobLock
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 from tests.alerts.history import IP, LOGIN, MANY, NOON, A, B, at, leased, login, with_rules
@@ -353,7 +353,7 @@ def test_old_results_and_runs_that_nobody_resumes_go(
         backtest_folder(home).joinpath(name, "run.json").write_text(
             json.dumps(asdict(run)), "utf-8"
         )
-    lock = Lock(backtest_folder(home) / "at-work", "backtest at-work")
+    lock = JobLock(backtest_folder(home) / "at-work", "backtest at-work")
     forget_backtest(home)
     lock.release()
     assert [run.id for run in stored_backtests(home)] == ["new", "fresh", "at-work"]

@@ -34,7 +34,8 @@ from infra.delta.duckdb_views import connect
 from infra.errors import Retryable
 from infra.kafka.client import Broker, admin, ensure_topics
 from infra.runtime.outbox_flusher import flush_outbox
-from infra.streaming.job import Batch, Job
+from infra.streaming.batch import Batch
+from infra.streaming.job import Job
 from infra.streaming.lake import Lake
 from tests.alerts.lifecycle.test_alert_fold import VALIDATOR, finding
 from tests.api.story import insert

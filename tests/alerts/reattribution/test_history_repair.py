@@ -27,7 +27,7 @@ from infra.config.settings import ScopeSettings, load
 from infra.delta.retention import Applied, note_retention
 from infra.errors import Fatal, Usage
 from infra.kafka.client import Broker, ensure_topics
-from infra.streaming.job import Lock
+from infra.streaming.job_lock import JobLock
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
 from tests.alerts.lifecycle.test_alert_fold import PACK
@@ -271,7 +271,7 @@ def test_retention_says_since_when_every_line_is_there(
 
 
 def test_only_one_repair_of_history_runs_at_a_time(lake: Lake) -> None:
-    held = Lock(lake.settings.checkpoint_root / mending.REPAIR_JOB, mending.REPAIR_JOB)
+    held = JobLock(lake.settings.checkpoint_root / mending.REPAIR_JOB, mending.REPAIR_JOB)
     try:
         with pytest.raises(Fatal, match="job mend already runs"):
             repair_history(lake)

@@ -40,7 +40,8 @@ from alerts.verify.differences import Batches, Stray, judge_finding
 from infra.config.settings import Settings, load
 from infra.delta.schema import Table
 from infra.errors import Usage
-from infra.streaming.job import Batch, Job
+from infra.streaming.batch import Batch
+from infra.streaming.job import Job
 from infra.streaming.lake import Lake
 from ingest.parsing.source import ParseSettings
 from ingest.pipeline.batch_pass import Reach

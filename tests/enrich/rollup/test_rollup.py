@@ -28,7 +28,8 @@ from infra.delta.log_reader import commit, newest_version
 from infra.delta.retention import Applied, note_retention
 from infra.errors import Retryable, Usage
 from infra.kafka.client import Broker, ensure_topics
-from infra.streaming.job import Batch, Lock
+from infra.streaming.batch import Batch
+from infra.streaming.job_lock import JobLock
 from infra.streaming.lake import Lake
 from infra.streaming.merge import merge
 from ingest.completeness.rollup_coverage import span
@@ -438,7 +439,7 @@ def test_what_a_reparse_changed_is_counted_anew_and_nobody_takes_its_counts_befo
     assert main(["--home", str(lake.settings.home), "rollup", "checks"]) == 0
     assert "to be counted anew, as events were changed: 1 hours" in capsys.readouterr().err
 
-    lock = Lock(lake.settings.checkpoint_root / "reparse", "reparse")
+    lock = JobLock(lake.settings.checkpoint_root / "reparse", "reparse")
     goes_on(9)
     assert differences(lake) != NONE, "more of it may change"
     with pytest.raises(Retryable, match="reparse is changing events"):

@@ -14,7 +14,9 @@ from infra.checkpoint import failed_batch
 from infra.checkpoint.soundness import unfinished
 from infra.errors import Fatal
 from infra.runtime.job_registry import resume
-from infra.streaming.job import Batch, Job, Lock
+from infra.streaming.batch import Batch
+from infra.streaming.job import Job
+from infra.streaming.job_lock import JobLock
 from infra.streaming.lake import Lake
 from tests.infra.runtime.test_driver import NUMBER, SQUARE
 
@@ -35,8 +37,8 @@ def identified(folder: Path, identity: str) -> Path:
 def killed(folder: Path) -> None:
     """Have a process take a job's lock and die as by kill -9."""
     script = (
-        "import os, sys; from pathlib import Path; from infra.streaming.job import Lock; "
-        "held = Lock(Path(sys.argv[1]), 'squares'); os.kill(os.getpid(), 9)"
+        "import os, sys; from pathlib import Path; from infra.streaming.job_lock import JobLock; "
+        "held = JobLock(Path(sys.argv[1]), 'squares'); os.kill(os.getpid(), 9)"
     )
     command = [sys.executable, "-c", script, str(folder)]
     root = Path(__file__).resolve().parents[3]
@@ -45,15 +47,15 @@ def killed(folder: Path) -> None:
 
 def test_a_lock_tells_whether_its_last_holder_was_killed(tmp_path: Path) -> None:
     folder = tmp_path / "squares"
-    first = Lock(folder, "squares")
+    first = JobLock(folder, "squares")
     assert not first.abandoned
     first.release()
     killed(folder)
-    second = Lock(folder, "squares")
+    second = JobLock(folder, "squares")
     assert second.abandoned
     second.release()
     second.release()
-    third = Lock(folder, "squares")
+    third = JobLock(folder, "squares")
     assert not third.abandoned
     third.release()
 

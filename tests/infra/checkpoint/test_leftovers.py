@@ -15,7 +15,8 @@ from pyspark.sql import types as T
 from infra.checkpoint.leftovers import put_aside
 from infra.delta.schema import Column, Table
 from infra.errors import Fatal
-from infra.streaming.job import Batch, Job
+from infra.streaming.batch import Batch
+from infra.streaming.job import Job
 from infra.streaming.lake import Lake
 
 TEMPORARY = ".0.9e6f60c2-3f1d-4a33-a1f5-0d7c1a3b5e77.tmp"

@@ -22,7 +22,8 @@ from infra.errors import Fatal, Usage
 from infra.maintenance import maintenance
 from infra.maintenance.compaction_plan import SPANS, CompactionPiece, plan_in_spans
 from infra.runtime.driver import Driver
-from infra.streaming.job import Batch, Job
+from infra.streaming.batch import Batch
+from infra.streaming.job import Job
 from infra.streaming.lake import Lake
 from infra.streaming.parquet_scan import files_between
 from tests.infra.numbers import NUMBER, SQUARE, rows

@@ -27,7 +27,9 @@ from infra.kafka.client import Broker, admin, ensure_topics, free_port, producer
 from infra.maintenance.backup import backup, left_at
 from infra.maintenance.restore import _Steps, restore
 from infra.spark.internals import forget_tables
-from infra.streaming.job import Batch, Job, Lock
+from infra.streaming.batch import Batch
+from infra.streaming.job import Job
+from infra.streaming.job_lock import JobLock
 from infra.streaming.lake import Lake
 from ingest.completeness.ledger_state import LedgerCheckState, ledger_check_folder
 
@@ -391,7 +393,7 @@ def test_a_backup_that_cannot_be_made_leaves_nothing(home: Settings, tmp_path: P
 
 
 def test_no_backup_is_taken_while_a_job_runs(home: Settings, tmp_path: Path) -> None:
-    lock = Lock(home.checkpoint_root / "ingest", "ingest")
+    lock = JobLock(home.checkpoint_root / "ingest", "ingest")
     with pytest.raises(Fatal, match="job ingest already runs"):
         backup(home, tmp_path / "backups")
     lock.release()
@@ -408,7 +410,7 @@ def test_no_job_begins_while_a_backup_is_taken(home: Settings, tmp_path: Path) -
     def meanwhile(done: int, total: int) -> None:
         for job in ("import", "ingest"):
             with pytest.raises(Retryable) as refused:
-                Lock(home.checkpoint_root / job, job)
+                JobLock(home.checkpoint_root / job, job)
             told.append(str(refused.value))
         with pytest.raises(Fatal, match="another backup is at work on this home"):
             backup(home, tmp_path / "more")
@@ -419,7 +421,7 @@ def test_no_job_begins_while_a_backup_is_taken(home: Settings, tmp_path: Path) -
     assert "job ingest cannot begin" in told[1]
     assert not (home.checkpoint_root / "import").exists()
     assert not list(made.rglob("lock"))
-    Lock(home.checkpoint_root / "import", "import").release()
+    JobLock(home.checkpoint_root / "import", "import").release()
     backup(home, tmp_path / "later")
 
 

@@ -29,7 +29,8 @@ from infra.delta.transaction import active_files
 from infra.errors import Fatal
 from infra.maintenance import maintenance
 from infra.maintenance.compaction_plan import FAN_IN, CompactionPiece, plan
-from infra.streaming.job import Batch, Job
+from infra.streaming.batch import Batch
+from infra.streaming.job import Job
 from infra.streaming.lake import Lake
 from tests.infra.numbers import NUMBER, SQUARE, rows
 

@@ -16,7 +16,7 @@ from infra.errors import Fatal
 from infra.maintenance import maintenance
 from infra.maintenance.retention_holds import last, sentence
 from infra.runtime.job_status import JobStatus, write_status
-from infra.streaming.job import Batch
+from infra.streaming.batch import Batch
 from infra.streaming.lake import Lake
 from tests.infra.numbers import NUMBER, SQUARE
 

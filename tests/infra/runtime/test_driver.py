@@ -40,7 +40,9 @@ from infra.runtime.restart_policy import PAUSES
 from infra.runtime.scheduled_tasks import Every
 from infra.runtime.ticker import Ticker
 from infra.storage.file_lock import ExclusiveLock, Taken
-from infra.streaming.job import Batch, Job, Lock
+from infra.streaming.batch import Batch
+from infra.streaming.job import Job
+from infra.streaming.job_lock import JobLock
 from infra.streaming.lake import Lake
 from infra.streaming.progress import Pulse
 from ingest.tables import RECORD
@@ -429,7 +431,7 @@ def test_a_lock_that_is_taken_meanwhile_is_waited_for(
 
 def fresh(lake: Lake, *, once: bool) -> Job:
     """A job that takes its lock, and comes no further."""
-    Lock(lake.settings.checkpoint_root / "fresh", "fresh").release()
+    JobLock(lake.settings.checkpoint_root / "fresh", "fresh").release()
     raise Retryable("the broker is away")
 
 

@@ -34,7 +34,8 @@ from infra.streaming.admission import (
     place,
     together,
 )
-from infra.streaming.job import Batch, Job
+from infra.streaming.batch import Batch
+from infra.streaming.job import Job
 from infra.streaming.lake import Lake
 from infra.streaming.rate_controller import BatchSeen, Learned, Pace, RateLimits
 from tests.wait import until

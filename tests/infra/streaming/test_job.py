@@ -18,7 +18,9 @@ from infra.delta.schema import Column, Table
 from infra.errors import Fatal
 from infra.process.batch_telemetry import BatchRecord, hear_batches
 from infra.runtime.outbox_flusher import flush_outbox
-from infra.streaming.job import Batch, Job, Lock
+from infra.streaming.batch import Batch
+from infra.streaming.job import Job
+from infra.streaming.job_lock import JobLock
 from infra.streaming.lake import Lake
 from infra.streaming.outbox import put_row
 
@@ -109,7 +111,7 @@ def test_a_batch_that_runs_again_decides_the_same(lake, numbers):
 
 def test_a_second_driver_on_the_same_job_is_refused_in_one_sentence(lake, numbers):
     numbers(1)
-    lock = Lock(lake.settings.checkpoint_root / "squares", "squares")
+    lock = JobLock(lake.settings.checkpoint_root / "squares", "squares")
     with pytest.raises(Fatal, match="job squares already runs"):
         squares(lake)
     lock.release()
@@ -136,12 +138,12 @@ def test_a_job_that_was_stopped_is_nobodys_before_its_batch_has_left(lake, numbe
     finally:
         lake.spark.conf.set("spark.sql.streaming.stopTimeout", "30s")
     with pytest.raises(Fatal, match="job squares already runs"):
-        Lock(folder, "squares")
+        JobLock(folder, "squares")
     leave.set()
     end = time.monotonic() + 30
     while True:
         try:
-            Lock(folder, "squares").release()
+            JobLock(folder, "squares").release()
             break
         except Fatal:
             assert time.monotonic() < end

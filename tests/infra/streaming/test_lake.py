@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from infra.config.settings import load
 from infra.delta.ops_tables import LEDGER
-from infra.streaming.job import Batch
+from infra.streaming.batch import Batch
 from infra.streaming.lake import Lake
 
 

@@ -33,7 +33,7 @@ from infra.delta.time_travel import instant_of_version, lend
 from infra.errors import Fatal, Usage
 from infra.maintenance import maintenance
 from infra.streaming import log_retention
-from infra.streaming.job import Batch
+from infra.streaming.batch import Batch
 from infra.streaming.lake import Lake
 from infra.streaming.log_retention import archive_commits, forget_archived
 

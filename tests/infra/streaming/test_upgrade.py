@@ -22,8 +22,9 @@ from infra.errors import Fatal
 from infra.maintenance import maintenance
 from infra.spark.internals import checkpoint_table
 from infra.storage.checksums import Damaged
+from infra.streaming.batch import Batch
 from infra.streaming.checkpoint_sources import _extend, match
-from infra.streaming.job import Batch, Job
+from infra.streaming.job import Job
 from infra.streaming.lake import Lake
 from infra.streaming.merge import merge
 

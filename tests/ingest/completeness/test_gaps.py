@@ -26,7 +26,7 @@ from infra.delta.ops_tables import GAP, LEDGER
 from infra.errors import Fatal, Usage
 from infra.kafka.client import Broker, admin, producer, topic_of
 from infra.runtime.outbox_flusher import flush_outbox
-from infra.streaming.job import Lock
+from infra.streaming.job_lock import JobLock
 from infra.streaming.kafka_offsets import BrokerRange, Checkpoint, kafka_checkpoint
 from infra.streaming.lake import Lake
 from ingest.completeness.gaps import (
@@ -358,7 +358,7 @@ def test_the_commands_state_and_accept(source: Settings, home: list[str], capsys
     accepting = [*home, "gaps", "accept", stated["statement"], "--reason"]
     assert main([*accepting, " "]) == 2
 
-    running = Lock(source.checkpoint_root / "ingest", "ingest")
+    running = JobLock(source.checkpoint_root / "ingest", "ingest")
     assert main([*accepting, "known"]) == 1
     assert "job ingest already runs" in capsys.readouterr().err
     assert not (source.home / "spool").exists()  # nobody has accepted anything yet

@@ -23,7 +23,7 @@ from infra.errors import Fatal, Usage
 from infra.maintenance.idle_checkpoints import move_on
 from infra.maintenance.retention_holds import RetentionHold, sentence
 from infra.storage.file_lock import ExclusiveLock
-from infra.streaming.job import Lock
+from infra.streaming.job_lock import JobLock
 from infra.streaming.lake import Lake
 from infra.streaming.log_retention import unread_by
 from ingest.pipeline.backfill import IMPORT_JOB, Imported, take_in
@@ -83,7 +83,7 @@ def test_between_imports_its_place_moves_on_past_what_is_not_for_it(
     newest = lake.version(LANDED)
     (before,) = unread(lake)
     assert before <= newest - 2
-    running = Lock(lake.settings.checkpoint_root / IMPORT_JOB, IMPORT_JOB)
+    running = JobLock(lake.settings.checkpoint_root / IMPORT_JOB, IMPORT_JOB)
     assert list(move_on(lake.settings)) == []
     running.release()
     assert unread(lake) == [before], "one that runs moves on by itself"
@@ -138,7 +138,7 @@ def test_what_cannot_begin_says_why(lake: Lake, tmp_path: Path):
     archive(tmp_path / "old", 1, 1)
     with pytest.raises(Usage, match="no source 'nobody'"):
         take_in(lake, settings_of(tmp_path / "old", source="nobody"), tell=print)
-    running = Lock(lake.settings.checkpoint_root / IMPORT_JOB, IMPORT_JOB)
+    running = JobLock(lake.settings.checkpoint_root / IMPORT_JOB, IMPORT_JOB)
     with pytest.raises(Fatal, match="job import already runs"):
         take_in(lake, settings_of(tmp_path / "old"), tell=print)
     running.release()

@@ -18,7 +18,8 @@ from alerts.tables import FINDING
 from infra.config.settings import load
 from infra.delta.duckdb_views import connect
 from infra.delta.schema import Table
-from infra.streaming.job import Batch, Job
+from infra.streaming.batch import Batch
+from infra.streaming.job import Job
 from infra.streaming.lake import Lake
 from ingest.parsing.source import ParseSettings
 from ingest.pipeline.batch_pass import Reach

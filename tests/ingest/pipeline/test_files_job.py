@@ -16,7 +16,7 @@ import pytest
 
 from infra.config.settings import Settings, load
 from infra.errors import Usage
-from infra.streaming.job import Batch
+from infra.streaming.batch import Batch
 from infra.streaming.lake import Lake
 from ingest.parsing.record_reader import TooLong, pieces
 from ingest.parsing.source import lookup

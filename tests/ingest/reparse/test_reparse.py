@@ -22,7 +22,9 @@ from infra.delta.log_reader import newest_first, newest_version
 from infra.delta.schema import Table
 from infra.delta.transaction import Moved, active_files
 from infra.errors import Fatal, Usage
-from infra.streaming.job import Batch, Job, Lock
+from infra.streaming.batch import Batch
+from infra.streaming.job import Job
+from infra.streaming.job_lock import JobLock
 from infra.streaming.lake import Lake
 from ingest.parsing.source import ParseSettings
 from ingest.pipeline.batch_pass import Reach
@@ -420,7 +422,7 @@ def test_files_of_the_rewrite_carry_statistics_and_columns_as_others_do(line: Li
 
 def test_only_one_reparse_runs_at_a_time(line: Line) -> None:
     line.receive(sshd(1))
-    lock = Lock(line.lake.settings.checkpoint_root / REPARSE_JOB, REPARSE_JOB)
+    lock = JobLock(line.lake.settings.checkpoint_root / REPARSE_JOB, REPARSE_JOB)
     with pytest.raises(Fatal, match="already runs"):
         reparse(line.lake, "sshd", BEGIN)
     lock.release()

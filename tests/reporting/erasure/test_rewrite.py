@@ -33,7 +33,9 @@ from infra.kafka.client import free_port
 from infra.maintenance.compaction_plan import FAN_IN
 from infra.maintenance.maintenance import merge_small_files
 from infra.storage.paths import Location
-from infra.streaming.job import Batch, Job, Lock
+from infra.streaming.batch import Batch
+from infra.streaming.job import Job
+from infra.streaming.job_lock import JobLock
 from infra.streaming.lake import Lake
 from reporting.cli.erase import finished_erasure
 from reporting.erasure import run as erase_run
@@ -245,7 +247,7 @@ def test_a_run_that_was_killed_goes_on_and_former_versions_can_be_deleted(told: 
     for name in ("gold.finding", "silver.event"):
         with pytest.raises(RuntimeError, match="killed"):
             erase(told, ANNA, killed_at(name), wait_seconds=0)
-    lock = Lock(told.settings.checkpoint_root / "erase", "erase")
+    lock = JobLock(told.settings.checkpoint_root / "erase", "erase")
     with pytest.raises(Fatal, match="job erase already runs"):
         erase(told, ANNA, quiet)
     lock.release()

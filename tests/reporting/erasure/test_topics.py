@@ -41,7 +41,7 @@ from infra.kafka.client import (
     producer,
 )
 from infra.kafka.topic_config import topic_settings as told_of
-from infra.streaming.job import Lock
+from infra.streaming.job_lock import JobLock
 from infra.streaming.lake import Lake
 from reporting.cli.erase import finished_erasure
 from reporting.erasure.certificate import sentences
@@ -212,7 +212,7 @@ def test_a_job_that_runs_has_a_while_to_publish_first(told: Lake) -> None:
             assert Publisher(told.settings).publish() == 2
             let_wait(told.settings, "a1", 2)  # as webhooks do that read it at once
 
-    lock = Lock(told.settings.checkpoint_root / "alert", "alert")
+    lock = JobLock(told.settings.checkpoint_root / "alert", "alert")
     try:
         certificate = erase(told, ANNA, tell, wait_seconds=10)
     finally:
