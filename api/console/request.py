@@ -48,8 +48,8 @@ def _require_open(request: Request, caller: Caller) -> None:
     if getattr(request.scope.get("route"), "path", "") not in FOR_TENANTS:
         raise HTTPException(
             403,
-            f"{limited}, and this page shows what is of others, too; alerts, the overview and the "
-            "search of events are open",
+            f"{limited}, and this page shows what is of others, too; alerts, the overview, the "
+            "search of events, and devices and addresses are open",
         )
 
 
@@ -105,6 +105,8 @@ FOR_TENANTS = frozenset(
         "/search",
         "/search/export.{form}",
         "/events/{uid:path}",
+        "/entity",
+        "/entity/{kind}/{value:path}",
         "/logout",
     }
 )

@@ -160,6 +160,9 @@ FOR_TENANTS = FOR_LIMITED | {
     "/api/v1/acts",
     "/api/v1/acts/{act_id}",
     "/api/v1/acts/{act_id}/undo",
+    "/api/v1/leases",
+    "/api/v1/entities/{type}/{value}",
+    "/api/v1/entities/{type}/{value}/witnesses",
 }
 """Routes for who is limited to tenants and nothing else."""
 
@@ -202,7 +205,7 @@ def caller_of(
         raise HTTPException(
             403,
             f"key '{caller.name}' is limited to some {limits.of_what}; it may ask with statements"
-            + (", and work on their alerts" if alerts_too else ""),
+            + (", work on their alerts, and look up leases" if alerts_too else ""),
         )
     return caller
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 
 from api import models
 from api.services.reader import Reader, ReaderRow
+from api.tenant_views import scope_asked
 from enrich.attribution.competing_leases import Said, rivals_of, true_at
 from enrich.attribution.confidence import LEASED, NONE, OUTSIDE, STATIC, Server, assessed, standing
 from enrich.attribution.lease_lookup import CLAIMS_DUCKDB
@@ -37,8 +38,10 @@ def holder(
     """Who held `ip` at `at`: the statement with the highest rev that covers the instant.
 
     `known_by`: as it was known then; none: as it is known now. Raises `Usage` when no scope is
-    given and the address was leased in several.
+    given and the address was leased in several. Who is limited to tenants is answered by their
+    leases alone, and is not told of other sites.
     """
+    scope = scope_asked(reader.tenants, scope)
     asked = {"ip": ip, "at": at, "known_by": known_by}
     # The same revision may lie in the table twice after a retry; it is one statement.
     rows = {
@@ -63,8 +66,11 @@ def holder(
     status = LEASED if chosen and chosen.mac else NONE
     if by_hand == STATIC or (by_hand == OUTSIDE and chosen is None):
         status = by_hand
-    site = scope or (chosen.scope if chosen else _site(ip, scopes))
+    limited = reader.tenants is not None
+    site = scope or (chosen.scope if chosen else None if limited else _site(ip, scopes))
     row = rows[chosen.scope, chosen.rev] if chosen and chosen.mac else None
+    # What other sites use of the same addresses.
+    scopes = () if limited else scopes
     return _told(reader, scopes, ip, at, known_by, site, status, row, _saids)
 
 
@@ -89,7 +95,10 @@ def _told(
     judged = assessed(
         lines,
         at,
-        servers=_servers(reader, scope, at, known_by) if status in (LEASED, NONE) else None,
+        # Of no scope nobody can say whether its servers were silent.
+        servers=_servers(reader, scope, at, known_by)
+        if status in (LEASED, NONE) and (scope or reader.tenants is None)
+        else None,
         rivals=rivals_of(said, scope, mac, at),
         scopes=scopes,
     )

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from api import models
 from api.services.reader import Reader, ReaderRow
 from api.services.timeline import NORMAL
+from api.tenant_views import scope_asked
 from enrich.assets.index import AssetIndex, index_of
 from enrich.assets.index_store import newest_index
 from enrich.assets.user_evidence import WITNESSES_SQL, UserSeen, Witness, devices, users, window
@@ -37,6 +38,7 @@ def witnesses(
     its kind, and when no scope is given and the address was leased in several.
     """
     named = NORMAL[kind](value)
+    scope = scope_asked(reader.tenants, scope)
     held = _held(reader, named, at, scope) if kind == "ip" else {}
     # By device and not by address alone: it may have moved to another address since.
     mac = named if kind == "mac" else held.get("mac")
@@ -49,7 +51,8 @@ def witnesses(
         **window(at),
     }
     witness_rows = [Witness.of(row) for row in reader.rows(WITNESSES_SQL, asked, needs=_NEEDS)]
-    index = _index(settings)
+    # Inventories do not say whose they are.
+    index = _index(settings) if reader.tenants is None else None
     return models.Witnesses(
         entity=models.Entity(type=kind, value=named),
         at=at,

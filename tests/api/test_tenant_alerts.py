@@ -5,88 +5,21 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from alerts.delivery.feed import START
-from alerts.lifecycle.alert_json import with_text
-from alerts.lifecycle.asset_context import in_context
-from alerts.tables import ALERT, ALERT_ACTION
 from api.console.request import FOR_TENANTS as PAGES
 from api.routes.access import FOR_TENANTS
 from api.services.alerts import feed
 from api.services.event_stream import Streams, event_stream
 from api.services.reader import Reader
 from api.tenant_views import NotForTenants
-from infra.delta.catalog import catalog
-from ingest.tables import EVENT
-from tests.alerts.lifecycle.test_alert_fold import finding, leased
-from tests.api.flight.flight_desk import FlightDesk
-from tests.api.test_tenants import NOBODY, NOW, OTHER, OWN, operations, row, says_whose
+from tests.api.tenant_desk import NAMES, TenantDesk, assert_own
+from tests.api.test_tenants import NOBODY, OTHER, OWN, operations
 from tests.event_loop import run_apart
-from tests.headgate.as_code.delta_by_hand import append_rows
-
-NAMES = {"acme": OWN, "globex": OTHER, None: NOBODY}
-
-
-def seen(tenant: str | None, second: float, **keys: Any) -> dict[str, Any]:
-    """A finding that says whose it is in all its texts, about one device and address."""
-    name = NAMES[tenant]
-    return finding(
-        second,
-        leased("02:00:00:00:00:aa", hostname=name),
-        tenant_uid=tenant,
-        **{"uid": f"{name}-{second}", "user_name": name, "fields": {"user.name": name}} | keys,
-    )
-
-
-class TenantDesk(FlightDesk):
-    """Two alerts of each tenant and of nobody, all of one rule and device."""
-
-    def __init__(self, home: Path) -> None:
-        super().__init__(home, devices=0, general={"tenants": ["acme", "globex"]})
-        lake = self.settings.lake_root
-        assert isinstance(lake, Path)
-        for table in catalog().values():
-            rows = [row(table, OTHER, "globex"), row(table, NOBODY, None)]
-            own = [row(table, OWN, "acme")] if says_whose(table) else []
-            if table not in (ALERT, ALERT_ACTION):
-                read = {"dead_letter_reason": None, "duplicate_of": None} if table is EVENT else {}
-                append_rows(lake, table, [each | read for each in own + rows])
-        self.ids = {tenant: self.made(tenant, 0) for tenant in NAMES}
-        # In a commit of its own, so that a list that is there already takes it in.
-        self.more = {tenant: self.made(tenant, 90_000) for tenant in NAMES}
-        acts = [
-            {"action_id": f"a-{alert_id}", "alert_id": alert_id, "rule_id": "r", "action": "note",
-             "comment": f"note of {NAMES[tenant]}", "who": "root", "at": NOW}
-            for tenant, alert_id in self.ids.items()
-        ]  # fmt: skip
-        append_rows(lake, ALERT_ACTION, acts)
-
-    def batch(self, *rows: dict[str, Any]) -> list[str]:
-        """As job `alert` writes them, with their place in the feed."""
-        made = [with_text(in_context(each, None)) for each in self._bucket.alerts(*rows)]
-        lake = self.settings.lake_root
-        assert isinstance(lake, Path)
-        self.sequence = getattr(self, "sequence", 0) + 1
-        append_rows(lake, ALERT, [each | {"sequence": self.sequence} for each in made])
-        return [str(each["alert_id"]) for each in made]
-
-    def made(self, tenant: str | None, second: float, **keys: Any) -> str:
-        (alert_id,) = self.batch(seen(tenant, second, **keys))
-        return alert_id
-
-    def limited(self, name: str, role: str = "analyst") -> TestClient:
-        client = TestClient(self.app, raise_server_exceptions=False)
-        client.headers["Authorization"] = f"Bearer {self.key(name, role, tenants=('acme',))}"
-        return client
-
-    @property
-    def others(self) -> list[str]:
-        return [ids[tenant] for ids in (self.ids, self.more) for tenant in ("globex", None)]
 
 
 @pytest.fixture(scope="module")
@@ -107,17 +40,6 @@ def page(desk: TenantDesk) -> TestClient:
     key = desk.key("ann-page", "analyst", tenants=("acme",))
     assert browser.post("/login", data={"key": key, "next": "/"}).status_code == 303
     return browser
-
-
-def assert_own(desk: TenantDesk, text: str, *asked: str) -> None:
-    """Nothing of anybody else stands in an answer but what was asked for by name."""
-    for word in asked:
-        text = text.replace(word, "")
-    assert OTHER not in text
-    assert NOBODY not in text
-    assert "globex" not in text
-    for alert_id in desk.others:
-        assert alert_id[:8] not in text
 
 
 @pytest.mark.full
@@ -367,13 +289,13 @@ def test_a_silence_is_refused_before_anything_is_closed(desk: TenantDesk, page: 
 def test_what_cannot_be_limited_is_not_there_to_be_asked(desk: TenantDesk) -> None:
     reader = Reader(desk.settings, ("acme",))
     try:
-        with pytest.raises(NotForTenants, match=r"^gold\.attribution may show"):
-            reader.rows("SELECT 1", needs=("gold.attribution",))
+        with pytest.raises(NotForTenants, match=r"^gold\.rollup may show"):
+            reader.rows("SELECT 1", needs=("gold.rollup",))
         with pytest.raises(NotForTenants):
             reader.rows("SELECT 1", needs=("gold.suppression",))
         # A question that names a table which it does not own up to finds none.
         with pytest.raises(Exception, match="does not exist"):
-            reader.rows("SELECT * FROM silver.dhcp_segment", needs=("gold.alert",))
+            reader.rows("SELECT * FROM ops.case_act", needs=("gold.alert",))
         for name in ("silver.event", "gold.finding", "bronze.record", "silver.events"):
             known = reader.rows(f"SELECT DISTINCT tenant_uid FROM {name}", needs=(name,))
             assert known == [{"tenant_uid": "acme"}], name

@@ -57,12 +57,10 @@ def alert_page(
     now_state = alerts_now(services.reader, services.settings, [alert_id])[alert_id]
     body = newest["body"]
     explained: dict[str, Any] = {}
-    lease_picture = None
-    # Leases and what rules rested on are told from tables that do not say whose they are.
+    # What rules rested on is told from tables that do not say whose they are.
     if services.reader.tenants is None:
         explained = explain(services.reader.rows, services.settings, alert_id) or {}
-        since, until, spans = alert_detail.leases_around(services.reader, body)
-        lease_picture = _leases(body, spans, since, until)
+    since, until, spans = alert_detail.leases_around(services.reader, body)
     lane = [_told(row, before) for before, row in _pairs(revisions)][::-1]
     return respond(
         request,
@@ -75,7 +73,7 @@ def alert_page(
         came=[row for row in lane if seen is not None and row["revision"] > seen],
         explained=explained,
         condition=_condition(explained),
-        lease_picture=lease_picture,
+        lease_picture=_leases(body, spans, since, until),
         similar=alert_detail.similar(
             services.reader, alert_id, body["rule"]["id"], newest["entity_value"]
         ),

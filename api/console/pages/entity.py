@@ -76,7 +76,10 @@ def entity(
         lanes=_lanes(kind, named, start, end, spans, counts, alerts, then),
         items=events.items,
         after=events.next,
-        known=_quietly(known, services.settings, kind, named, end, None),
+        # Inventories do not say whose they are.
+        known=None
+        if services.reader.tenants is not None
+        else _quietly(known, services.settings, kind, named, end, None),
         used_by=_quietly(witnesses, services.reader, services.settings, kind, named, end, None)
         if kind in ("ip", "mac", "host")
         else None,

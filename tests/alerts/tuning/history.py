@@ -17,6 +17,8 @@ Row = dict[str, Any]
 class Asked:
     """A reader over the tables, with the form of the API's."""
 
+    tenants = None
+
     def __init__(self, lake: MemoryLake) -> None:
         self.lake = lake
 
