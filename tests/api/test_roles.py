@@ -223,6 +223,8 @@ PAGES = {
         "POST /admin/users",
         "POST /admin/users/{name}/end",
         "POST /jobs/{job}/resume",
+        "GET /sources/gaps",
+        "POST /sources/gaps",
     },
 }
 ROLES = ["metrics", "read", "viewer", "analyst", "engineer", "admin"]

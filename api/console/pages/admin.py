@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, get_args
+from urllib.parse import urlencode
 
 from fastapi import Depends, Request
 from fastapi.responses import RedirectResponse, Response
@@ -15,6 +16,7 @@ from api.console.render import respond
 from api.console.request import CheckedForm, Here, signed_in
 from api.console.session import ConsoleSession
 from api.console.time_words import earliest
+from api.credentials import SHORTEST_PASSWORD
 from api.key_limits import known_tenants
 from api.observability.audit_log import audit_request
 from api.routes.access import Services
@@ -24,6 +26,14 @@ from infra.errors import Retryable, Usage
 router = console_router()
 PAGE = Page("admin", "Admin", router, "/admin", "admin", 70, "d", role="admin", group="run")
 _TABS = ("access", "suppressions", "audit")
+_MOST_DAYS = 3650
+_DONE = {
+    "key.end": "is ended: it is refused from now on.",
+    "user.make": "can sign in with that password.",
+    "user.change": "has the role and the password that you gave.",
+    "user.end": "is ended, and signed out.",
+}
+"""What was done to a name, as the page says it afterwards."""
 
 
 def administrator(session: Annotated[ConsoleSession, Depends(signed_in)]) -> ConsoleSession:
@@ -48,11 +58,23 @@ def overview_of_access(
     act: str = "",
     since: str = "-7d",
     cursor: str | None = None,
+    done: str = "",
+    name: str = "",
 ) -> Response:
-    """The page."""
+    """The page; `done`: what was just done to the key or user of that name."""
     if tab not in _TABS:
         raise Usage(f"tab: '{tab}' is none of {', '.join(_TABS)}")
-    return _page(request, services, tab=tab, who=who, act=act, since=since, cursor=cursor)
+    return _page(
+        request,
+        services,
+        tab=tab,
+        who=who,
+        act=act,
+        since=since,
+        cursor=cursor,
+        done=_DONE.get(done, ""),
+        name=name,
+    )
 
 
 @router.post("/admin/keys")
@@ -61,9 +83,8 @@ def make_key(
 ) -> Response:
     """Make a key; its token is on the page that answers, and nowhere else."""
     name, role, days = (_field(form, each) for each in ("name", "role", "days"))
-    expires = datetime.now(UTC) + timedelta(days=int(days)) if days.isdigit() else None
     key, token = services.access.credentials.add_key(
-        name, role, expires, tenants=_tenants(form, services)
+        name, role, _end_of(days), tenants=_tenants(form, services)
     )
     _note(services, session, "key.make", key.name, {"role": key.role, **key.limits})
     # No redirect here: the token is shown this once, and stands in no address.
@@ -77,7 +98,8 @@ def rotate_key(
     """Give a key another token; the one before ends at once."""
     key, token = services.access.credentials.rotate_key(name)
     _note(services, session, "key.rotate", key.name, {"role": key.role})
-    return _page(request, services, tab="access", fresh={"name": key.name, "token": token})
+    fresh = {"name": key.name, "token": token, "rotated": "1"}
+    return _page(request, services, tab="access", fresh=fresh)
 
 
 @router.post("/admin/keys/{name}/end")
@@ -85,16 +107,23 @@ def end_key(services: Here, session: Administrator, name: str, form: CheckedForm
     """End a key."""
     key = services.access.credentials.remove_key(name)
     _note(services, session, "key.end", key.name, {"role": key.role})
-    return RedirectResponse("/admin", status_code=303)
+    return _done("key.end", key.name)
 
 
 @router.post("/admin/users")
 def put_user(services: Here, session: Administrator, form: CheckedForm) -> Response:
-    """Make a user, or give one another role and password."""
+    """Make a user, or give one that is there another role and password."""
     name, role, password = (_field(form, each) for each in ("name", "role", "password"))
+    changes = bool(_field(form, "change"))
+    known = name in {user.name for user in services.access.credentials.read().users}
+    # One form for both would give a colleague another role where a new one was meant.
+    if known and not changes:
+        raise Usage(f"user '{name}' is there already; its row has Change")
+    if changes and not known:
+        raise Usage(f"user '{name}' was ended meanwhile; make it anew")
     user = services.access.credentials.put_user(name, role, password, _tenants(form, services))
     _note(services, session, "user.put", user.name, {"role": user.role, **user.limits})
-    return RedirectResponse("/admin", status_code=303)
+    return _done("user.change" if changes else "user.make", user.name)
 
 
 @router.post("/admin/users/{name}/end")
@@ -102,7 +131,7 @@ def end_user(services: Here, session: Administrator, name: str, form: CheckedFor
     """End a user."""
     services.access.credentials.remove_user(name)
     _note(services, session, "user.end", name, {})
-    return RedirectResponse("/admin", status_code=303)
+    return _done("user.end", name)
 
 
 @router.post("/admin/suppressions/{suppression_id}/end")
@@ -124,6 +153,8 @@ def _page(
     since: str = "-7d",
     cursor: str | None = None,
     fresh: dict[str, str] | None = None,
+    done: str = "",
+    name: str = "",
 ) -> Response:
     content = services.access.credentials.read()
     now = datetime.now(UTC)
@@ -152,6 +183,10 @@ def _page(
         roles=get_args(Role),
         tenants=services.settings.tenants,
         fresh=fresh,
+        done=done,
+        name=name,
+        shortest=SHORTEST_PASSWORD,
+        most_days=_MOST_DAYS,
         over={key.name for key in content.keys if key.is_over(now)},
         suppressions=services.suppressions.list(over=True).items if tab == "suppressions" else [],
         titles={rule_id: source.rule.title for rule_id, source in services.rules.every().items()}
@@ -162,6 +197,20 @@ def _page(
         after=after,
         asked={"who": who, "act": act, "since": since},
     )
+
+
+def _end_of(days: str) -> datetime | None:
+    """When a key ends that is to last so many days; None: it does not end."""
+    if not days:
+        return None
+    if not days.isdecimal() or not 1 <= int(days[:9]) <= _MOST_DAYS:
+        # Taken for none, a slip of the pen would make a key that never ends.
+        raise Usage(f"days: '{days[:20]}'; from 1 to {_MOST_DAYS}, or empty for a key without end")
+    return datetime.now(UTC) + timedelta(days=int(days))
+
+
+def _done(act: str, name: str) -> Response:
+    return RedirectResponse(f"/admin?{urlencode({'done': act, 'name': name})}", status_code=303)
 
 
 def _note(

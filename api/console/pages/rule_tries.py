@@ -18,6 +18,7 @@ from api.console.session import ConsoleSession
 from api.console.time_words import earliest
 from api.routes.access import Services
 from api.routes.rules.jobs import require_may_try
+from api.services.triage import NoSuchAct
 from api.wire.rules import NewRuleJob, RuleJob
 from infra.errors import Usage
 
@@ -66,9 +67,18 @@ def begin_try(
 
 
 @router.get("/rule-tries/{job_id}")
-def look_at_try(request: Request, services: Here, session: HistoryViewer, job_id: str) -> Response:
-    """How far it is, or what it came to."""
-    return _shown(request, services, session, services.rule_jobs.get(session.caller, job_id))
+def look_at_try(
+    request: Request, services: Here, session: HistoryViewer, job_id: str, again: bool = False
+) -> Response:
+    """How far it is, or what it came to; `again`: for a page that is loaded anew."""
+    try:
+        job = services.rule_jobs.get(session.caller, job_id)
+    except NoSuchAct:
+        if again:
+            return Response(status_code=204)
+        # In its place: a notice alone would leave a bar that never ends.
+        return respond(request, "rule_try.html", job=None)
+    return _shown(request, services, session, job)
 
 
 @router.post("/rule-tries/{job_id}/end")

@@ -57,7 +57,7 @@ def keep_proposal(
         )
         tuning.save_filter(services.settings, services.reader, session.caller.name, rule_id, asked)
     except (ValueError, HeadgateError) as error:
-        return _page(request, services, True, rule_id, 30, _words(error), given)
+        return _page(request, services, True, rule_id, _days_of(given), _words(error), given)
     # The desk keeps compiled rules for some seconds; who saved one sees it at once.
     services.rules.forget()
     return RedirectResponse(f"/rules/{quote(rule_id, safe='')}?saved=filter", 303)
@@ -80,9 +80,23 @@ def keep_choice(
         saved = tuning.save_threshold(services.settings, session.caller.name, rule_id, asked)
     except (ValueError, HeadgateError) as error:
         words = _words(error) if given.get("choice") else "choose one of the rows first"
-        return _page(request, services, True, rule_id, 30, words, given)
+        return _page(request, services, True, rule_id, _days_of(given), words, given)
     services.rules.forget()
     return RedirectResponse(f"/rules/{quote(saved.rule_id, safe='')}?saved=threshold", 303)
+
+
+def _days_of(given: dict[str, str]) -> int:
+    """The time that the page was of; a page that is refused is of the same."""
+    days = given.get("days") or given.get("since", "").strip("-d")
+    return next((each for each in _DAYS if str(each) == days), 30)
+
+
+def _refused(given: dict[str, str]) -> Any:
+    """The conditions that were refused: only their form comes back open, and filled in."""
+    try:
+        return json.loads(given.get("conditions", "null"))
+    except ValueError:
+        return None
 
 
 def _words(error: Exception) -> str:
@@ -119,6 +133,7 @@ def _page(
         "may_keep": may_keep,
         "problem": problem,
         "given": given or {},
+        "refused": _refused(given or {}),
         "expires": date.fromordinal((datetime.now(UTC) + _LASTS).toordinal()),
     }
     return respond(request, "rule_tuning.html", 422 if problem else 200, **context)

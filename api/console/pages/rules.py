@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import Depends, Request
 from fastapi.responses import RedirectResponse, Response
@@ -34,8 +35,10 @@ _ENDED = {
     "promote_text": "The text that was in shadow takes the place of this rule's from the next "
     "batch on.",
     "drop_text": "The text that was in shadow is taken away; this rule is as it was.",
+    "on": "It is on from the next batch on.",
+    "off": "It is off from the next batch on; what it found is kept.",
 }
-"""How a time in shadow ended, as its rule's page says it."""
+"""What was just done to a rule, as its page says it."""
 
 
 def engineer(session: Annotated[ConsoleSession, Depends(signed_in)]) -> ConsoleSession:
@@ -109,7 +112,7 @@ def rule(
     """One rule: its text, what it found, and on request its tests and a preview on history.
 
     `saved`: the draft that it was until now; `left_on`: the rule it copies is on as well;
-    `rollout`: how its time in shadow has just ended.
+    `rollout`: how its time in shadow has just ended, or how it was switched.
     """
     try:
         detail = services.rules.one(rule_id)
@@ -205,7 +208,9 @@ def switch(services: Here, session: Engineer, rule_id: str, form: CheckedForm) -
     who = session.caller.name
     switched = services.rules.switch(who, rule_id, on=on, reason=reason)
     audited_switch(services, who, "rule.enable" if on else "rule.disable", switched, reason)
-    return RedirectResponse(f"/rules/{switched.id}", status_code=303)
+    return RedirectResponse(
+        f"/rules/{quote(switched.id, safe='')}?rollout={'on' if on else 'off'}", status_code=303
+    )
 
 
 def _row(item: Any, stats: dict[str, Any], score: RuleScoreItem | None) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from api.console.downloads import download
 from api.console.page import Page, console_router
 from api.console.pages.act import Analyst
+from api.console.raw_bytes import hex_dump, raw_text
 from api.console.render import respond
 from api.console.request import CheckedForm, Here, Signed
 from api.console.time_words import earliest
@@ -203,7 +204,7 @@ def event(
         finding=finding,
         fields=[] if known is None else list(event_search.filled(known)),
         records=[
-            record | {"text": _readable(record["raw"]), "hex": _hex(bytes(record["raw"] or b""))}
+            record | {"text": raw_text(record["raw"]), "hex": hex_dump(bytes(record["raw"] or b""))}
             for record in (event_search.raw_records(services.reader, known) if known else [])
         ],
     )
@@ -233,22 +234,6 @@ def _asked(
         return {"problem": str(error)}
     audit_request(services.settings, "statement", "ok", who=session.caller.name, detail=detail)
     return {"answer": answer}
-
-
-def _readable(raw: Any) -> str:
-    return bytes(raw or b"").decode("utf-8", "replace")
-
-
-def _hex(raw: bytes, longest: int = 4096) -> str:
-    """Bytes as people read them: place, hexadecimal, and what is printable."""
-    lines = []
-    for place in range(0, min(len(raw), longest), 16):
-        row = raw[place : place + 16]
-        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
-        lines.append(f"{place:06x}  {row.hex(' '):<47}  {text}")
-    if len(raw) > longest:
-        lines.append(f"and {len(raw) - longest:,} more bytes")
-    return "\n".join(lines)
 
 
 def _csv(rows: Iterator[dict[str, Any]], columns: tuple[str, ...]) -> Iterator[str]:

@@ -8,6 +8,7 @@
   // -- what takes long -----------------------------------------------------------------------
 
   let slow = 0;
+  const sent = new Map();
   let ticking = 0;
   function begin() {
     clearTimeout(slow);
@@ -22,6 +23,11 @@
   // On the window: who handles a click or a form itself has said so by then.
   addEventListener("submit", (event) => {
     if (event.defaultPrevented || event.target.method === "dialog") return;
+    // Clicked twice fast, what the first made is refused to the second, and that alone is told.
+    if (event.target.method === "post") {
+      if (Date.now() - (sent.get(event.target) ?? 0) < 10000) { event.preventDefault(); return; }
+      sent.set(event.target, Date.now());
+    }
     begin();
     const line = event.target.querySelector("[data-long]");
     const asked = Date.now();
@@ -37,7 +43,7 @@
     const leaves = link && link.origin === location.origin && !link.hasAttribute("download") && !link.target && !/\.(csv|ndjson)$|\/file\//.test(link.pathname) && !link.getAttribute("href").startsWith("#");
     if (plain && leaves) begin();
   });
-  addEventListener("pageshow", end);
+  addEventListener("pageshow", () => { sent.clear(); end(); });
   addEventListener("pagehide", end);
   document.addEventListener("htmx:beforeRequest", (event) => { if (!event.detail.elt.matches("[data-live]")) begin(); });
   document.addEventListener("htmx:afterRequest", (event) => { if (!event.detail.elt.matches("[data-live]")) end(); });
@@ -247,7 +253,7 @@
     else if (at("[data-dismiss]")) at(".notice").remove();
     else if (at("[data-act]")) act(at("[data-act]").dataset.act);
     else if (at("[data-cancel]")) at("dialog").close();
-    else if (at("[data-stop]")) { window.stop(); end(); }
+    else if (at("[data-stop]")) { window.stop(); sent.clear(); end(); }
     else if (at("[data-facets]")) {
       const open = document.querySelector(".desk").classList.toggle("show-facets");
       at("[data-facets]").setAttribute("aria-expanded", open);
@@ -351,7 +357,10 @@
     if (window.Idiomorph) window.Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) => !(name === "open" && node.matches("details"));
     // What was typed is kept in the tab until it is saved, as editor.js has it.
     const saved = document.querySelector("[data-saved]");
-    if (saved) sessionStorage.removeItem(`headgate.draft.${saved.dataset.saved}`);
+    if (saved) ["draft.", "try.editor:"].forEach((what) => sessionStorage.removeItem(`headgate.${what}${saved.dataset.saved}`));
+    // A reload of what answers a form would send the form again.
+    const address = document.querySelector("[data-address]");
+    if (address) history.replaceState(history.state, "", address.dataset.address);
     showTimes();
     showPicked();
     const opened = document.querySelector("[data-row].opened");

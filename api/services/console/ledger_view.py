@@ -1,4 +1,5 @@
-"""What the jobs did and left over: the ledger by hour, dead letters with their bytes, gaps."""
+"""What the jobs did and left over: the ledger by hour, dead letters with their bytes, new fields,
+gaps."""
 
 from __future__ import annotations
 
@@ -15,10 +16,15 @@ FROM ops.ledger WHERE finished_at >= $since AND NOT replayed
 GROUP BY ALL ORDER BY hour DESC, job
 """
 _DEAD = """
-SELECT event_uid, source, received_at, dead_letter_reason, record_ids FROM silver.event
+SELECT event_uid, source, received_at, time, dead_letter_reason, record_ids FROM silver.event
 WHERE dead_letter_reason IS NOT NULL AND received_at >= $since
   AND ($source IS NULL OR source = $source)
 ORDER BY received_at DESC LIMIT $most
+"""
+_DEAD_COUNT = """
+SELECT count(*) AS n FROM silver.event
+WHERE dead_letter_reason IS NOT NULL AND received_at >= $since
+  AND ($source IS NULL OR source = $source)
 """
 _REASONS = """
 SELECT source, dead_letter_reason AS reason, count(*) AS n, max(received_at) AS newest
@@ -33,6 +39,10 @@ _GAPS = """
 SELECT job, kind, topic, partition, from_offset, to_offset, messages, accepted_at, accepted_by,
        reason, source
 FROM ops.gap ORDER BY accepted_at DESC LIMIT 50
+"""
+_DRIFT = """
+SELECT source, field, first_seen, "rows" AS n, event_uid FROM ops.drift
+WHERE NOT baseline AND first_seen >= $since ORDER BY first_seen DESC, source, field LIMIT 50
 """
 
 
@@ -66,6 +76,17 @@ def dead_letters(reader: Reader, since: datetime, source: str | None, most: int)
     return [row | {"raw": by_id.get((row["record_ids"] or [""])[0])} for row in rows]
 
 
+def dead_letter_count(reader: Reader, since: datetime, source: str | None) -> int:
+    """How many records could not be read."""
+    rows = reader.rows(_DEAD_COUNT, {"since": since, "source": source}, needs=("silver.event",))
+    return int(rows[0]["n"])
+
+
 def accepted_gaps(reader: Reader) -> list[ReaderRow]:
     """Messages that the broker lost, and who said that a job may go on without them."""
     return reader.rows(_GAPS, {}, needs=("ops.gap",))
+
+
+def new_fields(reader: Reader, since: datetime) -> list[ReaderRow]:
+    """Fields that OCSF has no place for and that a source did not have before, newest first."""
+    return reader.rows(_DRIFT, {"since": since}, needs=("ops.drift",))
