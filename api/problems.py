@@ -22,7 +22,7 @@ from api.services.quotas import QuotaUsedUp
 from api.services.suppressions import NoSuchSuppression
 from api.services.triage import NoSuchAct, Stale
 from api.sql.runner import Failed, Limit, Refused
-from api.sql.worker_line import Busy
+from api.sql.worker_line import Busy, Cancelled
 from api.tenant_views import NotForTenants
 from infra.errors import HeadgateError, NoSuch, Retryable, Usage
 
@@ -34,6 +34,7 @@ _KINDS: tuple[tuple[type[HeadgateError], int, str], ...] = (
     (Failed, 422, "statement-failed"),
     (Limit, 422, "statement-limit"),
     (Busy, 503, "busy"),
+    (Cancelled, 503, "cancelled"),
     (Stale, 412, "changed-since"),
     (ChangeRefused, 409, "conflict"),
     (NoSuchAlert, 404, "not-found"),

@@ -21,6 +21,7 @@ from api.auth_roles import Role
 from api.console.render import error_page, page_before
 from api.problems import retry_after
 from api.services.triage import Stale
+from api.sql.worker_line import Cancelled
 from api.tenant_views import NotForTenants
 from infra.errors import HeadgateError, Retryable, Usage
 
@@ -139,4 +140,4 @@ def _told(error: Exception) -> tuple[int, str]:
     for kind, status in ((Stale, 412), (ChangeRefused, 409), (NotForTenants, 403), (Usage, 422)):
         if isinstance(error, kind):
             return status, str(error)
-    return (503 if isinstance(error, Retryable) else 500), str(error)
+    return (503 if isinstance(error, Retryable | Cancelled) else 500), str(error)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Annotated, Any
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -35,6 +37,7 @@ from infra.errors import Usage
 from infra.storage.paths import Location
 
 router = APIRouter(prefix="/api/v1", tags=["statements"])
+T = TypeVar("T")
 
 
 @router.post(
@@ -71,15 +74,14 @@ async def _statement(
     """One SELECT over the tables, bounded in rows, bytes, time and memory.
 
     DuckDB answers what it can exactly as Spark would, and a Spark of the API's own the
-    rest, unless `engine` says otherwise. Every statement is noted in ops.audit. It ends
-    when the caller hangs up. With `wait_seconds`, or another `Accept` than JSON, it is asked
-    as a search job, whose bounds are wider: 202 says where it is when it takes longer.
+    rest, unless `engine` says otherwise. Every statement is noted in ops.audit. With
+    `wait_seconds`, or another `Accept` than JSON, it is asked as a search job, whose bounds
+    are wider: 202 says where it is when it takes longer. Before it is answered, it ends when
+    the caller hangs up.
     """
     form = wanted_form(accept)
     if form != JSON and asked.max_rows is not None:
         raise Usage(f"max_rows: {form} is the whole result; say LIMIT {asked.max_rows} in sql")
-    # An event and not a task's cancel: the statement runs in a thread, which cannot be cancelled.
-    cancelled = threading.Event()
     limits = services.settings.api
     quota = services.quotas.statement(
         who.name, limits.statements_at_once, limits.statement_seconds_per_hour
@@ -87,18 +89,9 @@ async def _statement(
     with quota:
         if form != JSON or wait_seconds is not None:
             wait = 20.0 if wait_seconds is None else wait_seconds
-            return await run_in_threadpool(_as_job, services, who, asked, wait, form)
-        asking = asyncio.ensure_future(
-            run_in_threadpool(_answered, services, who, asked, cancelled)
-        )
-        gone = asyncio.ensure_future(_hung_up(request))
-        try:
-            # Whichever comes first: a caller that left must not hold one of the few workers.
-            await asyncio.wait({asking, gone}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            cancelled.set()  # also where this task itself is cancelled, as the API ends
-            gone.cancel()
-        run = await asking
+            as_job = partial(_as_job, services, who, asked, wait, form)
+            return await _while_there(request, as_job)
+        run = await _while_there(request, partial(_answered, services, who, asked))
     return models.StatementAnswer(
         columns=[models.ResultColumn(**column) for column in run.columns],
         rows=run.rows,
@@ -111,11 +104,31 @@ async def _statement(
     )
 
 
+async def _while_there(request: Request, ask: Callable[[threading.Event], T]) -> T:
+    """What `ask` gives; the event that it is handed says that the caller hung up."""
+    # An event and not a task's cancel: the statement runs in a thread, which cannot be cancelled.
+    cancelled = threading.Event()
+    asking = asyncio.ensure_future(run_in_threadpool(ask, cancelled))
+    gone = asyncio.ensure_future(_hung_up(request))
+    try:
+        # Whichever comes first: a caller that left must not hold one of the few workers.
+        await asyncio.wait({asking, gone}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        cancelled.set()  # also where this task itself is cancelled, as the API ends
+        gone.cancel()
+    return await asking
+
+
 def _as_job(
-    services: Services, who: Caller, asked: models.Statement, wait: float, form: str
+    services: Services,
+    who: Caller,
+    asked: models.Statement,
+    wait: float,
+    form: str,
+    gone: threading.Event,
 ) -> Response:
     wanted = jobs.NewSearchJob.model_validate(asked.model_dump(exclude={"max_rows"}))
-    job = services.searches.submit(who, wanted, wait=wait)
+    job = services.searches.submit(who, wanted, wait=wait, gone=gone)
     file = services.searches.file(job.id)
     if form != JSON:
         return whole_or_later(job, file, form)

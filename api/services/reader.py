@@ -20,9 +20,16 @@ from typing import Any
 import duckdb
 
 from alerts.tables import ALERT
+from api.asking import asking
 from api.services.alert_index import INDEX, AlertIndex
 from api.services.searches.kept_rows import KEPT_TABLE, KeptPart, KeptRows
-from api.services.searches.search_threads import InFlight, SearchThreads, at_low_priority
+from api.services.searches.search_threads import (
+    InFlight,
+    SearchThreads,
+    at_low_priority,
+    interrupted,
+)
+from api.sql.worker_line import Cancelled, Ended
 from api.tenant_views import refused, rows_of, views_of
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import definitions, missing_sentence, open_engine
@@ -147,7 +154,8 @@ class Reader:
         rows alone, so files are read from the newest on, until no row of another one can be among
         them. `narrow`: it asks of events what `api.services.searches.kept_rows` keeps. Raises
         `Retryable` when a table is not there yet or the time is up, `Busy` when its turn does not
-        come, `NotForTenants` for one that cannot be limited to `tenants`.
+        come, `Cancelled` when the last who waits for it has hung up, `NotForTenants` for one that
+        cannot be limited to `tenants`.
         """
         if self.tenants is not None:
             for name in needs:
@@ -162,12 +170,16 @@ class Reader:
             # What is kept is asked by pages that everybody begins with: it waits for no search.
             long = not kept and not _EVENTS.isdisjoint(needs)
             seconds = seconds or (self._event_seconds if long else _SECONDS)
-            work = partial(self._answer, engine, _Question(sql, params, seconds, newest, narrow))
-            asked = partial(self.threads.run, work) if long else work
+            question = _Question(sql, params, seconds, newest, narrow)
+
+            def ask(ended: Ended) -> list[ReaderRow]:
+                work = partial(self._answer, engine, question, ended)
+                return self.threads.run(work, ended) if long else work()
+
             if engine.versions is None:
-                return asked()
+                return ask(asking().gone)
             # Of these versions: who asks after a commit gets no answer from before it.
-            rows = self._in_flight.answer((*key, engine.versions), asked)
+            rows = self._in_flight.answer((*key, engine.versions), ask)
         if kept:
             self._kept.keep(key, engine.versions, rows)
         # Whoever asks may write into its rows.
@@ -176,7 +188,7 @@ class Reader:
     def _new_index(self) -> AlertIndex:
         return AlertIndex(self._root, "TRUE" if self.tenants is None else rows_of(self.tenants))
 
-    def _near_rows(self, engine: _Engine, asked: _Question) -> list[ReaderRow] | None:
+    def _near_rows(self, engine: _Engine, asked: _Question, ended: Ended) -> list[ReaderRow] | None:
         """The rows, read from the files that the log names; None where Delta's extension has to."""
         end = time.monotonic() + asked.seconds
         rows: list[ReaderRow] = []
@@ -187,7 +199,7 @@ class Reader:
                 kept = {KEPT_TABLE: self._kept_rows.part(engine.cursor, engine.near[KEPT_TABLE])}
             for tables, rest in _steps(engine.near, kept, asked.newest):
                 statement = unfolded(asked.sql, self._wanted, tables)
-                rows = self._run(engine.cursor, statement, asked, end)
+                rows = self._run(engine.cursor, statement, asked, end, ended)
                 if asked.newest and asked.newest.ended(rows, rest):
                     break
         except duckdb.Error:
@@ -196,34 +208,36 @@ class Reader:
             return None
         return rows
 
-    def _answer(self, engine: _Engine, asked: _Question) -> list[ReaderRow]:
+    def _answer(self, engine: _Engine, asked: _Question, ended: Ended) -> list[ReaderRow]:
         if engine.near:
-            rows = self._near_rows(engine, asked)
+            rows = self._near_rows(engine, asked, ended)
             if rows is not None:
                 return rows
+        end = time.monotonic() + asked.seconds
         try:
-            return self._run(engine.cursor, asked.sql, asked, time.monotonic() + asked.seconds)
+            return self._run(engine.cursor, asked.sql, asked, end, ended)
         except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
             raise Retryable(f"the lake cannot be read: {str(error).splitlines()[0]}") from None
 
     @staticmethod
     def _run(
-        cursor: duckdb.DuckDBPyConnection, sql: str, asked: _Question, end: float
+        cursor: duckdb.DuckDBPyConnection, sql: str, asked: _Question, end: float, ended: Ended
     ) -> list[ReaderRow]:
         """What `sql` gives, which asks the question, until `end` by the monotonic clock."""
-        # DuckDB has no time limit for a statement; another thread has to interrupt it.
-        timer = threading.Timer(max(0.0, end - time.monotonic()), cursor.interrupt)
-        timer.start()
+        if ended.is_set():
+            raise Cancelled("the caller hung up")
         try:
-            result = cursor.execute(sql, dict(asked.params or {}))
-            names = [str(column[0]) for column in result.description or []]
-            return [dict(zip(names, map(_aware, row), strict=True)) for row in result.fetchall()]
+            with interrupted(cursor, end, ended):
+                result = cursor.execute(sql, dict(asked.params or {}))
+                names = [str(column[0]) for column in result.description or []]
+                rows = result.fetchall()
+            return [dict(zip(names, map(_aware, row), strict=True)) for row in rows]
         except duckdb.InterruptException:
+            if ended.is_set():
+                raise Cancelled("the caller hung up") from None
             raise Retryable(
                 f"the lake did not answer within {asked.seconds:g} s; narrow the question by time"
             ) from None
-        finally:
-            timer.cancel()
 
     def require_ready(self) -> None:
         """Raises `Retryable` unless all tables and views can be read, and are those of before."""

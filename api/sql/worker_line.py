@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from infra.errors import Fatal, Retryable
 
@@ -26,6 +26,13 @@ LOOK_SECONDS = 0.2
 """So often it is looked whether a caller is still there."""
 
 T = TypeVar("T")
+
+
+class Ended(Protocol):
+    """Whether nobody waits for an answer any more; an Event is one."""
+
+    def is_set(self) -> bool:
+        """Once true, it stays so."""
 
 
 class Busy(Retryable):
@@ -81,7 +88,7 @@ class WorkerLine(Generic[T]):
     def worker(
         self,
         who: str | None,
-        cancelled: threading.Event | None = None,
+        cancelled: Ended | None = None,
         *,
         since: float | None = None,
     ) -> Iterator[T]:
@@ -98,7 +105,7 @@ class WorkerLine(Generic[T]):
         finally:
             self._give(worker, who, time.monotonic() - began)
 
-    def _take(self, who: str | None, cancelled: threading.Event, since: float | None) -> T:
+    def _take(self, who: str | None, cancelled: Ended, since: float | None) -> T:
         with self._lock:
             # Those who wait were here first, also where a worker is free for a moment.
             if self._free and not self._waiting:

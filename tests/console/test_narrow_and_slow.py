@@ -9,9 +9,12 @@ import pytest
 from fastapi import FastAPI
 
 from api.services.console import alert_list
+from tests.api.desk import audited
 from tests.api.plain_desk import PlainDesk
+from tests.api.routes.test_statements import LONG
 from tests.console.conftest import Watched, serve
 from tests.console.test_accessibility import AXE, RUN
+from tests.wait import until
 
 TOKEN = "t" * 32
 ASK_AND_LOOK = """() => {
@@ -20,6 +23,20 @@ ASK_AND_LOOK = """() => {
   return new Promise((say) => setTimeout(() => say("going" in dataset), 900));
 }"""
 """The page that asks is there until the answer comes; whether it has a sign by then."""
+
+ASK_AND_STOP = """() => {
+  document.querySelector("[data-search]").form.requestSubmit();
+  const stop = document.querySelector("[data-stop]");
+  return new Promise((say) => {
+    const look = setInterval(() => {
+      if (stop.closest("[hidden]")) return;
+      clearInterval(look);
+      stop.click();
+      say(true);
+    }, 50);
+  });
+}"""
+"""In the page itself: the driver does nothing while a page is awaited."""
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +87,22 @@ def test_a_slow_answer_has_a_sign_that_goes_when_it_comes(browse, monkeypatch):
     assert page.evaluate(ASK_AND_LOOK)
     page.wait_for_url("**q=guessing**")
     page.wait_for_selector("html:not([data-going])")
+
+
+@pytest.mark.full
+def test_a_statement_that_is_stopped_ends_at_the_server_too(browse, app):
+    watched: Watched = browse(signed_in=False).sign_in(TOKEN)
+    page = watched.go("/search?sql=SELECT+1", rest=False)
+    page.fill("[data-search]", LONG)
+    assert page.evaluate(ASK_AND_STOP)
+    page.wait_for_selector("[data-long]", state="hidden")
+    assert page.input_value("[data-search]") == LONG
+    settings = app.state.services.settings
+    spool = settings.home / "spool" / "audit"
+    until(lambda: not list(spool.glob(".*.begun")), what="it still runs")
+    (stopped,) = [row for row in audited(settings) if "hung up" in (row["detail"] or "")]
+    assert (stopped["act"], stopped["outcome"]) == ("statement", "failed")
+    assert watched.errors == []
 
 
 @pytest.mark.full

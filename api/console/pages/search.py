@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
+from api.asking import asking
 from api.console.downloads import download
 from api.console.page import Page, console_router
 from api.console.pages.act import Analyst
@@ -26,6 +27,7 @@ from api.console.request import CheckedForm, Here, Signed
 from api.console.time_words import earliest
 from api.key_limits import readable_tables, row_limits
 from api.observability.audit_log import audit_request
+from api.observability.noted_statements import noted_statement
 from api.query_parameters import reads_own_query
 from api.routes.access import Services
 from api.services.console import event_search
@@ -216,23 +218,21 @@ def _asked(
     """The answer to a statement, or why there is none; `:since` and `:until` are the page's."""
     if not session.caller.may("viewer"):
         raise HTTPException(403, f"'{session.caller.name}' may not run statements (role viewer)")
-    detail: dict[str, Any] = {"sql": statement}
+    who = session.caller.name
     try:
-        answer = services.statements.run(
-            statement,
-            span_params(statement, asked.since, asked.until),
-            tables=readable_tables(session.caller),
-            rows=row_limits(session.caller),
-            who=session.caller.name,
-            engine="auto",
-        )
+        with noted_statement(services.settings, {"sql": statement}, who) as act:
+            answer = services.statements.run(
+                statement,
+                span_params(statement, asked.since, asked.until),
+                cancelled=asking().gone,
+                tables=readable_tables(session.caller),
+                rows=row_limits(session.caller),
+                who=who,
+                engine="auto",
+            )
+            act.outcome, act.detail["rows"] = "ok", len(answer.rows)
     except HeadgateError as error:
-        outcome = "refused" if isinstance(error, Usage) else "failed"
-        audit_request(
-            services.settings, "statement", outcome, who=session.caller.name, detail=detail
-        )
         return {"problem": str(error)}
-    audit_request(services.settings, "statement", "ok", who=session.caller.name, detail=detail)
     return {"answer": answer}
 
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ import msgspec
 from alerts.delivery.triage_request import ChangeRefused
 from api.auth import Caller
 from api.services.triage import NoSuchAct
-from api.sql.worker_line import Busy
+from api.sql.worker_line import LOOK_SECONDS, Busy, Cancelled
 from api.wire.jobs import StoredJob
 from infra.config.settings import Settings
 from infra.errors import Fatal, Retryable
@@ -68,8 +69,12 @@ class JobStore(Generic[AnyJob]):
         job: AnyJob,
         work: Callable[[AnyJob, threading.Event], None],
         wait: float,
+        gone: threading.Event | None = None,
     ) -> AnyJob:
-        """Keep a job and run it in its turn; as far as it is after `wait` seconds at most."""
+        """Keep a job and run it in its turn; as far as it is after `wait` seconds at most.
+
+        `gone`: once it is set meanwhile the job is removed, with `Cancelled`: nobody knows its id.
+        """
         self.sweep()
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if shutil.disk_usage(self._folder).free < LEAST_FREE:
@@ -85,8 +90,13 @@ class JobStore(Generic[AnyJob]):
             running = self._pool.submit(work, job, cancelled)
             self._under_way[job.id] = (running, cancelled)
         running.add_done_callback(lambda _: self._over(job.id))
-        with suppress(TimeoutError):
-            running.result(wait)
+        until = time.monotonic() + wait
+        while not wait_for([running], min(LOOK_SECONDS, max(0.0, until - time.monotonic()))).done:
+            if gone is not None and gone.is_set():
+                self.remove(caller, job.id)
+                raise Cancelled("the caller hung up")
+            if time.monotonic() >= until:
+                break
         return self.get(caller, job.id)
 
     def _mine(self, caller: Caller) -> list[AnyJob]:

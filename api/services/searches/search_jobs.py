@@ -40,16 +40,25 @@ class SearchJobs(JobStore[SearchJob]):
         self._statements: Statements | None = None
 
     def submit(
-        self, caller: Caller, asked: NewSearchJob, *, wait: float = 0.0, query: str | None = None
+        self,
+        caller: Caller,
+        asked: NewSearchJob,
+        *,
+        wait: float = 0.0,
+        query: str | None = None,
+        gone: threading.Event | None = None,
     ) -> SearchJob:
-        """Ask; returns once it is done, or after `wait` seconds as far as it is then."""
+        """Ask; returns once it is done, or after `wait` seconds as far as it is then.
+
+        `gone`: once it is set meanwhile the job ends and is removed, with `Cancelled`.
+        """
         now = datetime.now(UTC)
         job = SearchJob(
             id=new_id(), state="queued", progress=None, sql=asked.sql, query=query,
             who=caller.name, made_at=now, expires_at=now + timedelta(seconds=asked.ttl_seconds),
             rows=None, columns=None, elapsed_ms=None, engine=None, versions={}, problem=None,
         )  # fmt: skip
-        return self._begin(caller, job, partial(self._run, caller, asked), wait)
+        return self._begin(caller, job, partial(self._run, caller, asked), wait, gone)
 
     def listed(self, caller: Caller, query: str | None = None) -> list[SearchJob]:
         """The caller's jobs, newest first; an administrator sees everybody's."""

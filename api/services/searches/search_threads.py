@@ -9,12 +9,16 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import Callable, Hashable
-from concurrent.futures import Future
+import time
+from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import duckdb
+
 from api.asking import asking
-from api.sql.worker_line import WorkerLine
+from api.sql.worker_line import LOOK_SECONDS, Cancelled, Ended, WorkerLine
 from infra.config.settings import ApiSettings
 from infra.process.priority import lower_thread
 
@@ -45,15 +49,16 @@ class SearchThreads:
         """How many questions wait for their turn."""
         return self._line.waiting
 
-    def run(self, work: Callable[[], T]) -> T:
-        """What a question gives, in its turn; raises what it raises, and `Busy`.
+    def run(self, work: Callable[[], T], ended: Ended | None = None) -> T:
+        """What a question gives, in its turn; raises what it raises, `Busy`, and `Cancelled` where
+        it is `ended` before its turn.
 
         Callers have their turns by `api.sql.worker_line`. The further questions of a request stand
         where its first one stood, so that a page that was begun is finished first.
         """
         request = asking()
         since = request.came if 0 < request.turns < _IN_A_ROW else None
-        with self._line.worker(request.who, since=since) as thread:
+        with self._line.worker(request.who, ended, since=since) as thread:
             request.turns += 1
             return thread.run(work)
 
@@ -103,29 +108,75 @@ def _work(waiting: _Waiting) -> None:
         del given, work, future
 
 
+@contextmanager
+def interrupted(cursor: duckdb.DuckDBPyConnection, end: float, ended: Ended) -> Iterator[None]:
+    """What `cursor` runs in the block is interrupted at `end` (`time.monotonic`), or once it is
+    `ended`. DuckDB has no time limit for a statement; another thread has to interrupt it.
+    """
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(min(LOOK_SECONDS, max(0.0, end - time.monotonic())) or LOOK_SECONDS):
+            # Again and again: DuckDB forgets an interrupt that comes between two statements.
+            if ended.is_set() or time.monotonic() >= end:
+                cursor.interrupt()
+
+    watching = threading.Thread(target=watch, name="search-end", daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watching.join()
+
+
+class _UnderWay:
+    """A question, its answer once it is there, and who waits for that."""
+
+    def __init__(self) -> None:
+        self.answer: Future[Any] = Future()
+        self.waiting: list[threading.Event] = []
+
+    def is_set(self) -> bool:
+        """Whether all who wait for it have gone."""
+        return all(gone.is_set() for gone in self.waiting)
+
+
 class InFlight:
     """Questions under way: who asks the same meanwhile gets the same answer."""
 
     def __init__(self) -> None:
-        self._running: dict[Hashable, Future[Any]] = {}
+        self._running: dict[Hashable, _UnderWay] = {}
         self._lock = threading.Lock()
 
-    def answer(self, question: Hashable, work: Callable[[], T]) -> T:
-        """What `work` gives, run once however many ask; an error is everybody's as well."""
+    def answer(self, question: Hashable, work: Callable[[Ended], T]) -> T:
+        """What `work` gives, run once however many ask; an error is everybody's as well.
+
+        `work` is handed what says whether the last of them has gone. Raises `Cancelled` for one who
+        has gone while others still wait.
+        """
+        gone = asking().gone
         with self._lock:
             running = self._running.get(question)
-            if running is None:
-                mine = self._running[question] = Future[Any]()
-        if running is not None:
-            shared: T = running.result()
+            # One that all have left is being ended: its end is no answer for a newcomer.
+            first = running is None or running.is_set()
+            if running is None or first:
+                running = self._running[question] = _UnderWay()
+            running.waiting.append(gone)
+        if not first:
+            while not wait([running.answer], LOOK_SECONDS).done:
+                if gone.is_set():
+                    raise Cancelled("the caller hung up")
+            shared: T = running.answer.result()
             return shared
         try:
-            answer = work()
-            mine.set_result(answer)
+            answer = work(running)
+            running.answer.set_result(answer)
             return answer
         except BaseException as error:
-            mine.set_exception(error)
+            running.answer.set_exception(error)
             raise
         finally:
             with self._lock:
-                del self._running[question]
+                if self._running.get(question) is running:
+                    del self._running[question]

@@ -17,7 +17,7 @@ import pytest
 from api.asking import begin_request
 from api.services.searches.search_threads import InFlight, SearchThreads
 from api.sql.runner import Statements
-from api.sql.worker_line import MOST_WAITING
+from api.sql.worker_line import MOST_WAITING, Ended
 from infra.config.settings import load
 from infra.process import priority
 from ingest.tables import EVENT
@@ -109,7 +109,7 @@ def test_who_asks_what_is_under_way_gets_that_answer(pool: ThreadPoolExecutor) -
     flight, ran = InFlight(), []
     begun, go_on = threading.Event(), threading.Event()
 
-    def work() -> list[int]:
+    def work(_: Ended) -> list[int]:
         begun.set()
         assert go_on.wait(30)
         ran.append("a")
@@ -117,13 +117,13 @@ def test_who_asks_what_is_under_way_gets_that_answer(pool: ThreadPoolExecutor) -
 
     first = pool.submit(flight.answer, "question", work)
     assert begun.wait(30)
-    second = pool.submit(flight.answer, "question", lambda: ran.append("b"))
-    other = pool.submit(flight.answer, "other", lambda: [2])
+    second = pool.submit(flight.answer, "question", lambda _: ran.append("b"))
+    other = pool.submit(flight.answer, "other", lambda _: [2])
     assert other.result(30) == [2]
     assert not second.done()
     go_on.set()
     assert (first.result(30), second.result(30), ran) == ([1], [1], ["a"])
-    assert flight.answer("question", lambda: [3]) == [3]
+    assert flight.answer("question", lambda _: [3]) == [3]
 
 
 @pytest.fixture
