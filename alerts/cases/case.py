@@ -38,6 +38,8 @@ class Case:
     changed_by: str = ""
     alerts: list[str] = field(default_factory=list)
     """Ids, in the order in which they were linked."""
+    ever: list[str] = field(default_factory=list)
+    """Ids of these and of all that were taken out again: what was noted may be about any."""
     notes: list[CaseNote] = field(default_factory=list)
     merged_into: str | None = None
     merged_from: list[str] = field(default_factory=list)
@@ -80,6 +82,7 @@ def _apply(cases: dict[str, Case], case: Case, row: Row) -> None:
     case.acts, case.changed_at, case.changed_by = case.acts + 1, instant, str(row["who"])
     if act in ("open", "link"):
         case.alerts += [name for name in dict.fromkeys(ids) if name not in case.alerts]
+        case.ever += [name for name in dict.fromkeys(ids) if name not in case.ever]
     elif act == "unlink":
         case.alerts = [name for name in case.alerts if name not in ids]
     elif act == TITLE:
@@ -101,6 +104,7 @@ def _merge(case: Case, target: Case, row: Row) -> None:
     case.status, case.merged_into = "merged", target.case_id
     target.merged_from.append(case.case_id)
     target.alerts += [name for name in case.alerts if name not in target.alerts]
+    target.ever += [name for name in case.ever if name not in target.ever]
     target.notes = sorted([*target.notes, *case.notes], key=lambda note: note.at)
     target.acts, target.changed_at = target.acts + 1, instant_of(row)
     target.changed_by = str(row["who"])

@@ -32,6 +32,10 @@ _AT_ONCE = 500
 """Ids of one question."""
 _READ = ("bronze.record", "silver.event", "silver.dhcp_segment", "gold.finding",
          "gold.attribution", "gold.alert", "gold.alert_action")  # fmt: skip
+LEFT_OUT = (
+    "for who is limited to tenants: batches and versions of tables, which are everybody's; "
+    "conditions of rules and the text of own ones, which may name others"
+)
 _NOTE = """Evidence of a case, made by Headgate.
 
     sha256sum -c SHA256SUMS          every file is as it was written
@@ -73,11 +77,14 @@ class _Gathered:
 
 def write_bundle(
     ask: Ask, settings: Settings, alert_ids: Sequence[str], file: Path, *, who: str,
-    case: Row | None = None,
+    case: Row | None = None, limited: bool = False,
 ) -> Bundle:  # fmt: skip
-    """Write the bundle of these alerts; whole or not at all."""
-    versions = _versions(settings)
-    gathered = _gather(ask, settings, alert_ids)
+    """Write the bundle of these alerts; whole or not at all.
+
+    `limited`: for who is limited to tenants, without what is everybody's, as the manifest says.
+    """
+    versions = {} if limited else _versions(settings)
+    gathered = _gather(ask, settings, alert_ids, limited)
     events = _events(ask, gathered)
     records = _records(ask, events)
     files: dict[str, list[Row]] = {
@@ -109,6 +116,8 @@ def write_bundle(
         "rows": {name: len(rows) for name, rows in files.items()},
         "missing": missing,
     }
+    if limited:
+        manifest["left_out"] = LEFT_OUT
     written = {name: _lines(rows) for name, rows in files.items()}
     written |= {"case.json": _json(case)} if case is not None else {}
     written |= {README: _NOTE.encode(), MANIFEST: _json(manifest)}
@@ -116,7 +125,7 @@ def write_bundle(
     return Bundle(file, digest, manifest["rows"], missing)  # type: ignore[arg-type]  # built above
 
 
-def _gather(ask: Ask, settings: Settings, alert_ids: Sequence[str]) -> _Gathered:
+def _gather(ask: Ask, settings: Settings, alert_ids: Sequence[str], limited: bool) -> _Gathered:
     gathered = _Gathered()
     findings: dict[str, Row] = {}
     gathered.alerts = _in_parts(
@@ -131,7 +140,7 @@ def _gather(ask: Ask, settings: Settings, alert_ids: Sequence[str]) -> _Gathered
         proof = (row["body"].get("attribution") or {}).get("evidence") or ()
         gathered.uids |= {str(each["event_uid"]) for each in shown} | {str(uid) for uid in proof}
     for alert_id in dict.fromkeys(row["alert_id"] for row in gathered.alerts):
-        gathered.explanations.append(explain(ask, settings, alert_id) or {})
+        gathered.explanations.append(explain(ask, settings, alert_id, limited=limited) or {})
         since, until, rows = findings_behind(ask, settings, alert_id)
         gathered.since, gathered.until = min(gathered.since, since), max(gathered.until, until)
         findings |= {str(row["finding_id"]): row for row in rows}

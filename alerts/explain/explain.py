@@ -94,10 +94,14 @@ def _subject(ask: Ask, alert_id: str) -> Subject | None:
     return Subject(rows[0], msgspec.json.decode(rows[0]["body"])) if rows else None
 
 
-def explain(ask: Ask, settings: Settings, alert_id: str, *, again: bool = False) -> RerunRow | None:
+def explain(
+    ask: Ask, settings: Settings, alert_id: str, *, again: bool = False, limited: bool = False
+) -> RerunRow | None:
     """All that is behind an alert, ready for JSON; None when there is no such alert.
 
     `again`: the rule is run on its events as they are now, and the address looked up anew.
+    `limited`: for who is limited to tenants. Batches are everybody's, and what the operator wrote
+    into rules and filters may name others: it is without both.
     """
     subject_row = _subject(ask, alert_id)
     if subject_row is None:
@@ -113,11 +117,11 @@ def explain(ask: Ask, settings: Settings, alert_id: str, *, again: bool = False)
             name: subject_row.row[name]
             for name in ("alert_id", "revision", "activity", "title", "level", "count", "status")
         },
-        "rule": _rule(settings, store, subject_row, rule),
-        "matched": _matched(settings, store, subject_row, pack, rule, findings, events),
+        "rule": _rule(settings, store, subject_row, rule, limited),
+        "matched": _matched(settings, store, pack, findings, events, limited),
         "attribution": _attribution(ask, subject_row),
-        "lineage": _lineage(ask, settings, subject_row, findings, events),
-        "evidence_sql": evidence_sql(subject_row, findings),
+        "lineage": _lineage(ask, settings, subject_row, findings, events, limited),
+        "evidence_sql": evidence_sql(subject_row, findings, limited),
     }
     if again:
         lines["again"] = _again(ask, settings, store, subject_row, rule, findings, events)
@@ -183,15 +187,19 @@ def _events(ask: Ask, one: Subject, findings: Sequence[RerunRow]) -> list[RerunR
     )
 
 
-def evidence_sql(one: Subject, findings: Sequence[RerunRow]) -> str:
-    """Spark SQL that shows the events behind an alert, for `headgate sql` or POST /statements."""
+def evidence_sql(one: Subject, findings: Sequence[RerunRow], limited: bool = False) -> str:
+    """Spark SQL that shows the events behind an alert, for `headgate sql` or POST /statements.
+
+    `limited`: for who is limited to tenants, whose statements name no views.
+    """
     uids = sorted({*one.evidence, *(f["event_uid"] for f in findings if f["kind"] == "event")})
     # Written out, since a person copies it: parameters would be lost.
     listed = ", ".join(map(sql_text, uids))
     since, until = one.span
+    table = "silver.event" if limited else "silver.events"
     return (
         "SELECT time, source, class_name, src_ip, dst_ip, user_name, host_name, message, event_uid"
-        f" FROM silver.events WHERE time >= TIMESTAMP '{_sql(since)}'"
+        f" FROM {table} WHERE time >= TIMESTAMP '{_sql(since)}'"
         f" AND time <= TIMESTAMP '{_sql(until)}' AND event_uid IN ({listed}) ORDER BY time"
     )
 
@@ -203,15 +211,22 @@ def _sql(at: datetime) -> str:
 # -- the rule, and what of it matched ----------------------------------------------------------
 
 
-def _rule(settings: Settings, store: PackStore, one: Subject, rule: Described | None) -> RerunRow:
+def _rule(
+    settings: Settings, store: PackStore, one: Subject, rule: Described | None, limited: bool
+) -> RerunRow:
     version = (one.body.get("rule") or {}).get("version")
     now = _current(store, one.row["rule_id"])
     text_of_rule = rule_text(rule_folders(settings), one.row["rule_id"])
+    if limited and text_of_rule:
+        # Late: who is not limited needs none of what this loads.
+        from alerts.rulebook.own_rules import is_own
+
+        text_of_rule = None if is_own(settings, text_of_rule[0]) else text_of_rule
     return {
         "id": one.row["rule_id"],
         "title": one.row["rule_name"],
         "version": version,
-        "condition": _OURS.get(one.row["rule_id"]) or _condition(rule),
+        "condition": _OURS.get(one.row["rule_id"]) or (None if limited else _condition(rule)),
         "unchanged": one.row["rule_id"] in _OURS or (now is not None and now.version == version),
         "file": str(text_of_rule[0]) if text_of_rule else None,
         "text": text_of_rule[1] if text_of_rule else None,
@@ -255,13 +270,15 @@ def _condition(rule: Described | None) -> str | None:
 def _matched(
     settings: Settings,
     store: PackStore,
-    one: Subject,
     pack: RulePack | None,
-    rule: Described | None,
     findings: Sequence[RerunRow],
     events: Sequence[RerunRow],
+    limited: bool,
 ) -> list[RerunRow]:
-    """Event by event: which rule, which selections, which values."""
+    """Event by event: which rule, which selections, which values.
+
+    `limited`: without selections and what they ask: a filter may list what is of others.
+    """
     by_uid = {event["event_uid"]: event for event in events}
     named: dict[str, Mapping[str, Any]] = {}
     out = []
@@ -276,7 +293,9 @@ def _matched(
             "kind": finding["kind"],
             "fields": fields_of(finding),
         }
-        if event is not None and isinstance(own, Rule):
+        if event is not None and limited:
+            row["message"] = event["message"]
+        elif event is not None and isinstance(own, Rule):
             if own.id not in named:
                 named[own.id] = _selections(settings, store, own)
             row["selections"] = [n for n, node in named[own.id].items() if holds(node, event)]
@@ -324,23 +343,30 @@ def _lineage(
     one: Subject,
     findings: Sequence[RerunRow],
     events: Sequence[RerunRow],
+    limited: bool,
 ) -> RerunRow:
     """The rule packs and batches it came from, with the versions of tables they wrote."""
-    wanted = _batches_of(ask, settings, [event["event_uid"] for event in events], one.span)
-    if one.row.get("batch") is not None:
-        wanted.add(("alert", int(one.row["batch"])))
-    rows = ask(
-        "SELECT job, batch_id, started_at, finished_at, pack, versions FROM ops.ledger "
-        "WHERE list_contains($batches, job || ' ' || batch_id) ORDER BY started_at",
-        {"batches": [f"{job} {number}" for job, number in sorted(wanted)]},
-        needs=("ops.ledger",),
-    )
+    rows = [] if limited else _batches(ask, settings, one, events)
     return {
         "pack": one.row["pack"],
         "packs": sorted({row["pack"] for row in findings}),
         "batches": [row | {"versions": dict(row["versions"] or {})} for row in rows],
         "missing": [event for event in one.evidence if event not in _known(events, findings)],
     }
+
+
+def _batches(
+    ask: Ask, settings: Settings, one: Subject, events: Sequence[RerunRow]
+) -> list[RerunRow]:
+    wanted = _batches_of(ask, settings, [event["event_uid"] for event in events], one.span)
+    if one.row.get("batch") is not None:
+        wanted.add(("alert", int(one.row["batch"])))
+    return ask(
+        "SELECT job, batch_id, started_at, finished_at, pack, versions FROM ops.ledger "
+        "WHERE list_contains($batches, job || ' ' || batch_id) ORDER BY started_at",
+        {"batches": [f"{job} {number}" for job, number in sorted(wanted)]},
+        needs=("ops.ledger",),
+    )
 
 
 def _known(events: Sequence[RerunRow], findings: Sequence[RerunRow]) -> set[str]:

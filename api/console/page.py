@@ -16,10 +16,12 @@ from fastapi.responses import RedirectResponse, Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from alerts.cases.case_store import NoSuchCase
 from alerts.delivery.triage_request import ChangeRefused
 from api.auth_roles import Role
 from api.console.render import error_page, page_before
 from api.problems import retry_after
+from api.services.alert_snapshot import NoSuchAlert
 from api.services.triage import Stale
 from api.sql.worker_line import Cancelled
 from api.tenant_views import NotForTenants
@@ -48,6 +50,13 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+
+
+_STATUS = (
+    *((Stale, 412), (ChangeRefused, 409), (NotForTenants, 403)),
+    *((NoSuchCase, 404), (NoSuchAlert, 404), (Usage, 422)),
+)
+"""By the error, the first that fits."""
 
 
 class SignInFirst(Exception):
@@ -137,7 +146,7 @@ def _told(error: Exception) -> tuple[int, str]:
     if isinstance(error, RequestValidationError):
         wrong = error.errors()[0]
         return 422, f"{wrong['loc'][-1]}: {wrong['msg']}"
-    for kind, status in ((Stale, 412), (ChangeRefused, 409), (NotForTenants, 403), (Usage, 422)):
+    for kind, status in _STATUS:
         if isinstance(error, kind):
             return status, str(error)
     return (503 if isinstance(error, Retryable | Cancelled) else 500), str(error)

@@ -48,8 +48,8 @@ def _require_open(request: Request, caller: Caller) -> None:
     if getattr(request.scope.get("route"), "path", "") not in FOR_TENANTS:
         raise HTTPException(
             403,
-            f"{limited}, and this page shows what is of others, too; alerts, the overview, the "
-            "search of events, and devices and addresses are open",
+            f"{limited}, and this page shows what is of others, too; the overview, "
+            "alerts, cases, the search of events, and devices and addresses are open",
         )
 
 
@@ -100,6 +100,14 @@ FOR_TENANTS = frozenset(
         "/alerts/act/reopen",
         "/alerts/act/note",
         "/alerts/act/undo/{act_id}",
+        "/cases",
+        "/cases/add",
+        "/cases/{case_id}",
+        "/cases/{case_id}/evidence",
+        "/cases/{case_id}/change",
+        "/cases/{case_id}/merge",
+        "/cases/{case_id}/unlink",
+        "/incidents/{incident_id}",
         "/alert-views",
         "/alert-views/remove",
         "/search",

@@ -126,12 +126,13 @@ class OfTenants:
             whole,
             reader=reader,
             triage=Triage(reader, self._settings),
+            cases=Cases(reader, self._settings, whole.reader),
             **{name: closed(name.replace("_", " ")) for name in _CLOSED},
         )
 
 
 _CLOSED = (
-    *("suppressions", "cases", "queries", "proposals", "rules", "rule_jobs", "runs", "reports"),
+    *("suppressions", "queries", "proposals", "rules", "rule_jobs", "runs", "reports"),
     "inventories",
 )
 _MOST_TENANTS = 32
@@ -160,6 +161,16 @@ FOR_TENANTS = FOR_LIMITED | {
     "/api/v1/acts",
     "/api/v1/acts/{act_id}",
     "/api/v1/acts/{act_id}/undo",
+    "/api/v1/alerts/{alert_id}/explain",
+    "/api/v1/alerts/{alert_id}/stix",
+    "/api/v1/cases",
+    "/api/v1/cases/{case_id}",
+    "/api/v1/cases/{case_id}/alerts",
+    "/api/v1/cases/{case_id}/alerts/{alert_id}",
+    "/api/v1/cases/{case_id}/notes",
+    "/api/v1/cases/{case_id}/merge",
+    "/api/v1/cases/{case_id}/evidence",
+    "/api/v1/cases/{case_id}/stix",
     "/api/v1/leases",
     "/api/v1/entities/{type}/{value}",
     "/api/v1/entities/{type}/{value}/witnesses",
@@ -205,7 +216,7 @@ def caller_of(
         raise HTTPException(
             403,
             f"key '{caller.name}' is limited to some {limits.of_what}; it may ask with statements"
-            + (", work on their alerts, and look up leases" if alerts_too else ""),
+            + (", work on their alerts and cases, and look up leases" if alerts_too else ""),
         )
     return caller
 

@@ -26,7 +26,8 @@ def _explain_alert(
 ) -> models.Explanation:
     """Its rule, the values that matched, the evidence, and the versions it ran on."""
     name = whole_id(services.reader, alert_id)
-    explanation = explain(services.reader.rows, services.settings, name, again=again)
+    explanation = explain(services.reader.rows, services.settings, name, again=again,
+                          limited=services.reader.tenants is not None)  # fmt: skip
     if explanation is None:
         raise HTTPException(404, f"no alert '{alert_id}'; list them with GET /api/v1/alerts")
     return models.Explanation(**explanation)

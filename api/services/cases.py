@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -33,16 +33,22 @@ FROM gold.alert_current WHERE list_contains($ids, alert_id)
 
 
 class Cases:
-    """Changes cases for callers by name; safe to share between threads and processes."""
+    """Changes cases for callers by name; safe to share between threads and processes.
 
-    def __init__(self, reader: Reader, settings: Settings) -> None:
+    Of who is limited to tenants only the cases are there in which no other alert than theirs ever
+    was: what people noted may be about one that was taken out. One that never had any is nobody's.
+    """
+
+    def __init__(self, reader: Reader, settings: Settings, acts: Reader | None = None) -> None:
+        """`acts`: where acts on cases are read, if `reader` may not (`Reader.tenants`)."""
         self._reader = reader
+        self._acts = acts or reader
         self._settings = settings
         self._lock = StateFolder(settings, "cases", timedelta(days=1))
 
     def listed(self, status: str | None = None, alert_id: str | None = None) -> list[Case]:
         """Cases, that changed last first."""
-        cases = all_cases(self._reader.rows, self._settings).values()
+        cases = self._cases().values()
         wanted = [
             case
             for case in cases
@@ -53,11 +59,13 @@ class Cases:
 
     def get(self, name: str) -> Case:
         """A case by its id or the first characters of it; raises `NoSuchCase`."""
-        return case_called(all_cases(self._reader.rows, self._settings), name)
+        return case_called(self._cases(), name)
 
     def open(self, who: str, new: wire.NewCase) -> Case:
         """Open a case."""
         ids = self._ids(new.alerts)
+        if self._reader.tenants is not None and not ids:
+            raise Usage("alerts: name at least one: a case is of the tenant whose alerts it has")
         case_id = new_case_id()
         with self._lock.alone():
             leave_act(self._settings, case_id, "open", who=who, at=datetime.now(UTC),
@@ -133,7 +141,8 @@ class Cases:
         if not case.alerts:
             raise Usage(f"{case.case_id} has no alerts; link some, then there is evidence")
         bundle = write_bundle(self._reader.rows, self._settings, case.alerts, file, who=who,
-                              case=msgspec.to_builtins(case))  # fmt: skip
+                              case=msgspec.to_builtins(case),
+                              limited=self._reader.tenants is not None)  # fmt: skip
         detail = {"digest": bundle.digest, "alerts": len(case.alerts), "rows": dict(bundle.counts)}
         audit_request(self._settings, "evidence.export", "ok", who=who, target=case.case_id,
                       detail=detail)  # fmt: skip
@@ -194,6 +203,27 @@ class Cases:
         leave_act(self._settings, case.case_id, act, who=who, at=case.next_instant, value=value,
                   comment=comment, alert_ids=alert_ids)  # fmt: skip
         return self.get(case.case_id)
+
+    def _cases(self) -> dict[str, Case]:
+        """Every case that may be seen, by id."""
+        cases = all_cases(self._acts.rows, self._settings)
+        if self._reader.tenants is None:
+            return cases
+        there = self._there({alert_id for case in cases.values() for alert_id in case.ever})
+        own = {
+            name: case for name, case in cases.items() if case.ever and there.issuperset(case.ever)
+        }
+        for case in own.values():
+            # Ids of others are not told either.
+            case.merged_into = case.merged_into if case.merged_into in own else None
+            case.merged_from = [name for name in case.merged_from if name in own]
+        return own
+
+    def _there(self, ids: Collection[str]) -> set[str]:
+        """Those of these alerts that can be seen."""
+        sql = "SELECT DISTINCT alert_id FROM gold.alert WHERE list_contains($ids, alert_id)"
+        rows = self._reader.rows(sql, {"ids": sorted(ids)}, needs=("gold.alert",))
+        return {str(row["alert_id"]) for row in rows}
 
     def _ids(self, names: Sequence[str]) -> list[str]:
         return list(dict.fromkeys(whole_id(self._reader, name) for name in names))

@@ -8,13 +8,16 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
+from alerts.cases.case_store import leave_act
+from alerts.domain.finding import identity
 from alerts.lifecycle.alert_json import with_text
 from alerts.lifecycle.asset_context import in_context
-from alerts.tables import ALERT, ALERT_ACTION
+from alerts.tables import ALERT, ALERT_ACTION, FINDING
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
 from infra.config.tenants import scope_of
 from infra.delta.catalog import catalog
-from ingest.tables import EVENT
+from infra.delta.schema import Table
+from ingest.tables import EVENT, RECORD
 from tests.alerts.lifecycle.test_alert_fold import NOON, finding, leased
 from tests.api.flight.flight_desk import FlightDesk
 from tests.api.test_tenants import NOBODY, NOW, OTHER, OWN, row, says_whose
@@ -59,12 +62,27 @@ def login(tenant: str | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def behind(tenant: str | None) -> list[tuple[Table, dict[str, Any]]]:
+    """What is behind somebody's first alert: its finding, event and record."""
+    name = NAMES[tenant]
+    times = {"time": NOON, "event_time": NOON, "received_at": NOON + timedelta(seconds=1)}
+    said = {"tenant_uid": tenant, "source": "sshd", "scope": site_part(tenant), "src_ip": IP,
+            "message": f"failed for {name}", "user_name": name, "class_uid": 3002}  # fmt: skip
+    record = f"{name}-record"
+    return [
+        (FINDING, seen(tenant, 0)),
+        (EVENT, times | said | {"event_uid": f"{name}-0", "record_ids": [record]}),
+        (RECORD, times | said | {"record_id": record, "raw": f"line of {name}".encode()}),
+    ]
+
+
 def attribution(tenant: str | None) -> dict[str, Any]:
     """That somebody's finding was of their device."""
     name = NAMES[tenant]
     return {
-        "finding_id": name, "role": "src_endpoint", "rev": 1, "event_time": NOW, "via": "join",
-        "attributed_at": NOW, "holder": {"scope": site_part(tenant), "mac": MAC, "hostname": name},
+        "finding_id": identity("r", f"{name}-0"), "role": "src_endpoint", "rev": 1,
+        "event_time": NOW, "via": "join", "attributed_at": NOW,
+        "holder": {"scope": site_part(tenant), "mac": MAC, "hostname": name},
     }  # fmt: skip
 
 
@@ -77,6 +95,10 @@ def seen(tenant: str | None, second: float, **keys: Any) -> dict[str, Any]:
         tenant_uid=tenant,
         **{"uid": f"{name}-{second}", "user_name": name, "fields": {"user.name": name}} | keys,
     )
+
+
+OTHERS_CASES = tuple(f"case-bb0000000{number}" for number in range(2, 7))
+"""Cases in which an alert of others is or was, and one that never had any."""
 
 
 class TenantDesk(FlightDesk):
@@ -94,6 +116,9 @@ class TenantDesk(FlightDesk):
                 append_rows(lake, table, [each | read for each in own + rows])
         append_rows(lake, DHCP_SEGMENT, [BEAT, *map(held, NAMES)])
         append_rows(lake, EVENT, list(map(login, NAMES)))
+        for tenant in NAMES:
+            for table, each in behind(tenant):
+                append_rows(lake, table, [each])
         append_rows(lake, ATTRIBUTION, [attribution(tenant) for tenant in NAMES])
         self.ids = {tenant: self.made(tenant, 0) for tenant in NAMES}
         # In a commit of its own, so that a list that is there already takes it in.
@@ -104,6 +129,24 @@ class TenantDesk(FlightDesk):
             for tenant, alert_id in self.ids.items()
         ]  # fmt: skip
         append_rows(lake, ALERT_ACTION, acts)
+        self.case("case-aa00000001", OWN, ["acme"])
+        self.case("case-bb00000002", f"{OTHER} and {OWN}", ["acme", "globex"])
+        self.case("case-bb00000003", OTHER, ["globex"])
+        self.case("case-bb00000004", NOBODY, [None])
+        self.case("case-bb00000005", OTHER, [])
+        # What was noted is still about the alert that was taken out again.
+        self.case("case-bb00000006", OTHER, ["acme", "globex"])
+        taken = [self.ids["globex"]]
+        leave_act(self.settings, "case-bb00000006", "unlink", who=OTHER, at=NOW, alert_ids=taken)
+        self.case("case-aa00000007", OWN, ["acme"])
+        into = "case-bb00000002"
+        leave_act(self.settings, "case-aa00000007", "merge", who="root", at=NOW, value=into)
+
+    def case(self, case_id: str, name: str, tenants: list[str | None]) -> None:
+        """A case that somebody opened, with the first alert of each of these."""
+        ids = [self.ids[tenant] for tenant in tenants]
+        leave_act(self.settings, case_id, "open", who=name, at=NOON, value=f"case of {name}",
+                  comment=f"case note of {name}", alert_ids=ids)  # fmt: skip
 
     def batch(self, *rows: dict[str, Any]) -> list[str]:
         """As job `alert` writes them, with their place in the feed."""
@@ -137,3 +180,4 @@ def assert_own(desk: TenantDesk, text: str, *asked: str) -> None:
     assert "globex" not in text
     for alert_id in desk.others:
         assert alert_id[:8] not in text
+    assert "case-bb" not in text

@@ -17,7 +17,7 @@ from api.services.alerts import feed
 from api.services.event_stream import Streams, event_stream
 from api.services.reader import Reader
 from api.tenant_views import NotForTenants
-from tests.api.tenant_desk import NAMES, TenantDesk, assert_own
+from tests.api.tenant_desk import NAMES, OTHERS_CASES, TenantDesk, assert_own
 from tests.api.test_tenants import NOBODY, OTHER, OWN, operations
 from tests.event_loop import run_apart
 
@@ -55,6 +55,7 @@ def test_no_route_tells_anything_of_anothers_alerts(desk: TenantDesk, ann: TestC
     for method, path in operations(desk):
         for alert_id in (desk.ids["globex"], desk.ids[None][:8], desk.ids["acme"]):
             filled = path.replace("{alert_id}", alert_id).replace("{act_id}", act)
+            filled = filled.replace("{case_id}", OTHERS_CASES[0])
             filled = re.sub(r"{[a-z_]+}", "0" * 26, filled)
             body = {"ids": [alert_id], "change": {"status": "closed"}, "text": "x"}
             for given in ({}, {"note": "x"}, body, {k: body[k] for k in ("ids", "change")}):
@@ -65,7 +66,7 @@ def test_no_route_tells_anything_of_anothers_alerts(desk: TenantDesk, ann: TestC
                     json=None if method in ("GET", "DELETE") else given,
                     headers={"If-Match": "*"},
                 )
-                assert_own(desk, answer.text, alert_id, filled)
+                assert_own(desk, answer.text, alert_id, filled, OTHERS_CASES[0])
                 if path in FOR_TENANTS:
                     assert answer.status_code != 500, answer.text
                     answered |= {path} if answer.status_code < 300 else set()
@@ -215,12 +216,14 @@ def test_pages_show_the_tenants_alerts_or_refuse_with_a_sentence(
     for path, methods in paths.items():
         for alert_id in (desk.ids["globex"], desk.ids["acme"]):
             filled = path.replace("{alert_id}", alert_id).replace("{uid:path}", OTHER)
+            filled = filled.replace("{case_id}", OTHERS_CASES[0])
             filled = re.sub(r"{[a-z_:]+}", "csv", filled)
             if path == "/alerts/live" or path.startswith(("/login", "/assets", "/oidc", "/logout")):
                 continue
             query = f"?id={alert_id}" if path.startswith("/alerts/act/close") else ""
             answer = page.request(methods[0], filled + query)
-            assert_own(desk, answer.text, alert_id, OTHER if OTHER in filled else filled)
+            again = OTHER if OTHER in filled else filled
+            assert_own(desk, answer.text, alert_id, again, OTHERS_CASES[0])
             if path not in PAGES and answer.status_code != 405:
                 assert answer.status_code == 403, (path, answer.status_code, answer.text[:300])
                 assert "is limited to some tenants" in answer.text, path
@@ -231,7 +234,7 @@ def test_pages_show_the_tenants_alerts_or_refuse_with_a_sentence(
 def test_the_navigation_leads_to_pages_that_open_alone(desk: TenantDesk, page: TestClient) -> None:
     shown = re.search(r"<nav .*?</nav>", page.get("/").text, re.DOTALL)
     assert shown is not None
-    assert set(re.findall(r'href="([^"]+)"', shown[0])) == {"/", "/alerts", "/search"}
+    assert set(re.findall(r'href="([^"]+)"', shown[0])) == {"/", "/alerts", "/cases", "/search"}
     whole = desk.browser("root-nav", "admin").get("/").text
     assert {'href="/sources"', 'href="/rules"', 'href="/admin"'} <= set(
         re.findall(r'href="[^"]+"', whole)

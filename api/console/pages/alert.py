@@ -56,10 +56,8 @@ def alert_page(
     newest = revisions[-1]
     now_state = alerts_now(services.reader, services.settings, [alert_id])[alert_id]
     body = newest["body"]
-    explained: dict[str, Any] = {}
-    # What rules rested on is told from tables that do not say whose they are.
-    if services.reader.tenants is None:
-        explained = explain(services.reader.rows, services.settings, alert_id) or {}
+    explained = explain(services.reader.rows, services.settings, alert_id,
+                        limited=services.reader.tenants is not None) or {}  # fmt: skip
     since, until, spans = alert_detail.leases_around(services.reader, body)
     lane = [_told(row, before) for before, row in _pairs(revisions)][::-1]
     return respond(
