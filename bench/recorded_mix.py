@@ -12,11 +12,12 @@ from __future__ import annotations
 import gzip
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from alerts.matching.event_rows import event_batch
@@ -71,45 +72,96 @@ def recorded_batches(count: int, rows: int) -> list[pa.RecordBatch]:
     return [event_batch(events[start : start + rows]) for start in range(0, count, rows)]
 
 
-def _recorded() -> list[dict[str, Any]]:
+def recorded_lines(count: int, seed: int = SEED) -> Iterator[bytes]:
+    """So many process starts as raw lines: the recorded ones, varied as those of the batches."""
+    rng = random.Random(seed)
+    recorded = [(msgspec.json.decode(record.raw), row["process"]) for record, row in _recorded()]
+    for number in range(count):
+        fields, process = rng.choice(recorded)
+        stamp = NOON + timedelta(milliseconds=number)
+        yield _line(fields, _variation(process, rng), number, stamp)
+
+
+def _recorded() -> list[tuple[Record, dict[str, Any]]]:
+    """The recorded process starts, each with the event made of it."""
     settings = ParseSettings(scopes=(("default", ()),))
-    records = [
-        Record(f"{path.name}-{number}", SOURCE, "live", NOON, line)
+    records = {
+        f"{path.name}-{number}": Record(f"{path.name}-{number}", SOURCE, "live", NOON, line)
         for path in sorted(RECORDINGS.glob("*.gz"))
         for number, line in enumerate(gzip.decompress(path.read_bytes()).splitlines())
-    ]
-    rows = event_rows(records, settings)
-    return [row for row in rows if row.get("class_uid") == 1007 and row["activity_id"] == 1]
+    }
+    rows = event_rows(list(records.values()), settings)
+    starts = (row for row in rows if row.get("class_uid") == 1007 and row["activity_id"] == 1)
+    return [(records[row["record_ids"][0]], row) for row in starts]
 
 
 def _varied(count: int, rng: random.Random) -> Iterator[dict[str, Any]]:
-    recorded = _recorded()
+    recorded = [row for _, row in _recorded()]
     for number in range(count):
         event = dict(rng.choice(recorded))
-        process = dict(event["process"])
-        if rng.random() < 0.5:
-            name = rng.choice(COMMON[:12] if rng.random() < 0.8 else COMMON + SELDOM)
-            folder = FOLDERS[0] if rng.random() < 0.85 else rng.choice(FOLDERS)
-            process |= {"path": f"{folder}{name}.exe", "internal_name": f"{name.upper()}.EXE"}
-            process["cmd_line"] = f"{folder}{name}.exe{rng.choice(EVERYDAY)}"
-            if rng.random() < 0.3:
-                process["cmd_line"] += rng.choice(SWITCHES) + str(rng.randint(0, 99))
-            parent = rng.choice(PARENTS[:5] if rng.random() < 0.9 else PARENTS)
-            process["parent"] = {"path": f"{FOLDERS[0]}{parent}.exe", "cmd_line": f"{parent}.exe"}
-        elif rng.random() < 0.5 and process.get("cmd_line"):
-            process["cmd_line"] = re.sub(
-                r"\d{2,}", lambda m: str(rng.randint(10, 10 ** len(m[0]))), process["cmd_line"]
-            )
-        process["pid"] = rng.randint(4, 60_000)
-        process["user"] = {"name": f"user{rng.randint(0, 80)}", "domain": "CORP"}
         stamp = NOON + timedelta(milliseconds=number)
         yield event | {
             "event_uid": f"{number:032x}",
             "time": stamp,
             "received_at": stamp,
-            "process": process,
+            "process": _variation(event["process"], rng),
             "host_name": f"host-{number % 200}",
         }
+
+
+def _variation(recorded: Mapping[str, Any], rng: random.Random) -> dict[str, Any]:
+    """The process of an event with other numbers, another user and, half of the time, program."""
+    process = dict(recorded)
+    if rng.random() < 0.5:
+        name = rng.choice(COMMON[:12] if rng.random() < 0.8 else COMMON + SELDOM)
+        folder = FOLDERS[0] if rng.random() < 0.85 else rng.choice(FOLDERS)
+        process |= {"path": f"{folder}{name}.exe", "internal_name": f"{name.upper()}.EXE"}
+        process["cmd_line"] = f"{folder}{name}.exe{rng.choice(EVERYDAY)}"
+        if rng.random() < 0.3:
+            process["cmd_line"] += rng.choice(SWITCHES) + str(rng.randint(0, 99))
+        parent = rng.choice(PARENTS[:5] if rng.random() < 0.9 else PARENTS)
+        process["parent"] = {"path": f"{FOLDERS[0]}{parent}.exe", "cmd_line": f"{parent}.exe"}
+    elif rng.random() < 0.5 and process.get("cmd_line"):
+        process["cmd_line"] = re.sub(
+            r"\d{2,}", lambda m: str(rng.randint(10, 10 ** len(m[0]))), process["cmd_line"]
+        )
+    process["pid"] = rng.randint(4, 60_000)
+    process["user"] = {"name": f"user{rng.randint(0, 80)}", "domain": "CORP"}
+    return process
+
+
+def _line(
+    recorded: Mapping[str, Any], process: Mapping[str, Any], number: int, stamp: datetime
+) -> bytes:
+    """The recorded line of a process start, which tells of another process."""
+    user, parent = process["user"], process.get("parent") or {}
+    values = {
+        "Image": process.get("path"),
+        "NewProcessName": process.get("path"),
+        "OriginalFileName": process.get("internal_name"),
+        "CommandLine": process.get("cmd_line"),
+        "ParentImage": parent.get("path"),
+        "ParentProcessName": parent.get("path"),
+        "ParentCommandLine": parent.get("cmd_line"),
+        "User": f"{user['domain']}\\{user['name']}",
+        "SubjectUserName": user["name"],
+        "SubjectDomainName": user["domain"],
+        "Hostname": f"host-{number % 200}",
+        "UtcTime": f"{stamp:%Y-%m-%d %H:%M:%S}.{stamp.microsecond // 1000:03}",
+        "NewProcessId": hex(process["pid"]),
+    }
+    if "NewProcessId" not in recorded:  # there `ProcessId` is the parent's
+        values["ProcessId"] = str(process["pid"])
+    changed = {name: text for name, text in values.items() if text and name in recorded}
+    fields = {**recorded, **changed}
+    if "Message" not in recorded:
+        return msgspec.json.encode(fields)
+    # The rendered text names most of them a second time.
+    message = str(recorded["Message"])
+    for name in ("Image", "NewProcessName", "CommandLine", "ParentImage", "ParentProcessName"):
+        if name in changed:
+            message = message.replace(str(recorded[name]), str(changed[name]))
+    return msgspec.json.encode(fields | {"Message": message})
 
 
 def recorded_pack(count: int) -> RulePack:

@@ -1,5 +1,5 @@
-"""Matching rules: the engine alone, on recorded events and on made-up ones, and the whole Spark
-job against one expression a rule.
+"""Matching rules: the engine alone, on recorded events and on made-up ones, the whole Spark job
+against one expression a rule, and job `ingest` against parsing and matching alone.
 
 The job reads the table silver.event and writes findings, once as backtests and `verify`
 do and once as stock Spark would: text lowered once, one SQL condition a rule, all of
@@ -30,6 +30,7 @@ from alerts.rulepack.predicate import All, Either, Node, Not, Test, paths_of
 from alerts.rulepack.rule_pack import PackStore, Rule, RulePack
 from bench.beside_rsigma import VERSION, beside, build, sayable
 from bench.measure import Report, cpu_seconds
+from bench.recorded_job import whole_job
 from bench.recorded_mix import SEED, SOURCE, recorded_batches, recorded_pack
 from bench.rule_mix import CHANNELS, PROCESS, Channel, event_batches, rule_pack
 from infra.config.settings import load
@@ -75,6 +76,7 @@ def run(quick: bool = False, rules: Path | None = None) -> Report:
     spark = session(load(home=home, spark={"small": False}), "rules")
     try:
         _jobs(report, spark, home, size, quick)
+        whole_job(report, spark, home / "whole", pack, size.events * 2, size.repeat)
     finally:
         spark.stop()
         shutil.rmtree(home, ignore_errors=True)
