@@ -20,6 +20,8 @@ Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 SEPARATOR = b"\xff"
 """Stands before, between and after the values of a haystack; no UTF-8 text holds this byte."""
 
+_SEPARATOR_TEXT = SEPARATOR.decode("latin-1")
+
 
 @dataclass(frozen=True)
 class Haystack:
@@ -71,13 +73,15 @@ class Distinct:
 def haystack_of(texts: Sequence[str]) -> Haystack:
     """Texts folded and joined without Arrow, whose calls cost more than the texts of few rows."""
     if "".join(texts).isascii():
-        folded = [text.encode() for text in texts]
-        data = SEPARATOR.join([b"", *folded, b""]).lower()
+        # All at once: Latin-1 writes a character of ASCII as itself, and the separator as its byte.
+        data = _SEPARATOR_TEXT.join(["", *texts, ""]).encode("latin-1").lower()
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     else:
         folded = [fold(text).encode() for text in texts]
         data = SEPARATOR.join([b"", *folded, b""])
-    starts = np.zeros(len(folded), np.int64)
-    np.cumsum([len(text) + 1 for text in folded[:-1]], out=starts[1:])
+        lengths = np.fromiter(map(len, folded), np.int64, len(folded))
+    starts = np.zeros(len(texts), np.int64)
+    np.cumsum(lengths[:-1] + 1, out=starts[1:])
     return Haystack(memoryview(data), starts)
 
 
@@ -266,11 +270,16 @@ def _through_list(array: pa.Array, step: str) -> pa.Array | None:
     return pa.ListArray.from_arrays(pa.array(offsets), inner)
 
 
-def column(batch: pa.RecordBatch, path: str, rows: Numbers | None = None) -> list[Any]:
-    """The values at `path`, one a row, None where missing, lists where it crosses a list."""
+def column(
+    batch: pa.RecordBatch, path: str, rows: Numbers | None = None, taken: pa.Array | None = None
+) -> list[Any]:
+    """The values at `path`, one a row, None where missing, lists where it crosses a list.
+
+    `taken`: `rows` as Arrow has them, where many columns are read of the same ones.
+    """
     made = derived(path)
     if made is not None:
-        inputs = [column(batch, name, rows) for name in made.inputs]
+        inputs = [column(batch, name, rows, taken) for name in made.inputs]
         return [made.make(values) for values in zip(*inputs, strict=True)]
     name, *rest = path.split(".")
     index = batch.schema.get_field_index(name)
@@ -285,7 +294,7 @@ def column(batch: pa.RecordBatch, path: str, rows: Numbers | None = None) -> lis
     if array.null_count == len(array):
         return [None] * (batch.num_rows if rows is None else len(rows))
     if rows is not None and len(rows) < batch.num_rows:
-        array = array.take(pa.array(rows))
+        array = array.take(pa.array(rows) if taken is None else taken)
     if _is_text(array.type):
         # Faster than `to_pylist`, which makes a scalar object for each value.
         values: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
@@ -314,6 +323,7 @@ class Picked(dict[str | int, list[Any]]):
         self.paths = paths
         self._whole = whole
         self._places = places
+        self._taken: pa.Array | None = None
 
     def only(self, places: Sequence[int]) -> Picked:
         """Fewer of these rows; what was read of all is not read again."""
@@ -324,7 +334,9 @@ class Picked(dict[str | int, list[Any]]):
         if self._whole is not None and (known := self._whole.known(name)) is not None:
             values = [known[place] for place in self._places]
         else:
-            values = column(self.batch, name, self.rows)
+            if self._taken is None:
+                self._taken = pa.array(self.rows)
+            values = column(self.batch, name, self.rows, self._taken)
         self[path] = values
         return values
 

@@ -91,7 +91,8 @@ class FewRows:
         self._asked: dict[tuple[LogSource, ...], _Asked] = {}
         self._sets: list[tuple[int, ...]] = []
         self._numbers: dict[tuple[int, ...], int] = {}
-        self._worth: dict[tuple[LogSource | int, ...], tuple[int, ...]] = {}
+        self._group_numbers: dict[LogSource, int] = {}
+        self._worth: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def worth(
         self, columns: EventColumns, groups: Sequence[LogSource], of_row: Sequence[int] | None
@@ -103,9 +104,9 @@ class FewRows:
         """
         if max(len(self._numbers), len(self._worth)) > _MOST_SETS:
             self._forget()
-        asked = self._asked.get(key := tuple(groups))
+        asked = self._asked.get(of_groups := tuple(groups))
         if asked is None:
-            asked = self._asked[key] = self._asked_of(groups)
+            asked = self._asked[of_groups] = self._asked_of(groups)
         sets: list[Iterable[int]] = []
         others: list[tuple[Numbers, Numbers]] = []
         for column in asked.columns:
@@ -119,15 +120,19 @@ class FewRows:
             others.append((np.repeat(owners, len(hit)), np.tile(hit, len(owners))))
         if others:
             sets.append(self._by_row(others, columns.rows))
-        of: Iterable[LogSource] = repeat(groups[0], len(columns.rows))
+        # Numbers, as a pair would be hashed anew for each row.
+        numbered = [self._group_numbers.setdefault(g, len(self._group_numbers)) for g in groups]
+        of: Iterable[int] = repeat(numbered[0], len(columns.rows))
         if of_row is not None:
-            of = map(groups.__getitem__, of_row)
+            of = map(numbered.__getitem__, of_row)
         every = list(zip(of, *sets, strict=True))
         worth = list(map(self._worth.get, every))
         if None in worth:
+            by_number = dict(zip(numbered, groups, strict=True))
             for place, rules in enumerate(worth):
                 if rules is None:
-                    worth[place] = self._candidates(every[place])
+                    key = every[place]
+                    worth[place] = self._candidates(key, by_number[key[0]])
         places = [place for place, rules in enumerate(worth) if rules]
         return columns.rows[places], [rules for rules in worth if rules]
 
@@ -177,9 +182,10 @@ class FewRows:
             if len(known) > _MOST_VALUES:
                 known.clear()
             known.update(fresh)
-            for text in missing:
-                if text is not None and len(text) > _MOST_CHARS:
-                    del known[text]
+            if max([len(text) for text in missing if text], default=0) > _MOST_CHARS:
+                for text in missing:
+                    if text is not None and len(text) > _MOST_CHARS:
+                        del known[text]
         return numbers  # type: ignore[return-value]  # no None is among them any more
 
     def _number(self, passed: tuple[int, ...]) -> int:
@@ -216,17 +222,19 @@ class FewRows:
         numbers = {row: self._number(tuple(gates)) for row, gates in sets.items()}
         return list(map(numbers.get, rows.tolist(), repeat(self._number(()))))
 
-    def _candidates(self, key: tuple[LogSource | int, ...]) -> tuple[int, ...]:
-        """The rules all of whose gates a row has passed, of those that look at its group."""
-        group, *numbers = key
+    def _candidates(self, key: tuple[int, ...], group: LogSource) -> tuple[int, ...]:
+        """The rules all of whose gates a row has passed, of those that look at its group.
+
+        `key` is the group's number and those of what the row's values pass.
+        """
         gates: set[int] = set()
-        for number in numbers:
-            gates.update(self._sets[number])  # type: ignore[index]
+        for number in key[1:]:
+            gates.update(self._sets[number])
         times: dict[int, int] = {}
         for gate in gates:
             rule = self._rule_of[gate]
             times[rule] = times.get(rule, 0) + 1
-        allowed = self._rules_for(group)  # type: ignore[arg-type]
+        allowed = self._rules_for(group)
         passed = [rule for rule, count in times.items() if count >= self._needed[rule]]
         worth = tuple(sorted(rule for rule in (*passed, *self._ungated) if allowed[rule]))
         self._worth[key] = worth

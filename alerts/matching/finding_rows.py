@@ -116,7 +116,7 @@ class FindingRows:
         }
         columns |= {name: pa.array(values, pa.string()) for name, values in texts.items()}
         columns["fields"] = _fields(picked, places, shown)
-        every = dict(zip(finding_schema().names, _nulls(len(hits)), strict=True)) | columns
+        every = dict(zip(_kinds(), _nulls(len(hits)), strict=True)) | columns
         return pa.RecordBatch.from_arrays(list(every.values()), schema=finding_schema())
 
     def _failure(self, picked: Picked, row: int, number: int, reason: str) -> dict[str, Any]:
@@ -164,18 +164,21 @@ def _positive(node: Node) -> Iterator[str]:
 
 def _taken(picked: Picked, places: Sequence[int]) -> dict[str, pa.Array]:
     """What is the event's in a finding, without a detour through Python."""
-    batch, schema = picked.batch, finding_schema()
-    there = {name: path for name, path in _TAKEN.items() if batch.schema.get_field_index(path) >= 0}
+    batch, kinds = picked.batch, _kinds()
+    schema = batch.schema
+    there = {name: path for name, path in _TAKEN.items() if schema.get_field_index(path) >= 0}
     taken = batch.select(list(there.values())).take(pa.array(picked.rows[places]))
     return {
         # Spark and Parquet may hand over other kinds of text and time than a finding has.
-        name: column if column.type == schema.field(name).type else column.cast(_kind(name))
+        name: column if column.type == kinds[name] else column.cast(kinds[name])
         for name, column in zip(there, taken.columns, strict=True)
     }
 
 
-def _kind(name: str) -> pa.DataType:
-    return finding_schema().field(name).type
+@lru_cache(maxsize=1)
+def _kinds() -> dict[str, pa.DataType]:
+    """The columns of a finding, with their types."""
+    return {field.name: field.type for field in finding_schema()}
 
 
 def _by_place(values: Sequence[str | None], places: Iterable[int]) -> list[str | None]:
@@ -189,7 +192,12 @@ def _roles(
     # Most rules of a pack name the same endpoints: what they say of an event is asked once.
     chosen: dict[tuple[tuple[str, str], ...], list[tuple[str, str | None]]] = {}
     for roles in {rule.roles for rule in rules}:
-        ips = zip(*(picked[path] for _, path in roles), strict=True)
+        columns = [picked[path] for _, path in roles]
+        if not any(map(any, columns)):
+            # Most process starts name no address.
+            chosen[roles] = [(roles[0][0], None)] * len(picked.rows)
+            continue
+        ips = zip(*columns, strict=True)
         chosen[roles] = [_role(roles, of_row) for of_row in ips]
     return [chosen[rule.roles][place] for rule, place in zip(rules, places, strict=True)]
 
@@ -218,9 +226,10 @@ def _fields(picked: Picked, places: Sequence[int], rules: Sequence[_Shown]) -> p
             if text is not None:
                 keys.append(path)
                 texts.append(text)
-        for name, text in _indicator(picked, place, rule.lists).items():
-            keys.append(name)
-            texts.append(text)
+        if rule.lists:
+            for name, text in _indicator(picked, place, rule.lists).items():
+                keys.append(name)
+                texts.append(text)
         ends.append(len(keys))
     return pa.MapArray.from_arrays(
         pa.array(ends, pa.int32()), pa.array(keys, pa.string()), pa.array(texts, pa.string())

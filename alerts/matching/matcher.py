@@ -162,16 +162,20 @@ class Matcher:
             codes *= len(uids)
             codes += classes.indices.to_numpy(zero_copy_only=False)
             pairs, groups = np.unique(codes, return_inverse=True)
-        rules = np.zeros((len(pairs), len(self._rules)), bool)
         numbers = [divmod(pair, len(uids)) for pair in pairs.tolist()]
         named = [(uids[uid], names[name]) for name, uid in numbers]
+        rules = np.zeros((len(named), len(self._rules)), bool)
         for group, pair in enumerate(named):
             rules[group] = self._rules_for(pair)
-        looked_at = np.asarray(rules.any(axis=1))
-        # Most events concern no rule; they are dropped before any of their columns is read.
-        rows = np.flatnonzero(self._seen(batch) & looked_at[groups])
-        # One product of matrices in place of a loop over rules and groups.
-        self._counts[0] += np.bincount(groups[rows], minlength=len(pairs)) @ rules
+        seen = self._seen(batch)
+        if len(named) != 1:
+            # Most events concern no rule; they are dropped before any of their columns is read.
+            rows = np.flatnonzero(seen & np.asarray(rules.any(axis=1))[groups])
+            # One product of matrices in place of a loop over rules and groups.
+            self._counts[0] += np.bincount(groups[rows], minlength=len(pairs)) @ rules
+        else:
+            rows = np.flatnonzero(seen) if rules.any() else groups[:0]
+            self._counts[0][rules[0]] += len(rows)
         return _Routed(rows, groups, rules, named)
 
     def _seen(self, batch: pa.RecordBatch) -> Flags:
