@@ -20,6 +20,7 @@ from alerts.cases.case_store import NoSuchCase
 from alerts.delivery.triage_request import ChangeRefused
 from api.auth_roles import Role
 from api.console.render import error_page, page_before
+from api.console.wrong_values import wrong_value
 from api.problems import retry_after
 from api.services.alert_snapshot import NoSuchAlert
 from api.services.triage import Stale
@@ -142,10 +143,8 @@ def _told(error: Exception) -> tuple[int, str]:
     """Status and sentence of an error."""
     if isinstance(error, HTTPException):
         return error.status_code, str(error.detail)
-    # The first will do: the form comes back, and tells of the next.
     if isinstance(error, RequestValidationError):
-        wrong = error.errors()[0]
-        return 422, f"{wrong['loc'][-1]}: {wrong['msg']}"
+        return 422, wrong_value(error)
     for kind, status in _STATUS:
         if isinstance(error, kind):
             return status, str(error)

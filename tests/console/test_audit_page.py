@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from api.services.console.audit_view import waiting_acts
+from api.services.console.audit_view import in_words, waiting_acts
 from infra.streaming.outbox import note_audit, put_row
 from tests.api.plain_desk import PlainDesk
 
@@ -32,6 +32,31 @@ def test_acts_that_wait_are_told_newest_first_and_left_as_they_are(tmp_path: Pat
     assert waiting_acts(tmp_path, datetime.now(UTC) + timedelta(hours=1), None, None) == []
     assert waiting_acts(tmp_path / "none", LONG_AGO, None, None) == []
     assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("act", "target", "page"),
+    [
+        ("alert.close", "0a/b", "/alerts/0a%2Fb"),
+        ("rule.disable", "port_scan", "/rules/port_scan"),
+        ("rule.remove", "port_scan", None),
+        ("alert.suppress", "s1", None),
+        ("key.end", "wall", None),
+        ("console.login", None, None),
+    ],
+)
+def test_an_entry_leads_to_what_it_was_done_to(act: str, target: str | None, page: str | None):
+    assert in_words({"act": act, "target": target, "detail": None})["page"] == page
+
+
+def test_the_detail_of_an_entry_is_told_by_name_and_without_what_is_empty():
+    entry = {"act": "x.y", "target": None}
+    detail = json.dumps({"value": "benign", "comment": None, "files": [], "rows": 3, "on": False})
+    parts = in_words(entry | {"detail": detail})["parts"]
+    assert parts == [("value", "benign"), ("rows", "3"), ("on", "false")]
+    assert in_words(entry | {"detail": "no {json"})["parts"] == [("", "no {json")]
+    assert in_words(entry | {"detail": "[1]"})["parts"] == [("", "[1]")]
+    assert in_words(entry | {"detail": None})["parts"] == []
 
 
 @pytest.mark.full

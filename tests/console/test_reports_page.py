@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from api.app import create_app
+from api.console.pages.reports import unfinished
 from api.credentials import Credentials
+from api.wire.runs import ReportRun
 from infra.config.settings import load
 from tests.api.desk import TOKEN
 from tests.console.test_rule_tuning import csrf_of
@@ -21,7 +24,8 @@ MINUTE = 60.0
 
 def browsers(tmp_path: Path) -> tuple[Any, TestClient, TestClient]:
     """The app, and it for somebody who reads and for an analyst."""
-    settings = load(home=tmp_path, api={"token": TOKEN})
+    weekly = {"report": "weekly", "every": "week", "mail": ["soc@example.org"]}
+    settings = load(home=tmp_path, api={"token": TOKEN}, reports={"scheduled": [weekly]})
     app = create_app(settings)
     made = []
     for role in ("read", "analyst"):
@@ -38,11 +42,30 @@ def test_who_reads_has_none_made_and_looking_makes_nothing(tmp_path):
     assert "No report was made yet" in page
     assert "Make one" not in page
     assert "Make one" in ann.get("/reports").text
+    assert "each week, 3 h after its end in UTC" in page
+    assert "sent to 1 address" in page
+    assert "soc@example.org" not in page
     form = {"report": "daily", "interval": "yesterday"}
     assert reader.post("/reports", data=form | {"csrf": csrf_of(page)}).status_code == 403
     assert ann.post("/reports", data=form | {"csrf": "guess"}).status_code == 403
     assert not (tmp_path / "reports").exists()
     app.state.services.close()
+
+
+def test_a_report_that_failed_is_told_of_for_a_day_or_until_it_is_asked_for_again():
+    now = datetime(2026, 11, 27, 12, tzinfo=UTC)
+
+    def run(name: str, state: str, hours: float, interval: str = "yesterday") -> ReportRun:
+        made = now - timedelta(hours=hours)
+        return ReportRun(id=name, state=state, who="ann", made_at=made, ended_at=None,
+                         problem=None, report="daily", interval=interval, files=[])  # fmt: skip
+
+    runs = [
+        run("making", "running", 0), run("failed before it", "failed", 1),
+        run("other time", "failed", 2, "2026-11"), run("done", "done", 3, "2026-W47"),
+        run("failed, then done", "failed", 4, "2026-W47"), run("old", "failed", 25, "2026-10"),
+    ]  # fmt: skip
+    assert [each.id for each in unfinished(runs, now)] == ["making", "other time"]
 
 
 @pytest.mark.full
@@ -57,11 +80,14 @@ def test_a_report_is_asked_for_and_why_it_failed_is_told(tmp_path):
     assert "daily" in wrong.text
     assert ann.post("/reports", data=form).headers["location"] == "/reports"
     end = time.monotonic() + MINUTE
-    while "failed:" not in (shown := html.unescape(reader.get("/reports").text)):
+    while "was not made:" not in (shown := html.unescape(reader.get("/reports").text)):
         assert 'hx-trigger="every 3s"' in shown
         assert time.monotonic() < end
         time.sleep(0.1)
     assert "daily of 2026-11-20" in shown
+    again = ann.get("/reports?make=1&report=weekly&interval=2026-W47").text
+    assert '<option value="weekly" selected>' in again
+    assert 'value="2026-W47"' in again
     assert "there is no lake here" in shown
     assert "every 3s" not in shown, "nothing is under way any more"
     app.state.services.close()

@@ -118,6 +118,24 @@ def test_the_page_shows_a_filter_and_keeps_it_with_owner_reason_and_end(app, set
     assert ann.get("/rules/nothing/tuning").status_code == 404
 
 
+def test_what_was_refused_comes_back_into_its_own_filter_and_time_alone(app, settings):
+    ann = browser(app, settings)
+    page = ann.get(f"/rules/{LOGIN}/tuning?days=365").text
+    (shown,) = re.findall(r'name="conditions" value="([^"]+)"', page)
+    form = {"csrf": csrf_of(page), "days": "365", "owner": "bob", "expires": "2999-01-01"}
+    # One that is proposed no more: in the form of another it would keep that one.
+    other = json.dumps([{"field": "user.name", "op": "eq", "value": "somebody"}])
+    for conditions, comes_back in ((html.unescape(shown), True), (other, False)):
+        wish = form | {"conditions": conditions, "reason": ""}
+        refused = ann.post(f"/rules/{LOGIN}/tuning/filter", data=wish).text
+        assert "reason: is empty" in refused
+        assert f'data-address="/rules/{LOGIN}/tuning?days=365"' in refused
+        assert 'tuning?days=365" aria-current="true"' in refused
+        (fold,) = re.findall(r"<details.*?</details>", refused, re.DOTALL)
+        assert fold.startswith("<details open>") == comes_back
+        assert ('value="bob"' in fold) == comes_back
+
+
 def test_who_is_no_engineer_sees_proposals_and_keeps_none(app, settings):
     eve = browser(app, settings, "analyst")
     page = eve.get(f"/rules/{LOGIN}/tuning?days=365").text
@@ -176,6 +194,14 @@ def test_a_curve_is_counted_as_a_job_and_a_row_of_it_kept(app, settings, curve, 
     path = f"/rules/{MANY}/tuning/threshold"
     wish = {"csrf": form["csrf"], "owner": "ann", "reason": "a scanner"}
     assert "choose one of the rows" in ann.post(path, data=wish).text
+    refused = ann.post(path, data=wish | {"choice": choices[-1], "reason": " ", "since": "-90d"})
+    assert f'data-choice="{choices[-1]}"' in refused.text
+    assert '<option value="-90d" selected>' in refused.text
+    # The page is loaded anew, and the try is there; one that is gone changes nothing then, and
+    # ends the bar of who watches it.
+    assert 'data-state="done"' in ann.get(f"/rule-tries/{job[1]}?again=1").text
+    assert ann.get("/rule-tries/gone?again=1").status_code == 204
+    assert "is not there any more" in ann.get("/rule-tries/gone").text
     kept = ann.post(path, data=wish | {"choice": choices[-1]})
     assert kept.status_code == 303, kept.text
     (file,) = (settings.home / "rules").glob("threshold_*.yml")

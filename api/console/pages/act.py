@@ -16,6 +16,7 @@ from api.console.page import Page, console_router
 from api.console.render import respond
 from api.console.request import CheckedForm, Here, Signed, signed_in
 from api.console.session import ConsoleSession
+from api.console.wrong_values import wrong_value
 from api.routes.access import Services
 from api.services.alert_snapshot import alerts_now
 from api.services.triage import Stale
@@ -206,7 +207,7 @@ def _silence(
             until=_field(form, "silence_until") or "+7d",
         )
     except ValidationError as error:
-        raise Usage(f"suppression: {error.errors()[0]['msg']}") from None
+        raise Usage(f"suppression: {wrong_value(error)}") from None
     taken = services.suppressions.begin(session.caller.name, wanted)
     return taken.suppression.suppression_id
 
@@ -222,8 +223,7 @@ def _change(**fields: Any) -> AlertChange:
     try:
         return AlertChange(**{name: value for name, value in fields.items() if value is not None})
     except ValidationError as error:
-        first = error.errors()[0]
-        raise Usage(f"{first['loc'][0]}: {first['msg']}") from None
+        raise Usage(wrong_value(error)) from None
 
 
 def _field(form: dict[str, list[str]], name: str) -> str:

@@ -20,7 +20,7 @@ from api.credentials import SHORTEST_PASSWORD
 from api.key_limits import known_tenants
 from api.observability.audit_log import audit_request
 from api.routes.access import Services
-from api.services.console.audit_view import audit_page, waiting_acts
+from api.services.console.audit_view import audit_page, in_words, waiting_acts
 from infra.errors import Retryable, Usage
 
 router = console_router()
@@ -192,7 +192,7 @@ def _page(
         titles={rule_id: source.rule.title for rule_id, source in services.rules.every().items()}
         if tab == "suppressions"
         else {},
-        entries=[*waiting, *entries],
+        entries=[in_words(entry) for entry in (*waiting, *entries)],
         waiting=len(waiting),
         after=after,
         asked={"who": who, "act": act, "since": since},

@@ -15,6 +15,7 @@ from api.console.page import Page, console_router
 from api.console.pages.act import Analyst
 from api.console.render import respond
 from api.console.request import CheckedForm, Here, Signed
+from api.console.wrong_values import wrong_value
 from api.routes.cases import evidence_file
 from api.services.alert_snapshot import alerts_now
 from api.services.console import attack_axis
@@ -95,7 +96,7 @@ def add_to_case(request: Request, services: Here, session: Analyst, form: Checke
         try:
             new = NewCase(title=_field(form, "title"), alerts=ids, note=note, assignee="me")
         except ValidationError as error:
-            raise Usage(f"title: {error.errors()[0]['msg']}") from None
+            raise Usage(wrong_value(error)) from None
         case = services.cases.open(who, new)
     return _to(request, case.case_id)
 
@@ -137,8 +138,7 @@ def change(
     try:
         asked = CaseChange(**given)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise Usage(f"{first['loc'][0]}: {first['msg']}") from None
+        raise Usage(wrong_value(error)) from None
     services.cases.change(session.caller.name, case_id, asked, _field(form, "etag") or "*")
     return _to(request, case_id)
 

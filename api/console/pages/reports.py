@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
 from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import ValidationError
@@ -11,23 +14,33 @@ from api.console.page import Page, console_router
 from api.console.pages.act import Analyst
 from api.console.render import respond
 from api.console.request import CheckedForm, Here, Signed
+from api.console.wrong_values import wrong_value
 from api.services.reports import StoredReport, stored_reports
-from api.wire.runs import ReportWanted
+from api.wire.runs import ReportRun, ReportWanted
 from infra.errors import Usage
 
 router = console_router()
 PAGE = Page("reports", "Reports", router, "/reports", "reports", 60, "p", group="run")
+_TOLD = timedelta(days=1)
+"""So long a report that failed is told of."""
 FRAME_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 """A report is a page of its own with its own styles; it gets no script and no way out."""
 
 
 @router.get("/reports")
 def reports(
-    request: Request, services: Here, session: Signed, show: str = "", make: bool = False
+    request: Request,
+    services: Here,
+    session: Signed,
+    show: str = "",
+    make: bool = False,
+    report: str = "daily",
+    interval: str = "yesterday",
 ) -> Response:
     """The list, each report once with its forms, and one of the pages.
 
-    `make`: with the form that has one made; which kinds there are takes a command to say.
+    `make`: with the form that has one made, of this `report` and `interval`; which kinds there are
+    takes a command to say.
     """
     may_make = session.caller.may("analyst")
     kept = stored_reports(services.settings)
@@ -43,8 +56,10 @@ def reports(
         show=show,
         may_make=may_make,
         kinds=services.reports.kinds().items if make and may_make else [],
-        # Those that are done are in the list below.
-        runs=[run for run in services.reports.listed().items if run.state != "done"],
+        wanted={"report": report, "interval": interval},
+        runs=unfinished(services.reports.listed().items, datetime.now(UTC)),
+        scheduled=services.settings.reports.scheduled,
+        report_zone=services.settings.reports.zone,
         reports=[
             {
                 "stem": stem,
@@ -55,6 +70,20 @@ def reports(
             for stem, files in forms.items()
         ],
     )
+
+
+def unfinished(runs: Sequence[ReportRun], now: datetime) -> list[ReportRun]:
+    """Those under way, and those that failed lately and were not asked for again; `runs`: newest
+    first. Those that are done are in the list of reports."""
+    shown: list[ReportRun] = []
+    asked = set()
+    for run in runs:
+        wanted = run.report, run.interval
+        failed = run.state == "failed"
+        if not (run.state == "done" or (failed and (wanted in asked or now - run.made_at > _TOLD))):
+            shown.append(run)
+        asked.add(wanted)
+    return shown
 
 
 @router.post("/reports")
@@ -68,8 +97,7 @@ def make_report(services: Here, session: Analyst, form: CheckedForm) -> Response
             subject=given.get("subject", ""),
         )
     except ValidationError as error:
-        wrong = error.errors()[0]
-        raise Usage(f"{wrong['loc'][0]}: {wrong['msg']}") from None
+        raise Usage(wrong_value(error)) from None
     services.reports.make(session.caller.name, wanted)
     return RedirectResponse("/reports", 303)
 

@@ -20,6 +20,7 @@ from api.console.page import Page, console_router
 from api.console.pages.rules import Engineer
 from api.console.render import respond
 from api.console.request import CheckedForm, Here
+from api.console.wrong_values import wrong_value
 from api.routes.access import Services
 from api.routes.rules.reading import audited_switch
 from api.services.triage import Stale
@@ -138,7 +139,7 @@ def save_edited(request: Request, services: Here, session: Engineer, form: Check
         else:
             saved = services.rules.create(who, text)
     except ValidationError as error:
-        return _refused(request, services, draft, error.errors()[0]["msg"])
+        return _refused(request, services, draft, wrong_value(error))
     except Stale:
         return _overtaken(request, services, draft)
     except HeadgateError as error:

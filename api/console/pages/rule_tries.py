@@ -16,6 +16,7 @@ from api.console.render import respond
 from api.console.request import CheckedForm, Here, signed_in
 from api.console.session import ConsoleSession
 from api.console.time_words import earliest
+from api.console.wrong_values import wrong_value
 from api.routes.access import Services
 from api.routes.rules.jobs import require_may_try
 from api.services.triage import NoSuchAct
@@ -59,8 +60,7 @@ def begin_try(
     try:
         wanted = NewRuleJob(**asked)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise Usage(f"{first['loc'][0]}: {first['msg']}") from None
+        raise Usage(wrong_value(error)) from None
     require_may_try(session.caller, wanted)
     job = services.rule_jobs.submit(session.caller, wanted, wait=1.0)
     return _shown(request, services, session, job)

@@ -19,6 +19,7 @@ from api.console.pages.rules import PAGE as RULES
 from api.console.pages.rules import Engineer
 from api.console.render import respond
 from api.console.request import CheckedForm, Here
+from api.console.wrong_values import wrong_value
 from api.routes.access import Services
 from api.services.rules import tuning
 from api.wire.rules import FilterProposals, NewFilter, NewThreshold
@@ -101,8 +102,7 @@ def _refused(given: dict[str, str]) -> Any:
 
 def _words(error: Exception) -> str:
     if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return f"{first['loc'][0]}: {first['msg']}"
+        return wrong_value(error)
     return str(error)
 
 

@@ -25,6 +25,7 @@ from api.console.raw_bytes import hex_dump, raw_text
 from api.console.render import respond
 from api.console.request import CheckedForm, Here, Signed
 from api.console.time_words import earliest
+from api.console.wrong_values import wrong_value
 from api.key_limits import readable_tables, row_limits
 from api.observability.audit_log import audit_request
 from api.observability.noted_statements import noted_statement
@@ -157,8 +158,7 @@ def save_statement(services: Here, session: Analyst, form: CheckedForm) -> Respo
             sql=given.get("sql", ""), doc=given.get("doc", ""), every_minutes=int(every)
         )
     except ValidationError as error:
-        wrong = error.errors()[0]
-        raise Usage(f"{wrong['loc'][0]}: {wrong['msg']}") from None
+        raise Usage(wrong_value(error)) from None
     who = session.caller.name
     services.queries.put(who, name, wanted)
     audit_request(services.settings, "query.save", "ok", who=who, target=name,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
 from infra.storage.checksums import Damaged, parsed
@@ -14,6 +16,9 @@ from infra.storage.checksums import Damaged, parsed
 PAGE_ENTRIES = 100
 _MOST_WAITING = 1_000
 """Most acts that wait and are shown; without a driver they are not folded, and grow."""
+_PAGES = {"alert": "alerts", "rule": "rules", "case": "cases"}
+_ELSEWHERE = {"suppress", "unsuppress", "suppression_end", "remove", "import"}
+"""Acts whose target is no alert or rule with a page, or one that is gone with the act."""
 
 _ENTRIES = """
 SELECT "at" AS moment, who, act, target, detail, outcome FROM ops.audit
@@ -48,6 +53,32 @@ def waiting_acts(
         and (act is None or str(row["act"]).startswith(act))
     ]
     return sorted(rows, key=lambda row: row["moment"], reverse=True)[:_MOST_WAITING]
+
+
+def in_words(entry: ReaderRow) -> ReaderRow:
+    """An entry with `parts`, its detail as pairs of name and value, and `page`, where what it was
+    done to is looked at; None where there is no such page."""
+    text = entry["detail"] or ""
+    try:
+        known = json.loads(text)
+    except ValueError:
+        known = None
+    if not isinstance(known, dict):
+        return entry | {"parts": [("", text)] if text else [], "page": page_of(entry)}
+    parts = [
+        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for name, value in known.items()
+        if value not in (None, "", [], {})
+    ]
+    return entry | {"parts": parts, "page": page_of(entry)}
+
+
+def page_of(entry: ReaderRow) -> str | None:
+    """The page of the alert, the rule or the case that an act was done to."""
+    kind, _, act = str(entry["act"]).partition(".")
+    if not entry["target"] or kind not in _PAGES or act in _ELSEWHERE:
+        return None
+    return f"/{_PAGES[kind]}/{quote(str(entry['target']), safe='')}"
 
 
 def _left(folder: Path) -> Iterator[dict[str, Any]]:
