@@ -6,6 +6,7 @@ With a folder as argument they go there, else to docs/console; names after it ch
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ import headgate.packages  # noqa: F401  makes tables, jobs and commands known
 import tests.console.today  # noqa: F401  before the story is read
 from api.app import create_app
 from infra.config.settings import Settings, load
+from infra.kafka.client import free_port
 from infra.spark.session import session
 from infra.streaming.lake import Lake
 from tests.api.desk import TOKEN
@@ -26,6 +28,10 @@ from tests.console.story import prepare
 
 SIZE = {"width": 1360, "height": 850}
 LOGIN = "login"
+STORY = "demo-story"
+"""The first page of `headgate demo` when its story is through: it takes a run of its own."""
+OWN = (LOGIN, STORY)
+"""What is no page of the prepared lake."""
 SPARK = {
     "search-spark": "/search?sql=SELECT+source,+round(avg(severity_id),+2)+AS+severity,"
     "+count(*)+AS+events%0AFROM+silver.events+GROUP+BY+source+ORDER+BY+events+DESC"
@@ -44,6 +50,13 @@ def main(folder: Path, chosen: Sequence[str] = ()) -> int:
         print("no chromium on this machine: apt-get install chromium", file=sys.stderr)
         return 1
     folder.mkdir(parents=True, exist_ok=True)
+    if not chosen or STORY in chosen:
+        with tempfile.TemporaryDirectory() as home, sync_playwright() as running:
+            browser = running.chromium.launch(executable_path=program, args=FLAGS)
+            _take_story(browser, _told_by_demo(Path(home)), folder)
+            browser.close()
+    if list(chosen) == [STORY]:
+        return 0
     with tempfile.TemporaryDirectory() as home:
         spark = session(load(home=Path(home)), "screenshots")
         lake = Lake(spark, load(home=Path(home), api={"token": TOKEN}))
@@ -57,7 +70,7 @@ def main(folder: Path, chosen: Sequence[str] = ()) -> int:
             browser = running.chromium.launch(executable_path=program, args=FLAGS)
             for theme in ("light", "dark"):
                 paths = places(desk) | SPARK
-                wanted = {name: paths[name] for name in chosen or paths if name != LOGIN}
+                wanted = {name: paths[name] for name in chosen or paths if name not in OWN}
                 _take(browser, site, theme, wanted, folder, lake.settings)
             if not chosen or LOGIN in chosen:
                 _take_login(browser, lake.settings.home, folder)
@@ -81,6 +94,22 @@ def _take(
         page.screenshot(path=folder / f"{name}-{theme}.png")
         print(f"{name}-{theme}.png", flush=True)
     context.close()
+
+
+def _told_by_demo(home: Path) -> Settings:
+    """Run the demo to its end; its settings, in which the API's token is ours."""
+    command = [Path(sys.executable).with_name("headgate"), "--home", home, "demo", "--once"]
+    ports = ["--kafka-port", str(free_port()), "--api-port", str(free_port())]
+    subprocess.run([*command, *ports], check=True)
+    return load(home=home, api={"token": TOKEN})
+
+
+def _take_story(browser: Any, settings: Settings, folder: Path) -> None:
+    serving: Iterator[str] = serve(create_app(settings))
+    site = next(serving)
+    for theme in ("light", "dark"):
+        _take(browser, site, theme, {STORY: "/?since=-6h"}, folder, settings)
+    next(serving, None)
 
 
 def _take_login(browser: Any, home: Path, folder: Path) -> None:
