@@ -98,7 +98,8 @@ def _take(
 
 def _told_by_demo(home: Path) -> Settings:
     """Run the demo to its end; its settings, in which the API's token is ours."""
-    command = [Path(sys.executable).with_name("headgate"), "--home", home, "demo", "--once"]
+    program = str(Path(sys.executable).with_name("headgate"))
+    command = [program, "--home", str(home), "demo", "--once"]
     ports = ["--kafka-port", str(free_port()), "--api-port", str(free_port())]
     subprocess.run([*command, *ports], check=True)
     return load(home=home, api={"token": TOKEN})
