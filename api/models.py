@@ -126,7 +126,7 @@ class AlertSummary(_Model):
     suppressed_by: str | None = Field(
         description="why it is not on the topic: a suppression's id, or budget"
     )
-    incident_id: str | None = Field(description="incident of its entity: an alert_id")
+    incident_id: str | None = Field(description="incident it led to or was raised in: an alert_id")
 
 
 class FeedItem(_Model):

@@ -26,6 +26,15 @@ from infra.config.settings import AlertSettings
 INCIDENT = "headgate-incident"
 """Rule id of the finding that says an entity's risk became an incident; it is in no pack."""
 
+LED_TO = f"""
+shown.rule_id <> '{INCIDENT}'
+AND shown.entity_type = made.entity_type AND shown.entity_value = made.entity_value
+AND shown.window_start <= made.window_end AND shown.window_end >= made.window_start
+"""
+"""SQL: whether alert `shown`, raised in no incident, led to incident `made`. An alert names its
+incident only if it was raised while that was open; those whose findings made the incident came
+before it, and are met by whom they name, and when."""
+
 INCIDENT_LEVEL = "high"
 INCIDENT_TITLE = "Several rules about one entity"
 RISK = "~risk"

@@ -88,7 +88,7 @@ def filter_of(
         str | None, Query(description=f"newest event before: {TIME_FORMS}", examples=["now"])
     ] = None,
     incident_id: Annotated[
-        str | None, Query(description="alerts of an incident, and the incident itself")
+        str | None, Query(description="an incident, the alerts that led to it and those since")
     ] = None,
     muted: Annotated[
         bool, Query(description="also alerts that a suppression or a budget kept from the topic")

@@ -2,7 +2,8 @@
 
 A list over gold.alert itself would read the body of every revision there is with each question.
 The rows are made once, and of each later commit only the files that it added are read. Whatever
-else happened to the table (an erasure, a table made anew) makes all of them anew.
+else happened to the table (an erasure, a table made anew) makes all of them anew. `incident_id`
+is also that of an incident which an alert led to; what the table has is `raised_in`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from urllib.parse import unquote
 
 import duckdb
 
+from alerts.lifecycle.risk_score import INCIDENT, LED_TO
 from alerts.tables import ALERT
 from infra.delta.log_archive import LOG, from_on, single, singles
 from infra.storage.checksums import json_lines
@@ -50,7 +52,7 @@ newest AS (
 SELECT alert_id, revision, activity, reason, mode, rule_id, rule_name, level, severity_id,
        risk_score, entity_type, entity_value, previous_entity, src_ip, event_time,
        first_event_time, delay, window_start, window_end, status, count, title, suppressed_by,
-       incident_id, coalesce(b.state, 'open') AS state,
+       incident_id, incident_id AS raised_in, coalesce(b.state, 'open') AS state,
        coalesce(b.lifecycle, b.state, 'new') AS lifecycle, b.assignee AS assignee,
        b.verdict AS verdict, b.attribution.hostname AS hostname,
        coalesce(b.attribution.certainty, '') AS certainty,
@@ -63,6 +65,21 @@ SELECT alert_id, revision, activity, reason, mode, rule_id, rule_name, level, se
          coalesce(b.summary, ''), coalesce(b.comment, ''), coalesce(CAST(b.fields AS VARCHAR), '')
        )) AS words
 FROM newest QUALIFY row_number() OVER (PARTITION BY alert_id) = 1
+"""
+_LED = f"""
+CREATE OR REPLACE TEMP TABLE led AS
+SELECT shown.alert_id, min_by(made.alert_id, (made.window_end, made.alert_id)) AS led_to
+FROM {INDEX} shown JOIN (SELECT * FROM {INDEX} WHERE rule_id = '{INCIDENT}') made ON {LED_TO}
+WHERE shown.raised_in IS NULL AND {{changed}} GROUP BY shown.alert_id
+"""
+_NAME_THEM = f"""
+UPDATE {INDEX} SET incident_id = led_to FROM led
+WHERE {INDEX}.alert_id = led.alert_id AND incident_id IS DISTINCT FROM led_to
+"""
+# An incident's alerts change with it: a correction may give it to another device.
+_FREE_OTHERS = f"""
+UPDATE {INDEX} SET incident_id = NULL WHERE raised_in IS NULL AND incident_id IS NOT NULL
+AND alert_id NOT IN (SELECT alert_id FROM led)
 """
 _EMPTY_KINDS = f"""
 CREATE OR REPLACE TABLE {KINDS} (kind UBIGINT, level VARCHAR, lifecycle VARCHAR, status VARCHAR,
@@ -155,8 +172,25 @@ def _make(cursor: duckdb.DuckDBPyConnection) -> None:
         cursor.execute(
             f"CREATE OR REPLACE TABLE {INDEX} AS {_flat(ALERT.name)} ORDER BY first_event_time DESC"
         )
+        _name_incidents(cursor)
         cursor.execute(_EMPTY_KINDS)
         cursor.execute(_NEW_KINDS.format(source=INDEX))
+
+
+def _name_incidents(cursor: duckdb.DuckDBPyConnection, fresh: str | None = None) -> None:
+    """Let alerts that led to an incident name it, as those raised in it do.
+
+    `fresh`: the rows that changed; None: all.
+    """
+    incidents = f"SELECT count(*) FROM {fresh or INDEX} WHERE rule_id = '{INCIDENT}'"
+    whole = bool(cursor.execute(incidents).fetchall()[0][0])
+    if fresh is None and not whole:
+        return
+    changed = "TRUE" if whole else f"shown.alert_id IN (SELECT alert_id FROM {fresh})"
+    cursor.execute(_LED.replace("{changed}", changed))
+    cursor.execute(_NAME_THEM)
+    if whole:
+        cursor.execute(_FREE_OTHERS)
 
 
 @contextmanager
@@ -188,4 +222,5 @@ def _merge(cursor: duckdb.DuckDBPyConnection, files: Sequence[str], rows: str) -
         )
         cursor.execute(f"DELETE FROM {INDEX} WHERE alert_id IN (SELECT alert_id FROM fresh)")
         cursor.execute(f"INSERT INTO {INDEX} BY NAME SELECT * FROM fresh")
+        _name_incidents(cursor, "fresh")
         cursor.execute(_NEW_KINDS.format(source="fresh"))

@@ -14,14 +14,16 @@ from api.services.alert_index import INDEX
 from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
 from infra.errors import Usage
 
-_ALERTS = """
+_ALERTS = f"""
 WITH first AS (
   SELECT alert_id, min_by(event_time, revision) AS first_event_time
   FROM gold.alert GROUP BY alert_id
 )
 SELECT a.alert_id, revision, activity, reason, mode, rule_id, rule_name, level, severity_id,
        risk_score, entity_type, entity_value, previous_entity, src_ip, first_event_time,
-       event_time, window_start, window_end, status, count, title, suppressed_by, incident_id, body
+       event_time, window_start, window_end, status, count, title, suppressed_by,
+       (SELECT any_value(i.incident_id) FROM {INDEX} i WHERE i.alert_id = a.alert_id)
+         AS incident_id, body
 FROM gold.alert_current a JOIN first USING (alert_id)
 """
 _LISTED = f"""
@@ -78,7 +80,7 @@ def selected_ids(reader: Reader, wanted: AlertFilter, most: int) -> list[str]:
 
 def alert(reader: Reader, alert_id: str) -> models.AlertDetail | None:
     """One alert with all its revisions; None when there is none of that id."""
-    needs = ("gold.alert", "gold.alert_current")
+    needs = ("gold.alert", "gold.alert_current", INDEX)
     newest = reader.rows(f"{_ALERTS} WHERE a.alert_id = $id", {"id": alert_id}, needs=needs)
     if not newest:
         return None

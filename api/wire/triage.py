@@ -84,7 +84,9 @@ class AlertSelection(WireModel):
     level: list[AlertLevel] | None = Field(None, description="one level, or several")
     rule: str | None = Field(None, description="id or title of the rule")
     entity: str | None = Field(None, description="MAC address, address, host or user")
-    incident_id: str | None = Field(None, description="alerts of an incident, and itself")
+    incident_id: str | None = Field(
+        None, description="an incident, the alerts that led to it and those since"
+    )
     alert_status: Literal["open", "new", "triaged", "closed"] | None = Field(
         None, description="where people are with it; open is new or triaged"
     )

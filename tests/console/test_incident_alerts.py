@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from alerts.lifecycle.risk_score import INCIDENT
 from alerts.tables import ALERT
+from api.services.console.alert_list import ListFilter, grouped
 from api.services.console.attack_axis import alerts_of_incident, incidents
 from infra.delta.catalog import table
 from tests.alerts.lifecycle.test_alert_fold import NOON
@@ -24,6 +26,7 @@ def row(name: str, begin: int, end: int, **more: Any) -> Mapping[str, Any]:
         "alert_id": name, "revision": 1, "rule_id": name, "rule_name": name, "level": "high",
         "severity_id": 4, "entity_type": "device", "entity_value": DEVICE, "reason": "first",
         "event_time": NOON + timedelta(seconds=end), "count": 1, "risk_score": 60, "body": "{}",
+        "activity": "create", "mode": "live", "status": "confirmed", "title": name,
         "window_start": NOON + timedelta(seconds=begin),
         "window_end": NOON + timedelta(seconds=end), **more,
     }  # fmt: skip
@@ -50,3 +53,38 @@ def test_alerts_that_led_to_an_incident_belong_to_it(tmp_path: Path) -> None:
     page = desk.browser("ann", "admin")
     text = page.get("/incidents/made").text
     assert "1 alert led to the incident" in text, text[text.find("<h1>") :]
+    assert "/alerts?incident=made&" in html.unescape(text)
+
+
+def test_filters_and_groups_of_an_incident_have_the_alerts_that_led_to_it(tmp_path: Path) -> None:
+    desk = PlainDesk(tmp_path, devices=0)
+    lake = desk.settings.lake_root
+    append_rows(lake, ALERT, [row("guessed", 0, 40), row("earlier", -900, -800)])
+    rest, page = desk.client("bob", "read"), desk.browser("ann", "admin")
+
+    def listed() -> set[str]:
+        asked = {"incident_id": "made"}
+        items = rest.get("/api/v1/alerts", params=asked).json()["items"]
+        lines = page.get("/alerts.csv", params={"incident": "made"}).text.splitlines()[1:]
+        names = {str(each["alert_id"]) for each in items}
+        assert {line.partition(",")[0] for line in lines} == names
+        for each in items:
+            alone = rest.get(f"/api/v1/alerts/{each['alert_id']}").json()["alert"]
+            assert alone == each
+            assert each["incident_id"] == (None if each["alert_id"] == "made" else "made")
+        return names
+
+    assert listed() == set()
+    append_rows(lake, ALERT, [row("made", 38, 45, rule_id=INCIDENT)])
+    assert listed() == {"guessed", "made"}
+    # It is closed late, and so written after the incident; another comes in it.
+    append_rows(lake, ALERT, [row("late", 30, 39), row("since", 60, 61, incident_id="made")])
+    assert listed() == {"guessed", "made", "late", "since"}
+    ((group,), number) = grouped(desk.app.state.services.reader, ListFilter(), "incident", 0)
+    assert (number, group.key, group.alerts) == (1, "made", 4)
+    text = page.get("/alerts", params={"group": "incident"}).text
+    assert all(f'data-row="{name}"' in text for name in listed())
+    # A correction gives the incident to another device: who led to it is another question.
+    moved = {"revision": 2, "rule_id": INCIDENT, "entity_value": OTHER}
+    append_rows(lake, ALERT, [row("made", 38, 45, **moved)])
+    assert listed() == {"made", "since"}

@@ -31,6 +31,7 @@
     begin();
     const line = event.target.querySelector("[data-long]");
     const asked = Date.now();
+    clearInterval(ticking);
     if (line) ticking = setInterval(() => {
       line.hidden = false;
       line.querySelector("[data-long-seconds]").textContent = `${Math.round((Date.now() - asked) / 1000)} s`;

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from alerts.lifecycle.risk_score import INCIDENT
+from api.services.alert_index import INDEX
 from api.services.reader import Reader, ReaderRow
 
 _NEEDS = ("gold.alert_current",)
+_OF_INCIDENTS = ("gold.alert_current", INDEX)
 _SHOWN = """
 SELECT alert_id, rule_id, rule_name, level, severity_id, entity_type, entity_value, src_ip,
        event_time, window_start, window_end, status AS attribution, count, incident_id, risk_score,
@@ -16,13 +18,6 @@ SELECT alert_id, rule_id, rule_name, level, severity_id, entity_type, entity_val
        (body->>'$.attribution.hostname') AS hostname,
        list_distinct(json_extract_string(body, '$.attack[*].tactics[*].name')) AS tactics
 FROM gold.alert_current
-"""
-# An alert names its incident only if it was raised while that was open: those whose findings made
-# the incident came before it, and are found by whom they name, and when.
-_LED_TO = """
-shown.incident_id IS NULL AND shown.rule_id <> made.rule_id
-AND shown.entity_type = made.entity_type AND shown.entity_value = made.entity_value
-AND shown.window_start <= made.window_end AND shown.window_end >= made.window_start
 """
 MOST = 2_000
 """Alerts that a page shows; it says where there are more."""
@@ -41,14 +36,14 @@ def alerts_by_id(reader: Reader, ids: Sequence[str]) -> list[ReaderRow]:
 def alerts_of_incident(reader: Reader, incident_id: str) -> list[ReaderRow]:
     """The incident, the alerts that led to it and those since, oldest first."""
     return reader.rows(
-        f"""WITH shown AS ({_SHOWN}),
-        made AS (SELECT * FROM shown WHERE alert_id = $id AND rule_id = $incident)
-        SELECT shown.*, made.alert_id IS NOT NULL AS led
-        FROM shown LEFT JOIN made ON {_LED_TO}
-        WHERE shown.incident_id = $id OR shown.alert_id = $id OR made.alert_id IS NOT NULL
+        f"""WITH shown AS ({_SHOWN})
+        SELECT shown.* REPLACE (i.incident_id AS incident_id),
+               i.incident_id IS NOT NULL AND i.raised_in IS NULL AS led
+        FROM shown JOIN {INDEX} i USING (alert_id)
+        WHERE i.incident_id = $id OR i.alert_id = $id
         ORDER BY shown.window_start, shown.alert_id LIMIT {MOST}""",
-        {"id": incident_id, "incident": INCIDENT},
-        needs=_NEEDS,
+        {"id": incident_id},
+        needs=_OF_INCIDENTS,
     )
 
 
@@ -56,17 +51,13 @@ def incidents(reader: Reader, *, closed: bool, most: int = 200) -> list[ReaderRo
     """Incidents, the newest first, with how many alerts each has."""
     return reader.rows(
         f"""WITH shown AS ({_SHOWN}),
-        made AS (SELECT * FROM shown WHERE rule_id = $incident),
-        named AS (SELECT incident_id AS of_incident, rule_id FROM shown
-                  WHERE incident_id IS NOT NULL
-                  UNION ALL
-                  SELECT made.alert_id, shown.rule_id FROM shown JOIN made ON {_LED_TO}),
-        parts AS (SELECT of_incident, count(*) AS alerts, count(DISTINCT rule_id) AS rules
-                  FROM named GROUP BY ALL)
+        parts AS (SELECT incident_id AS of_incident, count(*) AS alerts,
+                         count(DISTINCT rule_id) AS rules
+                  FROM {INDEX} WHERE incident_id IS NOT NULL GROUP BY ALL)
         SELECT shown.*, coalesce(alerts, 0) AS alerts, coalesce(rules, 0) AS rules
         FROM shown LEFT JOIN parts ON of_incident = alert_id
         WHERE rule_id = $incident AND ($closed OR lifecycle <> 'closed')
         ORDER BY event_time DESC LIMIT {most}""",
         {"incident": INCIDENT, "closed": closed},
-        needs=_NEEDS,
+        needs=_OF_INCIDENTS,
     )

@@ -70,9 +70,9 @@ def test_the_same_question_is_answered_anew_once_the_table_has_changed(
     asked: list[str] = []
     answer = Reader._answer
 
-    def counted(reader: Reader, engine: Any, question: Any) -> list[dict[str, Any]]:
+    def counted(reader: Reader, engine: Any, question: Any, ended: Any) -> list[dict[str, Any]]:
         asked.append(question.sql)
-        return answer(reader, engine, question)
+        return answer(reader, engine, question, ended)
 
     monkeypatch.setattr(Reader, "_answer", counted)
     reader = plain_desk.app.state.services.reader
