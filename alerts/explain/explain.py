@@ -29,7 +29,7 @@ from alerts.domain.entity import fields_of
 from alerts.domain.finding import RULE_FAILED
 from alerts.lifecycle.risk_score import INCIDENT
 from alerts.matching.match_reasons import reason_text, reasons, rule_text, selections
-from alerts.rulebook.rule_store import rule_folders
+from alerts.rulebook.rule_store import is_bundled, rule_folders
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.predicate import holds
 from alerts.rulepack.rule_pack import (
@@ -217,11 +217,8 @@ def _rule(
     version = (one.body.get("rule") or {}).get("version")
     now = _current(store, one.row["rule_id"])
     text_of_rule = rule_text(rule_folders(settings), one.row["rule_id"])
-    if limited and text_of_rule:
-        # Late: who is not limited needs none of what this loads.
-        from alerts.rulebook.own_rules import is_own
-
-        text_of_rule = None if is_own(settings, text_of_rule[0]) else text_of_rule
+    if limited and text_of_rule and not is_bundled(text_of_rule[0]):
+        text_of_rule = None
     return {
         "id": one.row["rule_id"],
         "title": one.row["rule_name"],

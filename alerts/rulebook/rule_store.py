@@ -22,6 +22,12 @@ BUNDLED = Path(__file__).parents[1] / "rules"
 """Where the rules lie that come with Headgate."""
 
 
+def is_bundled(path: Path) -> bool:
+    """Whether a rule's file is one that comes with Headgate."""
+    here = path.absolute()
+    return any(here.is_relative_to(folder.absolute()) for folder in (BUNDLED, BUNDLED_MODELS))
+
+
 def rule_folders(settings: Settings) -> tuple[Path, ...]:
     """Folders with rules, the bundled ones first."""
     return (*((BUNDLED,) if settings.alerts.bundled else ()), *settings.alerts.rules)

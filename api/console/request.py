@@ -49,7 +49,7 @@ def _require_open(request: Request, caller: Caller) -> None:
         raise HTTPException(
             403,
             f"{limited}, and this page shows what is of others, too; the overview, "
-            "alerts, cases, the search of events, and devices and addresses are open",
+            "alerts, cases, the search of events, devices and addresses, and rules are open",
         )
 
 
@@ -100,6 +100,8 @@ FOR_TENANTS = frozenset(
         "/alerts/act/reopen",
         "/alerts/act/note",
         "/alerts/act/undo/{act_id}",
+        "/rules",
+        "/rules/{rule_id}",
         "/cases",
         "/cases/add",
         "/cases/{case_id}",

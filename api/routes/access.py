@@ -28,6 +28,7 @@ from api.services.quotas import Quotas
 from api.services.reader import Reader
 from api.services.rules.desk import RuleDesk
 from api.services.rules.jobs import RuleJobs
+from api.services.rules.tenant_rules import TenantRules
 from api.services.runs.command_runs import CommandRuns
 from api.services.runs.report_runs import ReportDesk
 from api.services.searches.saved_queries import SavedQueries
@@ -122,9 +123,11 @@ class OfTenants:
 
     def _made(self, whole: Services, tenants: tuple[str, ...]) -> Services:
         reader = Reader(self._settings, tenants, whole.reader.threads)
+        rules: Any = TenantRules(whole.rules, reader)
         return replace(
             whole,
             reader=reader,
+            rules=rules,
             triage=Triage(reader, self._settings),
             cases=Cases(reader, self._settings, whole.reader),
             **{name: closed(name.replace("_", " ")) for name in _CLOSED},
@@ -132,7 +135,7 @@ class OfTenants:
 
 
 _CLOSED = (
-    *("suppressions", "queries", "proposals", "rules", "rule_jobs", "runs", "reports"),
+    *("suppressions", "queries", "proposals", "rule_jobs", "runs", "reports"),
     "inventories",
 )
 _MOST_TENANTS = 32
@@ -171,6 +174,8 @@ FOR_TENANTS = FOR_LIMITED | {
     "/api/v1/cases/{case_id}/merge",
     "/api/v1/cases/{case_id}/evidence",
     "/api/v1/cases/{case_id}/stix",
+    "/api/v1/rules",
+    "/api/v1/rules/{rule}",
     "/api/v1/leases",
     "/api/v1/entities/{type}/{value}",
     "/api/v1/entities/{type}/{value}/witnesses",
@@ -216,7 +221,11 @@ def caller_of(
         raise HTTPException(
             403,
             f"key '{caller.name}' is limited to some {limits.of_what}; it may ask with statements"
-            + (", work on their alerts and cases, and look up leases" if alerts_too else ""),
+            + (
+                ", work on their alerts and cases, look up leases, and read rules"
+                if alerts_too
+                else ""
+            ),
         )
     return caller
 

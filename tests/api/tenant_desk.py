@@ -104,8 +104,9 @@ OTHERS_CASES = tuple(f"case-bb0000000{number}" for number in range(2, 7))
 class TenantDesk(FlightDesk):
     """Two alerts of each tenant and of nobody, all of one rule and device."""
 
-    def __init__(self, home: Path) -> None:
-        super().__init__(home, devices=0, general={"tenants": ["acme", "globex"]})
+    def __init__(self, home: Path, **general: Any) -> None:
+        """`general`: further settings, of no section."""
+        super().__init__(home, devices=0, general={"tenants": ["acme", "globex"]} | general)
         lake = self.settings.lake_root
         assert isinstance(lake, Path)
         for table in catalog().values():

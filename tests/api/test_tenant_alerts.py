@@ -234,7 +234,13 @@ def test_pages_show_the_tenants_alerts_or_refuse_with_a_sentence(
 def test_the_navigation_leads_to_pages_that_open_alone(desk: TenantDesk, page: TestClient) -> None:
     shown = re.search(r"<nav .*?</nav>", page.get("/").text, re.DOTALL)
     assert shown is not None
-    assert set(re.findall(r'href="([^"]+)"', shown[0])) == {"/", "/alerts", "/cases", "/search"}
+    assert set(re.findall(r'href="([^"]+)"', shown[0])) == {
+        "/",
+        "/alerts",
+        "/cases",
+        "/rules",
+        "/search",
+    }
     whole = desk.browser("root-nav", "admin").get("/").text
     assert {'href="/sources"', 'href="/rules"', 'href="/admin"'} <= set(
         re.findall(r'href="[^"]+"', whole)

@@ -105,7 +105,7 @@ def test_no_route_answers_a_key_of_a_tenant_but_those_that_limit(
     stranger = TestClient(desk.app, raise_server_exceptions=False)
     for method, path in asked:
         # These say again what was asked for.
-        filled = re.sub(r"{(job|alert|act|case)_id}", "0" * 26, path)
+        filled = re.sub(r"{(job_id|alert_id|act_id|case_id|rule)}", "0" * 26, path)
         filled = re.sub(r"{[a-z_]+}", OTHER, filled)
         # A stream has no end: see `test_tenant_alerts`.
         filled = filled.replace("alerts/stream", "alerts/stream?after=none")
@@ -127,7 +127,7 @@ def test_pages_that_cannot_be_limited_are_closed_to_a_key_of_a_tenant(
     token = acme.headers["Authorization"].removeprefix("Bearer ")
     browser = TestClient(desk.app, follow_redirects=False, raise_server_exceptions=False)
     browser.post("/login", data={"key": token, "next": "/"})
-    for page in ("/sources", "/admin", "/rules", "/reports"):
+    for page in ("/sources", "/admin", "/reports", "/rule-editor"):
         answer = browser.get(page)
         assert answer.status_code == 403, page
         assert "is limited to some tenants, and this page shows what is of others" in answer.text

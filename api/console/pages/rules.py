@@ -68,10 +68,15 @@ def rules(
     stats: dict[str, ReaderRow] = {}
     scores: dict[str, RuleScoreItem] = {}
     unread = None
+    # What people judged is counted for all tenants together: who is limited is shown no score.
+    whole = services.reader.tenants is None
     try:
-        listing, card = services.rules.all_scored(services.reader, DAYS.days)
+        if whole:
+            listing, card = services.rules.all_scored(services.reader, DAYS.days)
+            scores = {score.rule_id: score for score in card.items}
+        else:
+            listing = services.rules.all()
         stats = rule_stats.rule_stats(services.reader, datetime.now(UTC) - DAYS)
-        scores = {score.rule_id: score for score in card.items}
     except Retryable as error:
         # Rules lie in files: they are there, and can be written, before the first event is.
         listing, unread = services.rules.all(), str(error)
@@ -83,7 +88,7 @@ def rules(
         page=PAGE,
         rows=sorted(shown, key=lambda row: _rank(row, sort)),
         refused=listing.refused,
-        packs=packs.packs(services.settings, services.rules).items,
+        packs=packs.packs(services.settings, services.rules).items if whole else [],
         unread=unread,
         total=len(rows),
         blind=sum(bool(row["item"].blindness) for row in rows),
@@ -92,8 +97,8 @@ def rules(
         at_rest=sum(not row["findings"] for row in rows),
         asked={"q": q, "state": state, "sort": sort},
         sorts=SORTS,
-        may_look=session.caller.may("viewer"),
-        may_write=session.caller.may("engineer"),
+        may_look=whole and session.caller.may("viewer"),
+        may_write=whole and session.caller.may("engineer"),
     )
 
 
@@ -121,6 +126,7 @@ def rule(
         raise HTTPException(404, str(error)) from None
     now = datetime.now(UTC)
     figures = _figures(services, detail.rule, now)
+    whole = services.reader.tenants is None
     tested, previewed, problem = None, None, None
     try:
         tested = services.rules.test(rule_id) if test else None
@@ -138,12 +144,12 @@ def rule(
         tested=tested,
         previewed=previewed,
         problem=problem,
-        may_switch=session.caller.may("engineer"),
-        may_try=session.caller.may("viewer"),
-        versions=services.rules.versions(detail.rule.id).items,
+        may_switch=whole and session.caller.may("engineer"),
+        may_try=whole and session.caller.may("viewer"),
+        versions=services.rules.versions(detail.rule.id).items if whole else [],
         runs=_runs(detail.rule),
         shadowed=_shadowed(detail.rule),
-        counts=isinstance(services.rules.source(rule_id).rule, Correlation),
+        counts=whole and isinstance(services.rules.source(rule_id).rule, Correlation),
         saved=saved,
         left_on=left_on,
         ended=_ENDED.get(rollout),
@@ -159,9 +165,9 @@ def _figures(services: Services, item: RuleItem, now: datetime) -> dict[str, Any
     score = unread = None
     try:
         stats = rule_stats.rule_stats(services.reader, now - DAYS, item.id)
-        score = next(
-            iter(services.rules.scorecard(services.reader, DAYS.days, item.id).items), None
-        )
+        if services.reader.tenants is None:
+            card = services.rules.scorecard(services.reader, DAYS.days, item.id)
+            score = next(iter(card.items), None)
         buckets, values = rule_stats.findings_over_time(
             services.reader, item.id, now - DAYS, now, step
         )
