@@ -39,6 +39,15 @@ _ROCKSDB = {
     f"{_STORE}.minDeltasForSnapshot": "3",
 }
 
+_FEW_TASKS = {
+    # A task that runs is not put off for alerts. By default a minute's events are as many tasks as
+    # there are cores, and all of them were taken for seconds (decision 0034).
+    "spark.sql.files.minPartitionNum": "1",
+    # Of many small files: at the default of 4 MB each they count as far more than they hold.
+    "spark.sql.files.openCostInBytes": "65536",
+}
+"""Beside the other jobs on one machine, events are read in one task up to 128 MB."""
+
 _LONG = timedelta(hours=6)
 """An import that takes longer was likely ended half way."""
 
@@ -49,7 +58,7 @@ def rollup(lake: Lake, *, once: bool = False) -> Job:
     Now and then the counts of hours that are closed are compared with the events, and counted
     anew where they differ (`enrich.rollup.reconcile`).
     """
-    lake = _for_counting(lake, once)
+    lake = for_counting(lake, once)
     settings = lake.settings
     jobs = settings.jobs
     topic = Topic(settings) if settings.kafka.rollups_topic else None
@@ -125,7 +134,7 @@ def _watermark(run: Batch) -> datetime:
 
 def logins(lake: Lake, *, once: bool = False) -> Job:
     """silver.event -> gold.login_session, each session once, when it has ended."""
-    lake = _for_counting(lake, once)
+    lake = for_counting(lake, once)
     settings = lake.settings
     jobs = settings.jobs
 
@@ -191,10 +200,16 @@ def with_rocksdb(spark: SparkSession) -> SparkSession:
     return own
 
 
-def _for_counting(lake: Lake, once: bool) -> Lake:
-    """The lake in a session of its own, whose queries keep their state in RocksDB."""
+def for_counting(lake: Lake, once: bool) -> Lake:
+    """The lake in a session of its own, whose queries keep their state in RocksDB.
+
+    `once`: nothing runs beside them, and they end with what is there.
+    """
     spark = with_rocksdb(lake.spark)
     # Heartbeats bring a batch each minute: one more without rows, only to close windows, would
     # double what the job costs. A run that ends with what is there has no next batch.
     spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(once).lower())
+    if lake.settings.spark.local and not once:
+        for key, value in _FEW_TASKS.items():
+            spark.conf.set(key, value)
     return Lake(spark, lake.settings)

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
 
 from alerts.delivery.publisher import read_all
-from enrich.rollup.jobs import logins, rollup, tell_again
+from enrich.rollup.jobs import for_counting, logins, rollup, tell_again
 from enrich.rollup.reconcile import again, counted_in
 from enrich.rollup.reconcile import waiting as waiting_hours
 from enrich.rollup.topic import Topic
@@ -297,6 +297,14 @@ def test_a_batch_is_merged_once_and_takes_the_place_of_what_has_its_key(lake: La
     assert batch(2)
     held = ask(lake, "SELECT device, events FROM gold.rollup ORDER BY events")
     assert held == [("a", 2), ("b", 3), (None, 5)]
+
+
+def test_beside_alerts_counting_leaves_a_core_free(lake: Lake) -> None:
+    for second in range(2):
+        put(lake, DHCP_SEGMENT, [segment(second, second + 30, A, second, rev=1)])
+    beside, alone = for_counting(lake, once=False), for_counting(lake, once=True)
+    assert beside.read(DHCP_SEGMENT).rdd.getNumPartitions() == 1
+    assert alone.read(DHCP_SEGMENT).rdd.getNumPartitions() > 1
 
 
 @pytest.mark.full
