@@ -78,7 +78,7 @@ def test_timelines_and_witnesses_are_the_tenants(desk: TenantDesk, ann: TestClie
         assert OWN in answer.text
         assert_own(desk, answer.text)
     kinds = {item["kind"] for item in ann.get(f"/api/v1/entities/ip/{IP}").json()["items"]}
-    assert kinds == {"event", "lease", "alert"}
+    assert kinds == {"event", "finding", "lease", "alert"}
     for kind, value in (("host", OTHER), ("user", OTHER), ("user", NOBODY), ("domain", OTHER)):
         assert ann.get(f"/api/v1/entities/{kind}/{value}").json()["items"] == []
     for kind, value in (("ip", IP), ("mac", MAC)):
