@@ -180,18 +180,15 @@ def run_sql(args: argparse.Namespace, settings: Settings) -> int:
 def run_lease(args: argparse.Namespace, settings: Settings) -> int:
     """Say who held an address, with the lease that proves it."""
     from api.services.leases import holder
-    from api.services.reader import Reader
+    from api.tenant_views import WholeLake
 
     try:
         address = str(ip_address(args.ip))
     except ValueError:
         raise Usage(f"'{args.ip}' is not an IP address") from None
-    reader = Reader(settings)
-    try:
-        moment, known_by = instant("--at", args.at), instant_or_none("--known-by", args.known_by)
-        answer = holder(reader, settings.scopes, address, moment, args.scope, known_by)
-    finally:
-        reader.close()
+    moment, known_by = instant("--at", args.at), instant_or_none("--known-by", args.known_by)
+    with WholeLake(settings.lake_root, memory=settings.api.statement_memory) as lake:
+        answer = holder(lake, settings.scopes, address, moment, args.scope, known_by)
     if args.output in ("json", "ndjson"):
         print_document(answer.model_dump(mode="json"))
         return 0

@@ -6,12 +6,13 @@ remember: the engine that answers such callers has other views, under the same n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Never
+from typing import Any, Never, Protocol
 
 from infra.config.tenants import owner_of, scope_of
-from infra.delta.duckdb_views import Definition, needed
+from infra.delta.duckdb_views import AskedViews, Definition, needed
+from infra.delta.plain_files import Span
 from infra.errors import Usage
 
 TENANT = "tenant_uid"
@@ -19,6 +20,30 @@ TENANT = "tenant_uid"
 which says whose platform it is."""
 
 LEASES, ATTRIBUTION, ACTION = "silver.dhcp_segment", "gold.attribution", "gold.alert_action"
+
+
+class LakeReader(Protocol):
+    """What answers questions to the lake, and for whom: `api.services.reader`, or `WholeLake`."""
+
+    @property
+    def tenants(self) -> Sequence[str] | None:
+        """All whose rows are there to be asked; None: every row."""
+
+    def rows(
+        self,
+        sql: str,
+        params: Mapping[str, Any],
+        *,
+        needs: Sequence[str],
+        within: Mapping[str, Span] = ...,
+    ) -> list[dict[str, Any]]:
+        """The rows of a query; see `api.services.reader.Reader.rows`."""
+
+
+class WholeLake(AskedViews):
+    """What a command asks, which sees every row."""
+
+    tenants = None
 
 
 class NotForTenants(Usage):

@@ -32,17 +32,12 @@ def build(subparsers: Any) -> None:
 
 def run_who(args: argparse.Namespace, settings: Settings) -> int:
     """Say who used it, and on stderr which device that was by its lease."""
-    from api.services.reader import Reader
     from api.services.user_evidence import witnesses
+    from api.tenant_views import WholeLake
 
-    reader = Reader(settings)
-    try:
-        when = instant("--at", args.at)
-        witness_rows = witnesses(
-            reader, settings, _kind_of(args.value), args.value, when, args.scope
-        )
-    finally:
-        reader.close()
+    when = instant("--at", args.at)
+    with WholeLake(settings.lake_root, memory=settings.api.statement_memory) as lake:
+        witness_rows = witnesses(lake, settings, _kind_of(args.value), args.value, when, args.scope)
     if args.output == "json":
         print_document(witness_rows.model_dump(mode="json"))
         return 0 if witness_rows.users else 1
@@ -73,7 +68,7 @@ def run_who(args: argparse.Namespace, settings: Settings) -> int:
 
 def _kind_of(value: str) -> str:
     """What a value is: an address, a MAC address, else a host name."""
-    from api.services.timeline import NORMAL
+    from alerts.domain.entity import NORMAL
 
     for kind in ("ip", "mac"):
         # A value that is no address may still be a MAC address or a name.

@@ -11,8 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from alerts.compiler.compiler import Compiled, compile_rules
-from alerts.rulebook.rule_store import rule_folders
-from alerts.rulepack.locations import store_folder
+from alerts.rulepack.locations import rule_folders, store_folder
 from alerts.rulepack.rule_pack import Correlation, PackStore, Query, Rule, RulePack
 from infra.config.settings import Settings
 from infra.errors import Usage

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from infra.config.settings import Settings
@@ -16,7 +14,7 @@ from infra.errors import Usage
 from infra.process.table_output import print_document, print_lines
 
 if TYPE_CHECKING:
-    from alerts.backtest.rerun import Ask, RerunRow
+    from alerts.backtest.rerun import Ask
 
 
 def build(subparsers: Any) -> None:
@@ -80,20 +78,8 @@ def asking(settings: Settings) -> Iterator[Ask]:
     """Questions to the lake through a DuckDB of its own; raises `Retryable` as it is read."""
     from infra.delta.duckdb_views import AskedViews
 
-    views = AskedViews(settings.lake_root, memory=settings.api.statement_memory)
-
-    def ask(
-        sql: str,
-        params: Mapping[str, Any],
-        *,
-        needs: Sequence[str] = (),
-        within: Mapping[str, tuple[str, datetime, datetime]] = MappingProxyType({}),
-    ) -> list[RerunRow]:
-        views.require(needs)
-        return views.rows(sql, params, within)
-
-    with views:
-        yield ask
+    with AskedViews(settings.lake_root, memory=settings.api.statement_memory) as views:
+        yield views.rows
 
 
 def differs(again: Mapping[str, Any]) -> bool:

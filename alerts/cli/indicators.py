@@ -13,9 +13,9 @@ from alerts.compiler.compiler import compile_rules
 from alerts.compiler.indicator_lists import Listing, ListStore, rules_asking
 from alerts.feeds.feed_state import FeedState, require_no_feed, state_file
 from alerts.indicators.import_formats import FORMATS as FILE_FORMATS
-from alerts.rulebook.rule_store import recompile, rule_folders
+from alerts.rulebook.rule_store import recompile
 from alerts.rulepack.indicator_normalisation import INDICATOR_KINDS
-from alerts.rulepack.locations import store_folder
+from alerts.rulepack.locations import rule_folders, store_folder
 from alerts.rulepack.rule_pack import PackStore, RulePack
 from infra.config.intelligence_section import FeedSettings
 from infra.config.settings import Settings

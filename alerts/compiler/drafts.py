@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import msgspec
 import yaml
 from sigma.correlations import SigmaCorrelationRule
-from sigma.exceptions import SigmaError, SigmaRegularExpressionError
+from sigma.exceptions import SigmaRegularExpressionError
 from sigma.filters import SigmaFilter
 from sigma.rule import SigmaRule, SigmaYAMLLoader
 
@@ -23,30 +23,16 @@ from alerts.compiler.rule_files import name_of, parsed_document, require_small, 
 from alerts.compiler.rule_header import NO_HEADER, RuleHeader, header_of
 from alerts.compiler.rule_text_bounds import require_bounded
 from alerts.compiler.sigma_to_predicate import NO_LOOK_AROUND, Untranslatable
+from alerts.compiler.sigma_to_predicate import REFUSALS as REFUSALS
 from alerts.compiler.spark_rule_files import Asked, document_of, is_query, taken_fields
-from alerts.rulepack.field_mapping import Unmapped
+from alerts.rulepack.locations import BUNDLED as BUNDLED
 from alerts.rulepack.rule_pack import Correlation, Query, Rule
 from infra.config.bounded_yaml import yaml_documents
 
 Parsed: TypeAlias = SigmaRule | SigmaCorrelationRule | SigmaFilter
 
-BUNDLED = Path(__file__).parents[1] / "rules"
-"""Folder of the rules that come with Headgate; each of them must bring tests."""
-
 ROLES = ("src_endpoint", "dst_endpoint", "device")
 """Endpoints a rule may be about."""
-
-REFUSALS = (
-    Unmapped,
-    Untranslatable,
-    SigmaError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    KeyError,
-    RecursionError,
-)
-"""What a broken rule may raise, in our code or in pySigma's, without stopping the others."""
 
 
 @dataclass(frozen=True)

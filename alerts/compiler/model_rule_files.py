@@ -26,8 +26,6 @@ from infra.config.bounded_yaml import yaml_documents
 MODEL = "model"
 """`type` of such a rule, and `kind` of its findings."""
 
-BUNDLED_MODELS = Path(__file__).parents[1] / "model_rules"
-
 FEATURES = ("events", "bytes_out", "bytes_in")
 """What can be measured of an hour; all only grow while the hour goes on."""
 

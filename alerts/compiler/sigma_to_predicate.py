@@ -15,6 +15,7 @@ from sigma.conditions import (
     ConditionOR,
     ConditionValueExpression,
 )
+from sigma.exceptions import SigmaError
 from sigma.rule import SigmaDetections
 from sigma.types import (
     CompareOperators,
@@ -37,7 +38,7 @@ from sigma.types import (
 )
 
 from alerts.rulepack.derived_fields import JSON_COLUMNS
-from alerts.rulepack.field_mapping import LogSource, Place, is_enriched, is_field
+from alerts.rulepack.field_mapping import LogSource, Place, Unmapped, is_enriched, is_field
 from alerts.rulepack.predicate import ANY_ONE, ANY_RUN, All, Either, Node, Not, Test, leaf, tests_of
 from infra.errors import Fatal
 
@@ -62,6 +63,19 @@ class Untranslatable(Fatal):
     def __init__(self, message: str, remedy: str) -> None:
         super().__init__(message)
         self.remedy = remedy
+
+
+REFUSALS = (
+    Unmapped,
+    Untranslatable,
+    SigmaError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    KeyError,
+    RecursionError,
+)
+"""What a broken rule may raise, in our code or in pySigma's, without stopping the others."""
 
 
 @dataclass(frozen=True)

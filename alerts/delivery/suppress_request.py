@@ -48,8 +48,7 @@ def rule_pattern(settings: Settings, given: str | None) -> str | None:
         return given
     from alerts.compiler.compiler import compile_rules
     from alerts.lifecycle.risk_score import INCIDENT
-    from alerts.rulebook.rule_store import rule_folders
-    from alerts.rulepack.locations import store_folder
+    from alerts.rulepack.locations import rule_folders, store_folder
 
     sources = compile_rules(rule_folders(settings), store=store_folder(settings)).sources
     for rule_id, source in sources.items():

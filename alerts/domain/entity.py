@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 import msgspec
 
 from enrich.attribution.confidence import Claim, Server
+from infra.errors import Usage
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -105,3 +108,30 @@ def _entity(row: Mapping[str, Any], holder: Holder | None) -> Entity:
 def fields_of(row: Mapping[str, Any]) -> dict[str, str]:
     """The finding's `fields`, which Spark gives as a mapping and Arrow as pairs."""
     return dict(row.get("fields") or {})
+
+
+def _ip(value: str) -> str:
+    try:
+        return str(ip_address(value))
+    except ValueError:
+        raise Usage(f"'{value}' is not an IP address") from None
+
+
+def _mac(value: str) -> str:
+    # Vendors write colons, hyphens or dots in groups of four; the tables know colons only.
+    digits = re.sub(r"[.:-]", "", value).lower()
+    if not re.fullmatch(r"[0-9a-f]{12}", digits):
+        raise Usage(f"'{value}' is not a MAC address; write 02:00:00:00:00:07")
+    return ":".join(digits[index : index + 2] for index in range(0, 12, 2))
+
+
+NORMAL: dict[str, Callable[[str], str]] = {
+    "ip": _ip,
+    "mac": _mac,
+    # Compared without case: what logs write as LT-7 and lt-7 is one host.
+    "user": str,
+    "host": str,
+    # DNS does not mind case, and logs write the final dot or leave it out.
+    "domain": lambda value: value.lower().rstrip("."),
+}
+"""How the tables write each kind of value."""

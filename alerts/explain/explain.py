@@ -24,13 +24,11 @@ from alerts.backtest.rerun import (
     holder_again,
     rerun_verdict,
 )
-from alerts.compiler.compiler import REFUSALS
 from alerts.domain.entity import fields_of
 from alerts.domain.finding import RULE_FAILED
 from alerts.lifecycle.risk_score import INCIDENT
 from alerts.matching.match_reasons import reason_text, reasons, rule_text, selections
-from alerts.rulebook.rule_store import is_bundled, rule_folders
-from alerts.rulepack.locations import store_folder
+from alerts.rulepack.locations import is_bundled, rule_folders, store_folder
 from alerts.rulepack.predicate import holds
 from alerts.rulepack.rule_pack import (
     Correlation,
@@ -304,6 +302,9 @@ def _matched(
 
 def _selections(settings: Settings, store: PackStore, rule: Rule) -> Mapping[str, Any]:
     """The rule's named selections, when its file still says what ran; else none."""
+    # Late: pySigma is loaded only where the findings are of a rule that it reads.
+    from alerts.compiler.sigma_to_predicate import REFUSALS
+
     now = _current(store, rule.id)
     text_of_rule = rule_text(rule_folders(settings), rule.id)
     # Names from a file that was changed would be put on what an older rule matched.
@@ -324,12 +325,13 @@ def _attribution(ask: Ask, one: Subject) -> RerunRow:
     uids = [str(uid) for uid in merged.get("evidence") or ()]
     if uids:
         start = merged.get("lease_start")
-        since = datetime.fromisoformat(start) if start else one.span[0]
+        since = (datetime.fromisoformat(start) if start else one.span[0]) - LEASE_REACH
         merged["lines"] = ask(
             "SELECT time, source, message, event_uid FROM silver.event "
             "WHERE list_contains($uids, event_uid) AND time >= $since ORDER BY time",
-            {"uids": uids, "since": since - LEASE_REACH},
+            {"uids": uids, "since": since},
             needs=("silver.event",),
+            within={"silver.event": ("time", since, datetime.max.replace(tzinfo=UTC))},
         )
     return merged
 

@@ -6,10 +6,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sigma.rule import SigmaDetections, SigmaRule, SigmaYAMLLoader
-
-from alerts.compiler.rule_files import placeholder_files, read_placeholders, with_known_names
-from alerts.compiler.sigma_to_predicate import Meaning, predicate_of
 from alerts.domain.finding import FIELD_CHARS, single_line
 from alerts.rulepack.field_mapping import mapping
 from alerts.rulepack.predicate import (
@@ -136,6 +132,12 @@ def rule_text(folders: tuple[Path, ...], rule_id: str) -> tuple[Path, str] | Non
 
 def selections(folders: tuple[Path, ...], document: str) -> dict[str, Node]:
     """The named selections of a Sigma rule as trees. Raises what pySigma or `predicate_of` does."""
+    # Late: most who tell why a rule held do not ask for its selections.
+    from sigma.rule import SigmaDetections, SigmaRule, SigmaYAMLLoader
+
+    from alerts.compiler.rule_files import placeholder_files, read_placeholders, with_known_names
+    from alerts.compiler.sigma_to_predicate import Meaning, predicate_of
+
     loaded = yaml_document(document, SigmaYAMLLoader)
     # pySigma does not know our own keys.
     loaded.pop("headgate", None)

@@ -9,12 +9,11 @@ from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from alerts.compiler.drafts import BUNDLED
 from alerts.rollout.pack_plan import edited_here
 from alerts.rollout.pack_versions import PackVersions
 from alerts.rulebook.rule_choice import AnySource
 from alerts.rulebook.rule_packs import BUNDLED_PACK, pack_folders, pack_of
-from alerts.rulepack.locations import store_folder
+from alerts.rulepack.locations import BUNDLED, store_folder
 from alerts.rulepack.rule_pack import PackStore
 from alerts.rulepack.shadow_marks import ShadowMarks
 from infra.config.settings import Settings

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from alerts.compiler.compiler import RuleSource, compile_rules
 from alerts.compiler.spark_rule_files import FUNCTIONS, imported, inputs_file
-from alerts.rulebook.rule_store import recompile, rule_folders
+from alerts.rulebook.rule_store import recompile
 from alerts.rulebook.rule_tests import check_rules
-from alerts.rulepack.locations import store_folder
+from alerts.rulepack.locations import rule_folders, store_folder
 from alerts.rulepack.rule_pack import PackStore, Query
 from alerts.spark_rules.disabled_rules import Aside
 from alerts.spark_rules.rule import QueryRule

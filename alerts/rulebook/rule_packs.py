@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from alerts.compiler.drafts import BUNDLED
+from alerts.rulepack.locations import BUNDLED
 from infra.config.settings import Settings
 
 BUNDLED_PACK = "bundled"

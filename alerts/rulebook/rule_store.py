@@ -10,27 +10,13 @@ from pathlib import Path
 import msgspec
 
 from alerts.compiler.compiler import Compiled, TranslatedRules, translate_rules
-from alerts.compiler.model_rule_files import BUNDLED_MODELS, Models, read_models
-from alerts.rulepack.locations import MODELS, store_folder
+from alerts.compiler.model_rule_files import Models, read_models
+from alerts.rulepack.locations import BUNDLED_MODELS, MODELS, rule_folders, store_folder
 from alerts.rulepack.rule_pack import PackStore
 from alerts.rulepack.shadow_marks import ShadowMarks
 from infra.config.settings import Settings
 from infra.errors import Fatal
 from infra.process.gc_pause import no_collection
-
-BUNDLED = Path(__file__).parents[1] / "rules"
-"""Where the rules lie that come with Headgate."""
-
-
-def is_bundled(path: Path) -> bool:
-    """Whether a rule's file is one that comes with Headgate."""
-    here = path.absolute()
-    return any(here.is_relative_to(folder.absolute()) for folder in (BUNDLED, BUNDLED_MODELS))
-
-
-def rule_folders(settings: Settings) -> tuple[Path, ...]:
-    """Folders with rules, the bundled ones first."""
-    return (*((BUNDLED,) if settings.alerts.bundled else ()), *settings.alerts.rules)
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,9 @@ from typing import Any, TypeAlias
 from alerts.compiler.compiler import Compiled, compile_rules
 from alerts.compiler.model_rule_files import read_models
 from alerts.rulebook.model_rule_tests import check_models
-from alerts.rulebook.rule_store import rule_folders
 from alerts.rulebook.rule_tests import RuleTestOutcome, check_rules
 from alerts.rulebook.style import StyleWarning, lint_files
-from alerts.rulepack.locations import store_folder
+from alerts.rulepack.locations import rule_folders, store_folder
 from alerts.rulepack.rule_pack import Correlation, ModelRule, Query, Rule
 from infra.config.settings import Settings
 from infra.errors import Usage

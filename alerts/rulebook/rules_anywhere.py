@@ -8,8 +8,7 @@ from pathlib import Path
 
 from alerts.compiler.compiler import COUNTS_MISSING, Compiled, RefusedRule, compile_rules
 from alerts.compiler.model_rule_files import Models, read_models
-from alerts.rulebook.rule_store import rule_folders
-from alerts.rulepack.locations import store_folder
+from alerts.rulepack.locations import rule_folders, store_folder
 from infra.config.settings import Settings
 
 

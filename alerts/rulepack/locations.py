@@ -6,6 +6,11 @@ from pathlib import Path
 
 from infra.config.settings import Settings
 
+BUNDLED = Path(__file__).parents[1] / "rules"
+"""Folder of the rules that come with Headgate; each of them must bring tests."""
+
+BUNDLED_MODELS = Path(__file__).parents[1] / "model_rules"
+
 FOLDER = "indicators"
 """Folder of the lists beside the packs."""
 
@@ -18,6 +23,17 @@ _folders: dict[Path, None] = {}
 def store_folder(settings: Settings) -> Path:
     """Where packs and switches lie: beside the tables, so that workers reach them."""
     return settings.lake_side / "_rules"
+
+
+def is_bundled(path: Path) -> bool:
+    """Whether a rule's file is one that comes with Headgate."""
+    here = path.absolute()
+    return any(here.is_relative_to(folder.absolute()) for folder in (BUNDLED, BUNDLED_MODELS))
+
+
+def rule_folders(settings: Settings) -> tuple[Path, ...]:
+    """Folders with rules, the bundled ones first."""
+    return (*((BUNDLED,) if settings.alerts.bundled else ()), *settings.alerts.rules)
 
 
 def look_in(store: Path) -> None:

@@ -18,10 +18,10 @@ import yaml
 
 from alerts.compiler.compiler import Compiled, RuleSource, compile_rules
 from alerts.rulebook.new_rule_files import folder_for_rules, new_rule_file
-from alerts.rulebook.rule_store import recompile, rule_folders
+from alerts.rulebook.rule_store import recompile
 from alerts.rulebook.rule_switch import any_source, compiled_rules
 from alerts.rulebook.rule_tests import check_rules
-from alerts.rulepack.locations import store_folder
+from alerts.rulepack.locations import rule_folders, store_folder
 from alerts.rulepack.rule_pack import Correlation, PackStore
 from alerts.tuning.thresholds import is_same, timespan_text
 from infra.config.bounded_yaml import yaml_documents

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from alerts.domain.entity import NORMAL
 from api.services.reader import ReaderRow
-from api.services.timeline import NORMAL
 from infra.config.time_args import time_or_none
 from infra.errors import Usage
 

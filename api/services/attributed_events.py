@@ -17,9 +17,9 @@ from typing import Literal
 
 import numpy as np
 
+from alerts.domain.entity import NORMAL
 from api import models
 from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
-from api.services.timeline import NORMAL
 from enrich.attribution.asof_join import true_spans
 from enrich.attribution.confidence import LEASED, NONE, STATIC, standing
 from infra.config.settings import ScopeSettings

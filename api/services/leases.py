@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, cast
 
 from api import models
-from api.services.reader import Reader, ReaderRow
-from api.tenant_views import scope_asked
+from api.tenant_views import LakeReader, scope_asked
 from enrich.attribution.competing_leases import Said, rivals_of, true_at
 from enrich.attribution.confidence import LEASED, NONE, OUTSIDE, STATIC, Server, assessed, standing
 from enrich.attribution.lease_lookup import CLAIMS_DUCKDB
@@ -28,7 +27,7 @@ WHERE kind = 'heartbeat' AND ($known_by IS NULL OR known_at <= $known_by)
 
 
 def holder(
-    reader: Reader,
+    reader: LakeReader,
     scopes: Sequence[ScopeSettings],
     ip: str,
     at: datetime,
@@ -75,14 +74,14 @@ def holder(
 
 
 def _told(
-    reader: Reader,
+    reader: LakeReader,
     scopes: Sequence[ScopeSettings],
     ip: str,
     at: datetime,
     known_by: datetime | None,
     scope: str | None,
     status: str,
-    row: ReaderRow | None,
+    row: dict[str, Any] | None,
     said: Sequence[Said],
 ) -> models.AddressHolder:
     """The answer, judged as job `alert` would judge it with all that is in the tables."""
@@ -119,13 +118,14 @@ def _told(
 
 
 def _servers(
-    reader: Reader, scope: str | None, at: datetime, known_by: datetime | None
+    reader: LakeReader, scope: str | None, at: datetime, known_by: datetime | None
 ) -> list[Server]:
     """The DHCP servers of a scope, each with its last line up to the instant."""
     # Most servers spoke within a day, and a day is read far quicker than a month.
     for look in _LOOKS:
         bounds = {"since": at - look, "until": at, "known_by": known_by}
-        rows = reader.rows(LAST_SEEN_SQL, bounds, needs=_NEEDS)
+        within = {"silver.event": ("time", at - look, at)}
+        rows = reader.rows(LAST_SEEN_SQL, bounds, needs=_NEEDS, within=within)
         servers = [Server(r["server"], r["last_line_at"]) for r in rows if r["scope"] == scope]
         if servers:
             return servers
@@ -137,11 +137,11 @@ def _site(ip: str, scopes: Sequence[ScopeSettings]) -> str | None:
     return next((s.name for s in scopes if standing(ip, s.name, scopes) != OUTSIDE), None)
 
 
-def _said(row: ReaderRow) -> Said:
+def _said(row: dict[str, Any]) -> Said:
     return Said(**{name: row[name] for name in Said.__struct_fields__})
 
 
-def _lease(row: ReaderRow, complete: datetime | None) -> models.Lease:
+def _lease(row: dict[str, Any], complete: datetime | None) -> models.Lease:
     evidence: dict[str, Any] = row["evidence"] or {}
     return models.Lease(
         mac=row["mac"],

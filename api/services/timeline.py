@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from datetime import datetime
-from ipaddress import ip_address
 from typing import Literal
 
+from alerts.domain.entity import NORMAL
 from api import models
 from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
-from infra.errors import Usage
 
 Kind = Literal["ip", "mac", "user", "host", "domain"]
 
@@ -112,33 +109,6 @@ def timeline(
         if last
         else None,
     )
-
-
-def _ip(value: str) -> str:
-    try:
-        return str(ip_address(value))
-    except ValueError:
-        raise Usage(f"'{value}' is not an IP address") from None
-
-
-def _mac(value: str) -> str:
-    # Vendors write colons, hyphens or dots in groups of four; the tables know colons only.
-    digits = re.sub(r"[.:-]", "", value).lower()
-    if not re.fullmatch(r"[0-9a-f]{12}", digits):
-        raise Usage(f"'{value}' is not a MAC address; write 02:00:00:00:00:07")
-    return ":".join(digits[index : index + 2] for index in range(0, 12, 2))
-
-
-NORMAL: dict[str, Callable[[str], str]] = {
-    "ip": _ip,
-    "mac": _mac,
-    # Compared without case: what logs write as LT-7 and lt-7 is one host.
-    "user": str,
-    "host": str,
-    # DNS does not mind case, and logs write the final dot or leave it out.
-    "domain": lambda value: value.lower().rstrip("."),
-}
-"""How the tables write each kind of value."""
 
 
 def _event(condition: str, via: str = "'own'", join: str = "") -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal
 
+from alerts.domain.entity import NORMAL
 from api import models
-from api.services.reader import Reader, ReaderRow
-from api.services.timeline import NORMAL
-from api.tenant_views import scope_asked
+from api.tenant_views import LakeReader, scope_asked
 from enrich.assets.index import AssetIndex, index_of
 from enrich.assets.index_store import newest_index
 from enrich.assets.user_evidence import WITNESSES_SQL, UserSeen, Witness, devices, users, window
@@ -29,7 +28,7 @@ QUALIFY row_number() OVER (PARTITION BY scope ORDER BY rev DESC) = 1 ORDER BY sc
 
 
 def witnesses(
-    reader: Reader, settings: Settings, kind: str, value: str, at: datetime, scope: str | None
+    reader: LakeReader, settings: Settings, kind: str, value: str, at: datetime, scope: str | None
 ) -> models.Witnesses:
     """Who used an address, a MAC address or a host at an instant, by others than the lease.
 
@@ -43,14 +42,18 @@ def witnesses(
     # By device and not by address alone: it may have moved to another address since.
     mac = named if kind == "mac" else held.get("mac")
     scope = scope or held.get("scope")
+    span = window(at)
     asked = {
         "mac": mac,
         "ip": named if kind == "ip" else None,
         "host": named if kind == "host" else None,
         "scope": scope,
-        **window(at),
+        **span,
     }
-    witness_rows = [Witness.of(row) for row in reader.rows(WITNESSES_SQL, asked, needs=_NEEDS)]
+    # Without an end: what came later may have ended a session.
+    within = {"silver.event": ("time", span["oldest"], datetime.max.replace(tzinfo=UTC))}
+    rows = reader.rows(WITNESSES_SQL, asked, needs=_NEEDS, within=within)
+    witness_rows = [Witness.of(row) for row in rows]
     # Inventories do not say whose they are.
     index = _index(settings) if reader.tenants is None else None
     return models.Witnesses(
@@ -89,7 +92,7 @@ def known(
     )
 
 
-def _held(reader: Reader, ip: str, at: datetime, scope: str | None) -> ReaderRow:
+def _held(reader: LakeReader, ip: str, at: datetime, scope: str | None) -> dict[str, Any]:
     asked = {"ip": ip, "at": at, "scope": scope}
     rows = reader.rows(_HELD, asked, needs=("silver.dhcp_segment",))
     leased = [row for row in rows if row["mac"] is not None]

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from alerts.anomaly.store import ModelStore
 from alerts.compiler.compiler import Compiled, compile_rules
-from alerts.compiler.model_rule_files import BUNDLED_MODELS, Models, read_models
+from alerts.compiler.model_rule_files import Models, read_models
 from alerts.compiler.spark_rule_files import FUNCTIONS
 from alerts.lifecycle.risk_score import INCIDENT
 from alerts.rulebook.rule_packs import pack_folders
-from alerts.rulebook.rule_store import model_rules, rule_folders
+from alerts.rulebook.rule_store import model_rules
 from alerts.rulebook.rule_switch import compiled_rules
 from alerts.rulebook.rule_tests import check_rules
-from alerts.rulepack.locations import store_folder
+from alerts.rulepack.locations import BUNDLED_MODELS, rule_folders, store_folder
 from alerts.rulepack.rule_pack import Query
 from headgate.as_code.kinds.indicators import lists_as_planned
 from headgate.as_code.kinds.kind import FolderReading

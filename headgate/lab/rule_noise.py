@@ -18,8 +18,8 @@ from alerts.compiler.compiler import Compiled, compile_rules
 from alerts.domain.finding import event_schema
 from alerts.domain.levels import WORST_FIRST
 from alerts.matching.matcher import Matcher
-from alerts.rulebook.rule_store import BUNDLED
 from alerts.rulebook.rules_anywhere import rules_at
+from alerts.rulepack.locations import BUNDLED
 from alerts.rulepack.rule_pack import RulePack
 from enrich.assets.index import AssetIndex, build
 from enrich.dhcp.lease_rules import Timeline

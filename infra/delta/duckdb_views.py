@@ -155,6 +155,9 @@ class AskedViews:
         self._known = definitions(lake_root)
         self.require(needs)
         self.connection = bare_engine(memory=memory, threads=threads)
+        # Where files are small, to read what they say of themselves takes longer than their rows,
+        # and the next question asks many of them again.
+        self.connection.execute("SET parquet_metadata_cache = true")
         self._made: dict[str, Span | None] = {}
         self._plain: PlainTables | None = PlainTables(self.connection)
 
@@ -188,13 +191,17 @@ class AskedViews:
         sql: str,
         params: Mapping[str, object] = MappingProxyType({}),
         within: Mapping[str, Span] = MappingProxyType({}),
+        *,
+        needs: Iterable[str] = (),
     ) -> list[dict[str, Any]]:
         """The rows of a statement as dictionaries, run as `execute` does.
 
-        Raises `Retryable` when files of the lake cannot be read.
+        Raises `Retryable` when one of `needs` is not there yet, or files of the lake cannot be
+        read.
         """
         import duckdb
 
+        self.require(needs)
         try:
             answer = self.execute(sql, params, within)
             names = [str(column[0]) for column in answer.description or ()]

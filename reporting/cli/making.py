@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from types import ModuleType
 
 from infra.config.settings import Settings
 from infra.errors import Usage
@@ -12,17 +11,18 @@ from reporting.document.content import Report
 from reporting.document.request import ReportRequest
 from reporting.interval import Interval
 from reporting.ledger.completeness import roomy
-from reporting.reports import reports
+from reporting.reports import ListedReport, reports
 
 
 def make_report(
     settings: Settings, name: str, interval: Interval, subject: str = "", at: datetime | None = None
 ) -> Report:
     """A report over the tables as they are now, each read at one version."""
-    module = reports().get(name)
-    if module is None:
+    listed = reports().get(name)
+    if listed is None:
         raise Usage(f"no report '{name}'; 'headgate report list' shows them")
-    _check_subject(module, subject)
+    _check_subject(listed, subject)
+    module = listed.load()
     with roomy():
         connection, versions = open_pinned(settings, module.TABLES)
         request = ReportRequest(
@@ -32,9 +32,8 @@ def make_report(
     return made
 
 
-def _check_subject(module: ModuleType, subject: str) -> None:
-    wanted = getattr(module, "SUBJECT", None)
-    if wanted and not subject:
-        raise Usage(f"report {module.NAME}: give --subject, {wanted}")
-    if subject and not wanted:
-        raise Usage(f"report {module.NAME}: is about no single thing; leave --subject out")
+def _check_subject(listed: ListedReport, subject: str) -> None:
+    if listed.subject and not subject:
+        raise Usage(f"report {listed.name}: give --subject, {listed.subject}")
+    if subject and not listed.subject:
+        raise Usage(f"report {listed.name}: is about no single thing; leave --subject out")

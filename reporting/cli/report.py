@@ -80,8 +80,8 @@ def list_reports(args: argparse.Namespace, settings: Settings) -> int:
 
     rows = []
     for name, report in reports().items():
-        about = f" (--subject: {report.SUBJECT})" if hasattr(report, "SUBJECT") else ""
-        rows.append({"what": "report", "name": name, "about": f"{report.DOC}{about}"})
+        about = f" (--subject: {report.subject})" if report.subject else ""
+        rows.append({"what": "report", "name": name, "about": f"{report.doc}{about}"})
     kept: Sequence[Path] = sorted(reports_folder(settings).glob("*"))
     # Names with a dot are of files that are still being written.
     files = [str(file) for file in kept if not file.name.startswith(".")]

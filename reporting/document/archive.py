@@ -8,15 +8,15 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from infra.config.settings import Settings
 from infra.errors import Fatal
 from infra.storage.atomic_files import write_whole
-from reporting.document.content import Report
-from reporting.document.exports import to_csv_zip, to_json
-from reporting.document.html import to_html
-from reporting.document.pdf import to_pdf
 from reporting.interval import Interval
+
+if TYPE_CHECKING:
+    from reporting.document.content import Report
 
 _SUFFIXES = {"html": ".html", "pdf": ".pdf", "json": ".json", "csv": ".csv.zip"}
 _DAY = 86_400
@@ -38,6 +38,11 @@ def stem_of(name: str, interval: Interval, subject: str = "") -> str:
 
 def in_form(report: Report, form: str) -> bytes:
     """A report in one of the forms of `_SUFFIXES`."""
+    # Late: who looks which reports are kept needs nothing that makes pages.
+    from reporting.document.exports import to_csv_zip, to_json
+    from reporting.document.html import to_html
+    from reporting.document.pdf import to_pdf
+
     if form == "json":
         return to_json(report).encode()
     if form == "csv":

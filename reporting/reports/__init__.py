@@ -2,26 +2,50 @@
 
 A report's module has four names: `NAME`, as the command takes it; `DOC`, a sentence; `TABLES`, what
 it reads; and `compose(request)`, which gives the `Report` (`reporting.document.content`). It may
-have `SUBJECT`: what `--subject` has to name, of a dossier about one thing. How a report looks, and
-its PDF, JSON and CSV, are the same for all.
+have `SUBJECT`: what `--subject` has to name, of a dossier about one thing. `NAME`, `DOC` and
+`SUBJECT` are written out as texts. How a report looks, and its PDF, JSON and CSV, are the same for
+all.
 """
 
 from __future__ import annotations
 
-import pkgutil
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType, ModuleType
 
-_NAMES = ("NAME", "DOC", "TABLES", "compose")
+
+@dataclass(frozen=True)
+class ListedReport:
+    """A report as its module's text says it: what draws is loaded by `load` alone."""
+
+    name: str
+    doc: str
+    subject: str | None
+    module: str
+
+    def load(self) -> ModuleType:
+        """Its module."""
+        return import_module(f"{__name__}.{self.module}")
 
 
 @cache
-def reports() -> MappingProxyType[str, ModuleType]:
+def reports() -> MappingProxyType[str, ListedReport]:
     """Every report there is, by name."""
-    modules = [
-        import_module(f"{__name__}.{name}")
-        for name in sorted(name for _, name, _ in pkgutil.iter_modules(__path__))
+    listed = [
+        ListedReport(words["NAME"], words["DOC"], words.get("SUBJECT"), file.stem)
+        for file in sorted(Path(__file__).parent.glob("*.py"))
+        if {"NAME", "DOC"} <= (words := dict(_texts(file))).keys()
     ]
-    whole = [module for module in modules if all(hasattr(module, name) for name in _NAMES)]
-    return MappingProxyType({module.NAME: module for module in whole})
+    return MappingProxyType({report.name: report for report in listed})
+
+
+def _texts(file: Path) -> Iterator[tuple[str, str]]:
+    """The names of a module that are texts, without running it."""
+    for line in ast.parse(file.read_text("utf-8")).body:
+        match line:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):
+                yield name, text

@@ -5,6 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+from reporting.reports import reports
+
 HEAVY = {"pyspark", "pyarrow", "pandas", "numpy", "duckdb", "sqlglot", "fastapi", "sigma"}
 
 
@@ -15,3 +19,28 @@ def test_a_command_line_that_is_only_read_loads_no_engine() -> None:
     modules = set(loaded.stdout.split())
     assert "infra.delta.catalog" in modules
     assert modules & HEAVY == set()
+
+
+@pytest.mark.parametrize(
+    ("modules", "spared"),
+    [
+        ("reporting.cli.report, reporting.document.archive", {"matplotlib", "pyarrow", "jinja2"}),
+        ("alerts.explain.explain", {"sigma", "pyarrow", "pandas"}),
+        ("api.services.leases, api.services.user_evidence", {"fastapi", "pandas", "duckdb"}),
+    ],
+)
+def test_what_answers_one_question_loads_nothing_for_others(modules: str, spared: set[str]) -> None:
+    code = f"import sys, {modules}\nfrom reporting.reports import reports\nreports()\n"
+    loaded = subprocess.run(
+        [sys.executable, "-c", f"{code}print(*sys.modules)"], capture_output=True, text=True
+    )
+    assert loaded.returncode == 0, loaded.stderr
+    assert set(loaded.stdout.split()) & spared == set()
+
+
+def test_a_report_is_listed_as_its_module_says() -> None:
+    for listed in reports().values():
+        module = listed.load()
+        words = (module.NAME, module.DOC, getattr(module, "SUBJECT", None))
+        assert words == (listed.name, listed.doc, listed.subject)
+    assert {"daily", "device", "query"} <= reports().keys()

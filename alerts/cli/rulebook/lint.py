@@ -9,8 +9,8 @@ from typing import Any
 
 from alerts.compiler.rule_files import rule_files
 from alerts.rulebook.outcome_reports import sarif_log, sarif_result
-from alerts.rulebook.rule_store import rule_folders
 from alerts.rulebook.style import STYLE_CODES, StyleWarning, lint_files
+from alerts.rulepack.locations import rule_folders
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.table_output import add_output_option, print_document, print_rows

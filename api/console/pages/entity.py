@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from fastapi import Path, Request
 from fastapi.responses import RedirectResponse, Response
 
+from alerts.domain.entity import NORMAL
 from alerts.domain.levels import severity_of_level
 from api.console.lanes import Lane, Picture, Scale, TimeMark, picture
 from api.console.page import Page, console_router
@@ -20,7 +21,7 @@ from api.routes.access import Services
 from api.services.console import entity_lanes
 from api.services.console.entity_lanes import EntityKind
 from api.services.console.lease_spans import LeaseSpan, lease_spans
-from api.services.timeline import NORMAL, timeline
+from api.services.timeline import timeline
 from api.services.user_evidence import known, witnesses
 from infra.errors import HeadgateError, Usage
 

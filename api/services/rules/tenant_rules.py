@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Never
 
-from alerts.rulebook.rule_store import is_bundled
+from alerts.rulepack.locations import is_bundled
 from api.services.reader import Reader
 from api.services.rules.desk import RuleDesk
 from api.tenant_views import refused

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from alerts.compiler.compiler import compile_rules
 from alerts.matching.event_rows import brute_force
-from alerts.rulebook.rule_store import rule_folders
+from alerts.rulepack.locations import rule_folders
 from enrich.dhcp import lease_rules
 from infra.config.settings import Settings, load
 from infra.errors import Retryable, Usage

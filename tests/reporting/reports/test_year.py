@@ -21,7 +21,7 @@ from tests.reporting.year import END, a_whole_year, a_year
 from tests.reporting.year_records import ACTS, write_erasures
 
 HOME = Path("/nowhere")
-WHOLE = sorted(name for name, module in reports().items() if not hasattr(module, "SUBJECT"))
+WHOLE = sorted(name for name, listed in reports().items() if not listed.subject)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def whole_year() -> MemoryLake:
 
 
 def made(lake: MemoryLake, name: str, interval: str, home: Path = HOME) -> Report:
-    report: Report = reports()[name].compose(lake.request(home, interval))
+    report: Report = reports()[name].load().compose(lake.request(home, interval))
     return report
 
 
