@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 import re
 from math import isfinite
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from ingest.parsing.message_bounds import MAX_EVENTS, require_few, require_few_values
 from ingest.parsing.source import Unreadable
@@ -25,7 +26,21 @@ FILE_BYTES = 64 * 1024 * 1024
 _DEPTH = 64
 INT64 = 2**63
 
+_LEVELS = 8
+"""Levels of nearly all records: a record of no more is judged by msgspec as it is read."""
+
+
+def _within(levels: int) -> Any:
+    """The type of a JSON value of so many levels whose whole numbers a column can hold."""
+    scalar: Any = bool | Annotated[int, Meta(ge=-INT64, le=INT64 - 1)] | float | str | None
+    value = scalar
+    for _ in range(levels):
+        value = scalar | list[value] | dict[str, value]
+    return value
+
+
 _decode = msgspec.json.Decoder().decode
+_decode_usual = msgspec.json.Decoder(dict[str, _within(_LEVELS)]).decode
 _encode = msgspec.json.Encoder().encode
 ODDITIES = "oddities"
 """Key, in the object that holds a value which JSON allows and no column can take, of what was
@@ -60,6 +75,9 @@ def decode_object(raw: bytes, limit: int = LINE_BYTES) -> dict[str, Any]:
         raise Unreadable(f"the record has {len(raw)} bytes; at most {limit} are read")
     require_few_values(raw)
     odd = False
+    usual = _usual_object(raw)
+    if usual is not None:
+        return usual
     value: dict[str, Any]
     try:
         value = _decode(raw)
@@ -74,7 +92,7 @@ def decode_object(raw: bytes, limit: int = LINE_BYTES) -> dict[str, Any]:
     if not odd:
         # Of a key that stands twice msgspec keeps the last; a detector upstream may see the first.
         keys = _measure(value, 1)
-        if keys is not None and (_is_compact(raw, value) or _as_many(raw, keys)):
+        if keys is not None and _as_many(raw, keys):
             return value
         value = _slowly(raw, None)
     _repair(value, 1)
@@ -85,18 +103,35 @@ def decode_object(raw: bytes, limit: int = LINE_BYTES) -> dict[str, Any]:
 def plain_object(raw: bytes) -> dict[str, Any] | None:
     """The object that `raw` is where nothing in it is odd; None where `decode_object` must look."""
     try:
+        usual = _usual_object(raw)
+        if usual is not None:
+            return usual
         value: Any = _decode(raw)
         keys = _measure(value, 1) if type(value) is dict else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Unreadable):
         return None
-    plain = keys is not None and (_is_compact(raw, value) or _as_many(raw, keys))
-    return value if plain else None
+    return value if keys is not None and _as_many(raw, keys) else None
 
 
-def _is_compact(raw: bytes, value: dict[str, Any]) -> bool:
-    """Whether `raw` is what `value` is written as, without a space; so no key stood twice."""
+def _usual_object(raw: bytes) -> dict[str, Any] | None:
+    """The object that `raw` is, of few levels and without a space; None if in doubt.
+
+    Raises `Unreadable` for too many values in one array or object.
+    """
     # Whoever writes a space behind the first colon writes it behind all: not worth the try.
-    return b'": ' not in raw[:64] and _encode(value) == raw
+    if b'": ' in raw[:64]:
+        return None
+    try:
+        value: dict[str, Any] = _decode_usual(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    # What is written again as it was has no key twice.
+    if _encode(value) != raw:
+        return None
+    # In fewer bytes there are no more values.
+    if len(raw) > MAX_EVENTS:
+        _measure(value, 1)
+    return value
 
 
 def _as_many(raw: bytes, keys: int) -> bool:

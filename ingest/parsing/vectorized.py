@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.parsing.arrow_columns import EVENT_ARROW
-from ingest.parsing.ocsf import KINDS, OBSERVABLE, OTHER, SEVERITY, STATUS
+from ingest.parsing.ocsf import KINDS, OBSERVABLE, OTHER, SEVERITY, STATUS, address
 from ingest.parsing.source import ParseSettings, Read
 from ingest.parsing.timestamps import EPOCH, of_iso, stamp_rfc3164
 
@@ -57,6 +57,20 @@ def looked_up(keys: pa.Array, table: Callable[[Any], Any], kind: pa.DataType) ->
     encoded = keys.dictionary_encode()
     tables = [table(key) for key in encoded.dictionary.to_pylist()]
     return pa.array(tables, kind).take(encoded.indices)
+
+
+IPV4 = r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
+"""An IPv4 address in its one spelling."""
+
+
+def addresses(texts: pa.Array) -> pa.Array:
+    """Addresses in their one spelling; null for what is none."""
+    # Nearly all are of IPv4, whose spelling the expression proves at a tenth of what asking costs.
+    usual = pc.match_substring_regex(texts, f"^{IPV4}$")
+    if pc.all(usual).as_py():
+        return texts
+    others = pc.if_else(usual, pa.scalar(None, pa.string()), texts)
+    return pc.if_else(usual, texts, looked_up(others, address, pa.string()))
 
 
 def struct(path: str, rows: int, mask: pa.Array | None = None, /, **leaves: pa.Array) -> pa.Array:

@@ -30,17 +30,16 @@ from ingest.parsing.ocsf import (
     FAILURE,
     SUCCESS,
     VERSION,
-    address,
 )
 from ingest.parsing.source import ParseSettings, Read, Unreadable
 from ingest.parsing.strict_json import decode_object
 from ingest.parsing.vectorized import (
+    addresses,
     batch_of,
     classified,
     constant,
     exact_times,
     kind_of,
-    looked_up,
     observables,
     read_of,
     record_columns,
@@ -234,7 +233,7 @@ def _columns(calls: _Calls) -> dict[str, pa.Array]:
     operation, service = calls.array(_NAME), calls.array(_SERVICE)
     user, key = calls.of_user("name"), calls.of_user("credential_uid")
     agent, written = calls.filled("userAgent"), calls.filled("sourceIPAddress")
-    ip = looked_up(written, address, _TEXT)
+    ip = addresses(written)
     error, words = calls.array("errorCode"), calls.array("errorMessage")
     failed = pc.or_(error.is_valid(), words.is_valid())
     status = pc.if_else(failed, pa.scalar(FAILURE, _INT), pa.scalar(SUCCESS, _INT))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ingest.sources.shared.alike_lines import IPV4, MAC, PORT, alike_reader
+from ingest.parsing.vectorized import IPV4
+from ingest.sources.shared.alike_lines import MAC, PORT, alike_reader
 
 _IP, _MAC = rf"(?P<ip>{IPV4})", rf"(?P<mac>{MAC})"
 _NUMBER = r"(?P<number>[1-9]\d{0,9})"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ingest.sources.shared.alike_lines import IPV4, MAC, alike_reader
+from ingest.parsing.vectorized import IPV4
+from ingest.sources.shared.alike_lines import MAC, alike_reader
 
 _IP, _IP2, _MAC = rf"(?P<ip>{IPV4})", rf"(?P<ip2>{IPV4})", rf"(?P<mac>{MAC})"
 _NAMED = rf"{_MAC}( \()(?P<name>[A-Za-z0-9][\w.-]*)"

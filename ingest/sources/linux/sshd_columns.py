@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ingest.sources.shared.alike_lines import IPV4, PORT, USER, alike_reader
+from ingest.parsing.vectorized import IPV4
+from ingest.sources.shared.alike_lines import PORT, USER, alike_reader
 
 _USER = rf"(?P<user>{USER})"
 _IP = rf"(?P<ip>{IPV4})"

@@ -17,13 +17,13 @@ from ingest.parsing.ocsf import (
     AN_AGENT,
     AN_IP,
     VERSION,
-    address,
 )
 from ingest.parsing.source import Context, ParseSettings, Record
 from ingest.parsing.strict_json import encode
 from ingest.parsing.timestamps import EPOCH
 from ingest.parsing.vectorized import (
     Mask,
+    addresses,
     constant,
     exact_times,
     json_objects,
@@ -314,9 +314,7 @@ def _turned(lines: EveLines) -> Mask | None:
         answer = true_of(pc.equal(lines.inner["dns"].array("type"), "answer"))
         turned |= answer & (src_port == 53) & (dest_port != 53)
     if flow is not None and "src_ip" in flow and "dest_ip" in flow:
-        client, server = (
-            looked_up(flow.array(f"{end}_ip"), address, A_TEXT) for end in ("src", "dest")
-        )
+        client, server = (addresses(flow.array(f"{end}_ip")) for end in ("src", "dest"))
         ports = [_filled(flow, f"{end}_port") for end in ("src", "dest")]
         tells = np.asarray(pc.and_(client.is_valid(), server.is_valid()))
         tells &= true_of(pc.not_equal(client, server)) | (ports[0] != ports[1])

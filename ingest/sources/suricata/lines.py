@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 from msgspec import Meta, Raw
 from msgspec.structs import astuple
 
-from ingest.parsing.ocsf import address
 from ingest.parsing.strict_json import plain_object
-from ingest.parsing.vectorized import Mask, exact_times, looked_up, single_keys
+from ingest.parsing.vectorized import Mask, addresses, exact_times, single_keys
 
 _Port = Annotated[int, Meta(ge=0, le=65535)]
 # Two of these are added up, and the sum must fit 64 bits with a sign.
@@ -254,7 +253,7 @@ class EveLines:
         ):
             keys = keys + more
         self.time = exact_times(self.top.array("timestamp"))
-        self.ips = [looked_up(self.top.array(f"{end}_ip"), address, pa.string()) for end in _ENDS]
+        self.ips = [addresses(self.top.array(f"{end}_ip")) for end in _ENDS]
         self.answers: list[list[dict[str, Any]] | None] = []
         good = self.top.named("proto", "host", "community_id", "app_proto")
         for each in (self.time, *self.ips):
@@ -300,7 +299,7 @@ def _sound_flow(flow: EvePart) -> Mask:
             good &= np.asarray(pc.equal(times.is_valid(), flow.array(name).is_valid()))
     for name in ("src_ip", "dest_ip"):
         if name in flow:
-            ips = looked_up(flow.array(name), address, pa.string())
+            ips = addresses(flow.array(name))
             good &= np.asarray(pc.equal(ips.is_valid(), flow.array(name).is_valid()))
     return good
 

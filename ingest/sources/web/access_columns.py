@@ -26,11 +26,11 @@ from ingest.parsing.ocsf import (
     SEVERITY,
     SUCCESS,
     VERSION,
-    address,
 )
 from ingest.parsing.source import ParseSettings, Read
 from ingest.parsing.timestamps import month_number
 from ingest.parsing.vectorized import (
+    addresses,
     batch_of,
     classified,
     constant,
@@ -42,7 +42,7 @@ from ingest.parsing.vectorized import (
     record_columns,
     struct,
 )
-from ingest.sources.shared.alike_lines import FEWEST_LINES, IPV4
+from ingest.sources.shared.alike_lines import FEWEST_LINES
 from ingest.sources.shared.http_exchange import NONE, severity_of_answer, unescape
 
 _LONGEST = 8_000
@@ -106,7 +106,7 @@ def _parted(whole: pa.Array) -> _Lines:
     referrer, agent = part(3), part(5)
     version = request(2)
     return _Lines(
-        client=_addresses(head(0)),
+        client=addresses(head(0)),
         user=_none_if(head(2), "-"),
         time=_times(head(3), head(4)),
         method=request(0),
@@ -133,16 +133,6 @@ def _pieces(texts: pa.Array, by: str, times: int | None = None) -> Callable[[int
 
 def _none_if(texts: pa.Array, nothing: str) -> pa.Array:
     return pc.if_else(pc.equal(texts, nothing), pa.scalar(None, pa.string()), texts)
-
-
-def _addresses(texts: pa.Array) -> pa.Array:
-    """Addresses in their one spelling; null for what is none."""
-    usual = pc.match_substring_regex(texts, f"^{IPV4}$")
-    if pc.all(usual).as_py():
-        return texts
-    # Nearly all clients have IPv4 addresses, whose spelling the expression proves.
-    others = pc.if_else(usual, pa.scalar(None, pa.string()), texts)
-    return pc.if_else(usual, texts, looked_up(others, address, pa.string()))
 
 
 def _times(days: pa.Array, offsets: pa.Array) -> pa.Array:

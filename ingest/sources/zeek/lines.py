@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 from msgspec import Meta
 from msgspec.structs import astuple
 
-from ingest.parsing.ocsf import address
 from ingest.parsing.strict_json import LINE_BYTES
-from ingest.parsing.vectorized import looked_up, single_keys
+from ingest.parsing.vectorized import addresses, single_keys
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 # Two of these are added up, and the sum must fit 64 bits with a sign.
@@ -165,7 +164,7 @@ class Lines:
         arrays = {name: array.filter(mask) for name, array in self.arrays.items()}
         fewer = Lines(int(wanted.sum()), self._lists, arrays)
         fewer._kept = wanted
-        fewer._addresses = {name: address.filter(mask) for name, address in self._addresses.items()}
+        fewer._addresses = {name: values.filter(mask) for name, values in self._addresses.items()}
         return fewer
 
     def values(self, name: str) -> Sequence[Any]:
@@ -176,7 +175,7 @@ class Lines:
     def addresses(self, name: str) -> pa.Array:
         """A field's addresses in their one spelling; null for what is none."""
         if name not in self._addresses:
-            self._addresses[name] = looked_up(self.arrays[name], address, pa.string())
+            self._addresses[name] = addresses(self.arrays[name])
         return self._addresses[name]
 
     def fields(self) -> npt.NDArray[np.int64]:

@@ -1,0 +1,65 @@
+"""JSON that is judged as it is read, beside a spelling of it that is judged afterwards."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ingest.parsing.ocsf import address
+from ingest.parsing.source import Unreadable
+from ingest.parsing.strict_json import decode_object, plain_object
+from ingest.parsing.vectorized import addresses
+
+_NUMBERS = [
+    *(0, -1, 2**53 + 1, 2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 2**64, 10**30),
+    *(1.5, -0.0, 1e300, 12345678901234567890.5),
+]
+
+
+def _nested(levels: int, inside: Any) -> Any:
+    for level in range(levels):
+        inside = [inside] if level % 2 else {"k": inside}
+    return inside
+
+
+@pytest.mark.parametrize("levels", [0, 1, 7, 8, 9, 63, 64, 70])
+@pytest.mark.parametrize("number", _NUMBERS)
+def test_spaces_between_fields_change_nothing(levels: int, number: float) -> None:
+    value = {"a": _nested(levels, number), "b": ["x", None, True, "ä", {"c": {}}]}
+    compact = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    read = decode_object(compact)
+    assert read == decode_object(json.dumps(value).encode())
+    usual = type(number) is float or -(2**63) <= number < 2**63
+    assert (plain_object(compact) is not None) == (usual and levels < 64)
+    if usual and levels < 64:
+        assert repr(read) == repr(value)
+
+
+def test_a_key_that_stands_twice_is_seen_without_spaces() -> None:
+    with pytest.raises(Unreadable, match="'a' stands twice"):
+        decode_object(b'{"a":1,"b":2,"a":2}')
+    assert plain_object(b'{"a":{"b":1,"b":1}}') is None
+    assert "oddities" in decode_object(b'{"a":{"b":1,"b":2}}')["a"]
+
+
+def test_too_many_values_are_refused_without_spaces() -> None:
+    raw = b'{"a":[' + b",".join([b"1"] * 200_001) + b"]}"
+    with pytest.raises(Unreadable, match="200001 values"):
+        decode_object(raw)
+    assert plain_object(raw) is None
+
+
+def test_addresses_are_those_that_are_read_each_by_itself() -> None:
+    texts = [
+        *("10.0.0.1", "255.255.255.255", "0.0.0.0", "1.2.3.04", "1.2.3.256", "1.2.3", "1.2.3.4\n"),
+        *(" 1.2.3.4", "\u0661.2.3.4", "::1", "FE80::1", "::ffff:10.0.0.1"),
+        *("fe80::1%eth0", "", "host"),
+        None,
+    ]
+    alone = [None if text is None else address(text) for text in texts]
+    assert addresses(pa.array(texts, pa.string())).to_pylist() == alone
+    assert addresses(pa.array(["10.0.0.1", None], pa.string())).to_pylist() == ["10.0.0.1", None]
+    assert addresses(pa.array([], pa.string())).to_pylist() == []
