@@ -37,6 +37,7 @@ STRING_PREFIX = 32
 GROUP_ROWS = 20_000
 _GROUP_BYTES = 64 * 1024 * 1024
 """Rows wait for each other until so many, or so many bytes of them, make a row group."""
+_SMALL_BYTES = 256 * 1024
 
 _WRITTEN = T.StructType(
     [
@@ -152,10 +153,9 @@ class FileWriter:
         if batch.num_rows == 0:
             return
         rows = _fitted(batch, self._target.schema)
-        self._stats.add(rows)
         self._waiting.append(rows)
         self._rows += rows.num_rows
-        self._bytes += rows.nbytes
+        self._bytes += _size(rows)
         if self._rows >= GROUP_ROWS or self._bytes >= _GROUP_BYTES:
             self._flush()
 
@@ -172,13 +172,14 @@ class FileWriter:
                 # Arrow's own schema would stand in each file a second time.
                 store_schema=False,
                 # A column of texts that hardly repeat gives up its dictionary then, and is written
-                # plainly, instead of filling a megabyte first.
-                dictionary_pagesize_limit=256 * 1024,
+                # plainly, instead of filling a megabyte first (decision 0035).
+                dictionary_pagesize_limit=96 * 1024,
             )
+        group = pa.Table.from_batches(self._waiting)
+        # Of the whole group at once: batches of a few rows cost as much as large ones.
+        self._stats.add(group)
         # Twice the mark, or pyarrow would cut what is above it off into a tiny second group.
-        self._writer.write_table(
-            pa.Table.from_batches(self._waiting), row_group_size=GROUP_ROWS * 2
-        )
+        self._writer.write_table(group, row_group_size=GROUP_ROWS * 2)
         self._waiting, self._rows, self._bytes = [], 0, 0
 
     def close(self) -> DataFile | None:
@@ -213,6 +214,13 @@ class FileWriter:
         return size
 
 
+def _size(batch: pa.RecordBatch) -> int:
+    """Bytes of a batch; of a small one those of its buffers, of which it may be a part."""
+    # To tell the part's takes six times as long, and most batches of few rows are small.
+    buffers: int = batch.get_total_buffer_size()
+    return buffers if buffers < _SMALL_BYTES else batch.nbytes
+
+
 def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if batch.schema.equals(schema):
         return batch
@@ -233,10 +241,10 @@ class _Stats:
         self._high: dict[str, Any] = {}
         self._nulls = dict.fromkeys(columns, 0)
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        self.rows += batch.num_rows
+    def add(self, rows: pa.Table) -> None:
+        self.rows += rows.num_rows
         for name in self._nulls:
-            column = batch.column(name)
+            column = rows.column(name)
             self._nulls[name] += column.null_count
             if column.null_count == len(column) or not _has_order(column.type):
                 continue

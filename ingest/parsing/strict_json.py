@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from math import isfinite
+from types import GenericAlias
 from typing import Annotated, Any
 
 import msgspec
@@ -35,12 +36,13 @@ def _within(levels: int) -> Any:
     scalar: Any = bool | Annotated[int, Meta(ge=-INT64, le=INT64 - 1)] | float | str | None
     value = scalar
     for _ in range(levels):
-        value = scalar | list[value] | dict[str, value]
+        # By `GenericAlias`, as a type that is computed stands in no annotation.
+        value = scalar | GenericAlias(list, (value,)) | GenericAlias(dict, (str, value))
     return value
 
 
 _decode = msgspec.json.Decoder().decode
-_decode_usual = msgspec.json.Decoder(dict[str, _within(_LEVELS)]).decode
+_decode_usual = msgspec.json.Decoder(GenericAlias(dict, (str, _within(_LEVELS)))).decode
 _encode = msgspec.json.Encoder().encode
 ODDITIES = "oddities"
 """Key, in the object that holds a value which JSON allows and no column can take, of what was
