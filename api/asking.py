@@ -31,14 +31,14 @@ class Asking:
 _asking: ContextVar[Asking | None] = ContextVar("asking", default=None)
 
 
-def asking() -> Asking:
+def current_request() -> Asking:
     """The request that is worked on; outside of one, such as in a command, a new one each time."""
     return _asking.get() or Asking()
 
 
-def asked_by(name: str) -> None:
+def note_caller(name: str) -> None:
     """Note who asks."""
-    asking().who = name
+    current_request().who = name
 
 
 def begin_request(who: str | None = None) -> Asking:

@@ -50,7 +50,7 @@ class NotForTenants(Usage):
     """What is asked for shows what is of several tenants."""
 
 
-def refused(what: str) -> NotForTenants:
+def refused_to_tenants(what: str) -> NotForTenants:
     """Why who is limited to tenants does not get something."""
     return NotForTenants(
         f"{what} may show what is of other tenants, and is closed to who is limited to some tenants"
@@ -124,7 +124,7 @@ class ClosedService:
         self._closed = name
 
     def __getattr__(self, name: str) -> Never:
-        raise refused(self._closed)
+        raise refused_to_tenants(self._closed)
 
 
 def closed(name: str) -> Any:

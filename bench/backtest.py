@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from alerts.backtest.result import summarise
-from alerts.backtest.rule_selection import choose
+from alerts.backtest.rule_selection import select_rules
 from alerts.backtest.run import Backtest, BacktestRequest, begin_backtest
 from alerts.domain.finding import event_schema
 from alerts.rulepack.locations import store_folder
@@ -55,7 +55,7 @@ def run(quick: bool = False) -> Report:
         lake = Lake(spark, settings).ensure()
         expected = _make(lake, events)
         until = START + timedelta(days=DAYS)
-        wish = BacktestRequest((RULE,), choose(settings, [RULE]), START, until)
+        wish = BacktestRequest((RULE,), select_rules(settings, [RULE]), START, until)
         began, before = time.monotonic(), cpu_by_process()
         work = Backtest(settings, lambda: lake, begin_backtest(settings, wish), small=0)
         result = summarise(work, work.through(lambda _: None), PackStore(store_folder(settings)))

@@ -17,7 +17,7 @@ from bench.measure import Report
 from bench.mixes import MIXES, Mix
 from bench.records import store
 from enrich.dhcp.lease_rules import ACK, SECOND_US, LeaseEvent
-from enrich.dhcp.sessions_job import limits
+from enrich.dhcp.sessions_job import tracker_limits
 from enrich.dhcp.state_encoding import encode_bucket
 from enrich.dhcp.tracker_state import TrackerBucket
 from infra.config.settings import JobSettings, load
@@ -70,7 +70,7 @@ def _volume(report: Report, mix: Mix, count: int) -> None:
 
 def _state(report: Report, devices: int) -> None:
     """Bytes of job `sessions`' state for each device that holds a lease."""
-    state = TrackerBucket(limits(JobSettings()))
+    state = TrackerBucket(tracker_limits(JobSettings()))
     state.advance([_lease(device, 0) for device in range(devices)])
     # Well past the time in which lines may be late, and of a few a renewal since.
     later = 3_600

@@ -19,13 +19,13 @@ import msgspec
 from bench.measure import Measure, Report
 from bench.plot import save
 from enrich.dhcp.lease_rules import ACK, SECOND_US, LeaseEvent, Segment
-from enrich.dhcp.sessions_job import limits
+from enrich.dhcp.sessions_job import tracker_limits
 from enrich.dhcp.state_encoding import MAGIC, WHOLE, StoredBucket, decode_bucket, encode_bucket
 from enrich.dhcp.tracker_state import TrackerBucket
 from infra.config.settings import JobSettings
 
 JOBS = JobSettings()
-LIMITS = limits(JOBS)
+LIMITS = tracker_limits(JOBS)
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 LEASE_SECONDS, RENEWED_AFTER = 4 * 3600, 2 * 3600
 BATCH_SECONDS = 5

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from bench.leases import Network, Run, Way, arrive, through
 from bench.measure import Report
 from bench.plot import bars, panel
-from enrich.dhcp.sessions_job import limits, tracked_rows
+from enrich.dhcp.sessions_job import tracked_rows, tracker_limits
 from enrich.dhcp.state_encoding import decode_bucket, encode_bucket
 from enrich.dhcp.stateful_operator import frame, read_state, row_schema, tracked
 from enrich.dhcp.tracker_state import TrackerBucket
@@ -34,7 +34,7 @@ from infra.config.settings import JobSettings, load
 from infra.spark.session import session
 
 JOBS = JobSettings()
-LIMITS = limits(JOBS)
+LIMITS = tracker_limits(JOBS)
 SIZES = (100_000, 1_000_000)
 BATCH_SECONDS = 5
 FILL_LINES = 50_000

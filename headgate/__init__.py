@@ -75,9 +75,9 @@ def open(
     when something needs Spark. Makes nothing: raises `Usage` where there is no lake, naming the
     place it looked at and lakes that lie near.
     """
-    from headgate.client import opened
+    from headgate.client import open_client
 
-    return opened(home, config, spark)
+    return open_client(home, config, spark)
 
 
 def load_ipython_extension(shell: Any) -> None:

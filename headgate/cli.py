@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import headgate.packages  # noqa: F401  makes the commands known
-from headgate.command_aliases import renamed
+from headgate.command_aliases import current_words
 from infra.config.settings import Settings, load
 from infra.errors import HeadgateError, NoLake, NoLakeHere, Usage
 from infra.process.text_output import printable
@@ -54,7 +54,7 @@ def _run(arguments: list[str]) -> int:
     command = arguments[len(_before_command(arguments)) :]
     if not command or rest:
         return _help(rest)
-    command, sentence = renamed(command)
+    command, sentence = current_words(command)
     if sentence is not None:
         print(f"headgate: {sentence}", file=sys.stderr)
     name = command[0]

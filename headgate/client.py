@@ -36,7 +36,7 @@ MOST_ROWS = 100_000
 PAGE = 500
 
 
-def opened(
+def open_client(
     home: str | Path | None, config: str | Path | None, spark: SparkSession | None
 ) -> Headgate:
     """As `headgate.open`."""

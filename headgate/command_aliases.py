@@ -36,7 +36,7 @@ DEFAULT_VERBS = {
 """Commands that mean one of their verbs when none is named, and all their verbs."""
 
 
-def renamed(words: Sequence[str]) -> tuple[list[str], str | None]:
+def current_words(words: Sequence[str]) -> tuple[list[str], str | None]:
     """A command's words as they are today, and one sentence where they were others before."""
     # The alias whose last word stands first wins: a later word may be a file of that name.
     for alias in sorted(ALIASES, key=lambda alias: _place(alias, words)):

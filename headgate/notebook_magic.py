@@ -74,9 +74,9 @@ def run_cell(line: str, cell: str, names: dict[str, Any]) -> QueryResult:
         raise Usage(f"%%headgate {options.name}: is no name of a variable")
     if "hg" not in names:
         # Imported here: to load the extension must not start an engine.
-        from headgate.client import opened
+        from headgate.client import open_client
 
-        names["hg"] = opened(None, None, None)
+        names["hg"] = open_client(None, None, None)
     lake = names["hg"]
     if not callable(getattr(lake, "sql", None)):
         raise Usage("%%headgate: the notebook's 'hg' is no open lake; hg = headgate.open()")

@@ -247,8 +247,8 @@ class RuleBook:
         progress: bool,
     ) -> BacktestReport:
         """As `Headgate.backtest`."""
-        from alerts.backtest.result import alerts_of, summarise
-        from alerts.backtest.rule_selection import choose, choose_against
+        from alerts.backtest.result import kept_alerts, summarise
+        from alerts.backtest.rule_selection import choose_against, select_rules
         from alerts.backtest.run import (
             Backtest,
             BacktestRequest,
@@ -261,7 +261,7 @@ class RuleBook:
         settings = self._settings
         if since >= until:
             raise Usage(f"since {since.isoformat()}: not before until {until.isoformat()}")
-        chosen = choose(settings, [_name(rule)])
+        chosen = select_rules(settings, [_name(rule)])
         other = choose_against(settings, _name(against), chosen.ids) if against else None
         # Absolute times: asked again later, the same cell means the same span and takes up the same
         # run.
@@ -275,7 +275,7 @@ class RuleBook:
         summary = summarise(work, work.through(tell), PackStore(store_folder(settings)))
         work.finish()
         # Read before the oldest results are taken away, which may include this one.
-        alerts = alerts_of(backtest_folder(settings) / run.id)
+        alerts = kept_alerts(backtest_folder(settings) / run.id)
         forget_backtest(settings)
         return BacktestReport(summary, alerts)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from api.auth import Access
 from api.key_limits import readable_tables, row_limits
-from api.observability.audit_log import under_way
+from api.observability.audit_log import audited_act
 from api.services.searches.saved_queries import QueryStore, span_params
 from api.sql.runner import Statements
 from infra.config.settings import Settings
@@ -25,7 +25,7 @@ def answer_saved_query(settings: Settings, name: str, interval: Interval) -> Sav
     detail = {"sql": query.sql, "params": params, "query": name}
     statements = Statements(settings, workers=1)
     try:
-        with under_way(settings, "report.query", detail, who=query.who) as act:
+        with audited_act(settings, "report.query", detail, who=query.who) as act:
             try:
                 answer = statements.run(
                     query.sql,

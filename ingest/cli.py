@@ -18,7 +18,7 @@ import msgspec
 from infra.config.time_args import instant_utc
 from infra.errors import Usage
 from infra.process.gc_pause import no_collection
-from infra.process.ordered_pool import in_order
+from infra.process.ordered_pool import map_in_order
 from ingest.parsing.event_rows import event_rows
 from ingest.parsing.ocsf_export import ocsf_object
 from ingest.parsing.record_reader import RecordPiece, pieces, whole
@@ -81,7 +81,7 @@ def parse_command(args: argparse.Namespace, settings: Settings) -> int:
     with suppress(BrokenPipeError), _opened(args.file) as stream:
         packed = known.format(args.source) is not None
         batches = _batches(whole(stream) if packed else pieces(stream, source, header))
-        with closing(in_order(work, batches)) as written:
+        with closing(map_in_order(work, batches)) as written:
             for lines in written:
                 sys.stdout.buffer.write(lines)
         sys.stdout.flush()

@@ -86,7 +86,7 @@ def parse_interval(text: str, zone: str = "UTC", now: datetime | None = None) ->
 
     Raises `Usage` for what is none, or ends before it begins, or an unknown zone.
     """
-    where = zone_of(zone)
+    where = zone_named(zone)
     try:
         named = _named(text, where, now or datetime.now(UTC))
         if named is None:
@@ -101,7 +101,7 @@ def parse_interval(text: str, zone: str = "UTC", now: datetime | None = None) ->
     return Interval(start, end, zone)
 
 
-def zone_of(name: str) -> ZoneInfo:
+def zone_named(name: str) -> ZoneInfo:
     """A zone by its IANA name; raises `Usage`."""
     try:
         return ZoneInfo(name)

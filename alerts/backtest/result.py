@@ -76,7 +76,7 @@ def keep_result(folder: Path, result: Mapping[str, Any], rows: Iterable[tuple[Br
     _file(folder).write(dict(result))
 
 
-def alerts_of(folder: Path) -> list[dict[str, Any]]:
+def kept_alerts(folder: Path) -> list[dict[str, Any]]:
     """The alerts that were kept with a result."""
     text = (folder / "alerts.ndjson").read_text("utf-8")
     return [json.loads(line) for line in json_lines(text)]

@@ -28,7 +28,7 @@ class Chosen:
     pack: RulePack
 
 
-def choose(settings: Settings, names: Sequence[str]) -> Chosen:
+def select_rules(settings: Settings, names: Sequence[str]) -> Chosen:
     """The rules named by id, name, or the file of drafts.
 
     A draft takes the place of the rule in force that has its id. Rules that are
@@ -47,12 +47,13 @@ def choose(settings: Settings, names: Sequence[str]) -> Chosen:
 
 
 def choose_against(settings: Settings, name: str, ids: Sequence[str]) -> Chosen:
-    """The other version: `current`, a pack's hash (its rules of the same ids), or as `choose`."""
+    """The other version: `current`, a pack's hash (its rules of the same ids), or as for
+    `select_rules`."""
     store = PackStore(store_folder(settings))
     if name == "current":
         name = store.current()
     if not re.fullmatch(r"[0-9a-f]{32}", name):
-        return choose(settings, [name])
+        return select_rules(settings, [name])
     pack = store.get(name)
     described: tuple[AnyRule, ...] = (*pack.rules, *pack.correlations, *pack.queries)
     every = {rule.id: rule for rule in described}

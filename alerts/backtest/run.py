@@ -334,7 +334,7 @@ class Backtest:
     def _rows(self, pack: str) -> Iterator[dict[str, Any]]:
         files = [self.folder / "attributed" / name for name in self.run.attributed or ()]
         memory = self.settings.api.statement_memory
-        return in_order(files, self.folder / "sorting", memory, pack)
+        return findings_in_order(files, self.folder / "sorting", memory, pack)
 
 
 def write_rows(rows: DataFrame, folder: Path, prefix: str, schema: pa.Schema) -> list[DataFile]:
@@ -362,7 +362,7 @@ def write_parts(
 
     Raises `Fatal` naming a query that fails; with `passed_over` that is told, and the others count.
     """
-    from alerts.spark_rules.plan import reason_of
+    from alerts.spark_rules.plan import failure_sentence
 
     files: list[DataFile] = []
     for part, (title, made) in enumerate(parts):
@@ -371,14 +371,14 @@ def write_parts(
         except Exception as error:  # a person's query may raise anything
             if not title:
                 raise
-            message = f"{title}: {reason_of(error)}; correct the rule"
+            message = f"{title}: {failure_sentence(error)}; correct the rule"
             if passed_over is None:
                 raise Fatal(message) from None
             passed_over(message)
     return files
 
 
-def in_order(
+def findings_in_order(
     files: Sequence[Path], sorting: Path, memory: str, pack: str | None = None
 ) -> Iterator[dict[str, Any]]:
     """Attributed findings in files, of one pack or of all, as they became available.

@@ -138,7 +138,7 @@ def backtests(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _wish(args: argparse.Namespace, settings: Settings) -> BacktestRequest:
-    from alerts.backtest.rule_selection import choose, choose_against
+    from alerts.backtest.rule_selection import choose_against, select_rules
     from alerts.backtest.run import BacktestRequest
 
     now = datetime.now(UTC)
@@ -146,7 +146,7 @@ def _wish(args: argparse.Namespace, settings: Settings) -> BacktestRequest:
     until = since_when(args.until, now, "--to").astimezone(UTC) if args.until else now
     if since >= until:
         raise Usage(f"--from {args.since}: not before --to {args.until or 'now'}")
-    rules = choose(settings, args.rule)
+    rules = select_rules(settings, args.rule)
     against = choose_against(settings, args.against, rules.ids) if args.against else None
     # As it was typed: `7d`, asked again after an interruption, means the same run.
     asked = f"{args.since} {args.until}"
@@ -154,7 +154,7 @@ def _wish(args: argparse.Namespace, settings: Settings) -> BacktestRequest:
 
 
 def _show(result: dict[str, Any], settings: Settings, output: str) -> None:
-    from alerts.backtest.result import alerts_of
+    from alerts.backtest.result import kept_alerts
     from alerts.backtest.run import backtest_folder
 
     if output == "json":
@@ -162,7 +162,7 @@ def _show(result: dict[str, Any], settings: Settings, output: str) -> None:
     elif output == "table":
         _print_result(result)
     else:
-        print_rows(alerts_of(backtest_folder(settings) / result["id"]), output)
+        print_rows(kept_alerts(backtest_folder(settings) / result["id"]), output)
 
 
 def _print_result(result: dict[str, Any]) -> None:

@@ -85,11 +85,11 @@ def _predicted(
 
 
 def _live(args: argparse.Namespace, settings: Settings, since: datetime, until: datetime) -> int:
-    from alerts.backtest.rule_selection import choose
+    from alerts.backtest.rule_selection import select_rules
     from alerts.coverage.rule_cost import live_costs
     from infra.delta.duckdb_views import connect
 
-    pack = choose(settings, args.rule).pack if args.rule else None
+    pack = select_rules(settings, args.rule).pack if args.rule else None
     wanted = {rule.id for rule in (*pack.rules, *pack.queries)} if pack is not None else None
     connection = connect(settings.lake_root, needs=("ops.rule_cost",))
     try:
@@ -115,11 +115,11 @@ def _live(args: argparse.Namespace, settings: Settings, since: datetime, until: 
 
 
 def _rules(args: argparse.Namespace, settings: Settings) -> Sequence[Rule]:
-    from alerts.backtest.rule_selection import choose
+    from alerts.backtest.rule_selection import select_rules
     from alerts.rulebook.rule_store import recompile
 
     if args.rule:
-        pack = choose(settings, args.rule).pack
+        pack = select_rules(settings, args.rule).pack
         if pack.queries:
             raise Usage(
                 f"rule '{pack.queries[0].title}' is a query to Spark: what it costs shows in "

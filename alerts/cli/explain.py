@@ -39,14 +39,14 @@ def build(subparsers: Any) -> None:
 
 def _explain_alert(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate explain ID`: exit code 1 when `--again` finds something different."""
-    from alerts.delivery.alert_id import ALERTS_NEED, whole_id
+    from alerts.delivery.alert_id import ALERTS_NEED, alert_id_of
     from alerts.explain.explain import explain
 
     if args.finding:
         return _explain_finding(args, settings)
 
     with asking(settings) as ask:
-        alert_id = whole_id(partial(ask, needs=ALERTS_NEED), args.id)
+        alert_id = alert_id_of(partial(ask, needs=ALERTS_NEED), args.id)
         explanation = explain(ask, settings, alert_id, again=args.again)
     if explanation is None:
         raise Usage(f"no alert '{args.id}'; 'headgate alerts list' shows them")

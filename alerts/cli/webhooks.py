@@ -193,7 +193,7 @@ def listen(settings: Settings, stop: threading.Event) -> None:
 
 
 def _putter(settings: Settings) -> Any:
-    from alerts.delivery.webhook_forms import FIRST_ONLY, wants
+    from alerts.delivery.webhook_forms import FIRST_ONLY, webhook_wants
     from alerts.delivery.webhook_queue import enqueue, is_new
 
     def put(revision: Any, db: Any) -> None:
@@ -202,7 +202,7 @@ def _putter(settings: Settings) -> Any:
         hooks = [
             hook.name
             for hook in settings.webhooks
-            if wants(hook, body)
+            if webhook_wants(hook, body)
             and (
                 hook.form not in FIRST_ONLY
                 or (is_open and is_new(db, hook.name, revision.alert_id))
@@ -283,10 +283,10 @@ class TableFeed:
     def feed(self, after: str) -> Iterator[Any]:
         """All revisions behind a place, as `alerts.delivery.consumer.Api.feed`."""
         from alerts.delivery.consumer import AlertRevision
-        from alerts.delivery.feed import FEED_SQL, FeedCursor, place_of, sequence_of
+        from alerts.delivery.feed import FEED_SQL, FeedCursor, cursor_place, sequence_of
         from infra.delta.duckdb_views import connect
 
-        place = place_of(after, "")
+        place = cursor_place(after, "")
         connection = connect(self._settings.lake_root, needs=("gold.alert",))
         try:
             # By pages: sorted as a whole, what a long outage left would not fit into memory.

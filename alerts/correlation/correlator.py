@@ -38,7 +38,7 @@ from alerts.correlation.conditions import (
     most_needed,
     told_at_once,
 )
-from alerts.correlation.entry import CorrelationEntry, by_order, by_time, correlation_entry
+from alerts.correlation.entry import CorrelationEntry, by_order, correlation_entry, time_key
 from alerts.correlation.finding import (
     Fired,
     corrected,
@@ -200,7 +200,7 @@ class Correlator:
             return []
         outputs: list[dict[str, Any]] = []
         for _, group in sorted(self.state.groups.items()):
-            waiting = group.entries[bisect_right(group.entries, group.closed, key=by_time) :]
+            waiting = group.entries[bisect_right(group.entries, group.closed, key=time_key) :]
             closing = [e.time for e in waiting if self._is_closed(definition, e, arrivals, until)]
             if closing:
                 since, group.closed = waiting[0].time, closing[-1]
@@ -454,10 +454,10 @@ def _first_window(
     """
     span = definition.timespan_seconds * 1_000_000
     entries = group.entries
-    position = bisect_left(entries, since, key=by_time)
+    position = bisect_left(entries, since, key=time_key)
     while position < len(entries) and entries[position].time <= until:
         end = entries[position].time
-        position = bisect_right(entries, end, lo=position, key=by_time)
+        position = bisect_right(entries, end, lo=position, key=time_key)
         if _rests(group, end, span):
             continue
         if asks_absence(definition):
@@ -465,7 +465,7 @@ def _first_window(
                 newest = entries[position - 1]
                 return [newest], MeasuredCondition(0, [newest])
             continue
-        within = entries[bisect_left(entries, end - span, key=by_time) : position]
+        within = entries[bisect_left(entries, end - span, key=time_key) : position]
         what = measure_condition(definition, within)
         if what is not None:
             return within, what

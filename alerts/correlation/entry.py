@@ -99,7 +99,7 @@ def correlation_entry(definition: Correlation, row: Mapping[str, Any]) -> Correl
     )
 
 
-def by_time(entry: CorrelationEntry) -> int:
+def time_key(entry: CorrelationEntry) -> int:
     """Key for windows, which take all findings of an instant or none."""
     return entry.time
 

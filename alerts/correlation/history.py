@@ -13,7 +13,7 @@ from alerts.correlation.correlator import (
     CorrelationState,
     Correlator,
 )
-from alerts.correlation.entry import CorrelationEntry, by_time
+from alerts.correlation.entry import CorrelationEntry, time_key
 from alerts.correlation.first_seen import forget_values
 from alerts.correlation.packed_history import ENOUGH, pack_history
 from alerts.rulepack.rule_pack import Correlation
@@ -68,7 +68,7 @@ def pack_away(state: CorrelationState, clock: int, enough: int = ENOUGH) -> None
     """
     # What may still share a window with a finding that is on time stays unpacked.
     before = min(clock, state.clock) - state.span - SETTLE
-    cuts = {key: bisect_left(g.entries, before, key=by_time) for key, g in state.groups.items()}
+    cuts = {key: bisect_left(g.entries, before, key=time_key) for key, g in state.groups.items()}
     # A pack has a cost of its own, so small ones are not worth making.
     if sum(cuts.values()) < enough:
         return

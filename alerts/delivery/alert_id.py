@@ -17,7 +17,7 @@ _NAMED = (
 )
 
 
-def whole_id(ask: Callable[[str, dict[str, Any]], list[dict[str, Any]]], alert_id: str) -> str:
+def alert_id_of(ask: Callable[[str, dict[str, Any]], list[dict[str, Any]]], alert_id: str) -> str:
     """The id that begins so; `ask` answers a question to the lake. Raises `Usage` unless it is
     that of one alert."""
     if len(alert_id) < SHORTEST_ID:

@@ -54,7 +54,7 @@ class FeedCursor:
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def place_of(cursor: str, lake: str) -> FeedCursor:
+def cursor_place(cursor: str, lake: str) -> FeedCursor:
     """The place that a cursor names: `start`, a cursor of a page, or a `ce_sequence`.
 
     A `ce_sequence` (digits) tells the batch of a message on the topic: the feed goes on

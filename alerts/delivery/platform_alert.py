@@ -25,7 +25,7 @@ from alerts.delivery.publisher import (
 )
 from alerts.domain.alert import About, Alert, Revised
 from alerts.domain.finding import identity
-from alerts.lifecycle.alert_json import alert_row, bounded, stamp
+from alerts.lifecycle.alert_json import alert_row, bounded, rfc3339
 from infra.config.settings import Settings
 from infra.process.clock import clock
 from infra.runtime.alarm import Stuck
@@ -158,7 +158,7 @@ class PlatformAlerts:
         tenant = self._settings.alerts.tenant
         instant = round(clock.time() * 1_000_000)
         row = alert_row(revised, None, tenant, instant, {})
-        now = stamp(instant)
+        now = rfc3339(instant)
         body = published_body(bounded(row["body"]), now)
         alert = revised.alert
         # No batch made it, so it has no place in the feed.

@@ -46,7 +46,7 @@ from infra.kafka.auth import denied, lacking
 from infra.kafka.client import client_options, producer, require_broker
 from infra.process.clock import clock
 from infra.process.log import say
-from infra.storage.checksums import parsed
+from infra.storage.checksums import json_object
 from infra.storage.paths import to_read
 
 _CE_TYPE = "org.headgate.alert"
@@ -184,7 +184,7 @@ class Publisher:
         for message in read_all(self._settings, self._settings.kafka.progress_topic):
             value = message.value()
             if message.key() == self._key and value is not None:
-                content = publish_offset.read_marker(parsed(value.decode()))
+                content = publish_offset.read_marker(json_object(value.decode()))
         return content
 
     def _by_file(self) -> PublishOffset | None:

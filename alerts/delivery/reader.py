@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from alerts.delivery.action_request import request_action
-from alerts.delivery.alert_id import ALERTS_NEED, whole_id
+from alerts.delivery.alert_id import ALERTS_NEED, alert_id_of
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import AskedViews
 from infra.errors import Usage
@@ -93,7 +93,7 @@ def detail(settings: Settings, alert_id: str) -> Detail:
 def details(settings: Settings, alert_ids: Iterable[str]) -> list[Detail]:
     """Several of them, each once, in the order in which they are named first."""
     with _asking(settings) as ask:
-        names = dict.fromkeys(whole_id(ask, alert_id) for alert_id in alert_ids)
+        names = dict.fromkeys(alert_id_of(ask, alert_id) for alert_id in alert_ids)
         return [_detail(ask, name) for name in names]
 
 

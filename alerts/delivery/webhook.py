@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from alerts.delivery.webhook_forms import check_templates, rendered
+from alerts.delivery.webhook_forms import check_templates, webhook_body
 from infra.config.secrets import either
 from infra.config.settings import WebhookSettings
 from infra.config.webhook_section import ADDRESS_IS_SECRET
@@ -148,7 +148,7 @@ def post(
     secret = secret_of(hook)
     # Made late: a routing key must not lie in the queue's file.
     try:
-        body = rendered(hook, secret.decode(), body, console_url)
+        body = webhook_body(hook, secret.decode(), body, console_url)
     except Usage as error:
         # Its template is gone: what waits is kept, and goes once it is there again.
         raise Undelivered(str(error)) from None

@@ -193,7 +193,7 @@ def _by_template(view: AlertView, hook: WebhookSettings) -> None:
         view.title = _cut(_CONTROL.sub(" ", title).strip(), 200) or view.title
 
 
-def rendered(
+def webhook_body(
     hook: WebhookSettings, secret: str, body: bytes, console_url: str | None = None
 ) -> bytes:
     """The body for a hook of a queued alert (JSON as on the topic), UTF-8 JSON.
@@ -350,7 +350,7 @@ _FORMS: dict[str, Callable[[AlertView, WebhookSettings, str], dict[str, Any]]] =
 }
 
 
-def wants(hook: WebhookSettings, alert: dict[str, Any]) -> bool:
+def webhook_wants(hook: WebhookSettings, alert: dict[str, Any]) -> bool:
     """Whether the hook's filter lets an alert through: by level, rule, and types of entities."""
     rule = alert.get("rule") or {}
     if rule.get("level") not in hook.levels:

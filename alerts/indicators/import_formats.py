@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from alerts.rulepack.indicator_file_format import IndicatorEntry
 from alerts.rulepack.indicator_normalisation import INDICATOR_KINDS, entry
-from infra.config.bounded_files import BYTE_ORDER_MARK, bounded_lines, bounded_text, json_text
+from infra.config.bounded_files import BYTE_ORDER_MARK, bounded_lines, bounded_text, json_value
 from infra.errors import Usage
 
 FORMATS = ("txt", "csv", "json", "stix")
@@ -156,11 +156,11 @@ def _json_values(path: Path) -> Iterator[tuple[int, Any]]:
         first = file.read(_FIRST_BYTES).removeprefix(BYTE_ORDER_MARK).lstrip()[:1]
     # An array is one value, to be read as a whole; anything else comes line by line.
     if first == b"[":
-        yield from enumerate(json_text(bounded_text(path, MAX_JSON_BYTES)), 1)
+        yield from enumerate(json_value(bounded_text(path, MAX_JSON_BYTES)), 1)
         return
     for number, line in enumerate(_short_lines(path), 1):
         if line.strip():
-            yield number, json_text(line)
+            yield number, json_value(line)
 
 
 def _given(number: int, row: Mapping[str, Any]) -> Given:
@@ -181,7 +181,7 @@ def _given(number: int, row: Mapping[str, Any]) -> Given:
 
 def _stix(path: Path) -> Iterator[Given]:
     """The objects of type indicator of a bundle; those that were revoked are left out."""
-    loaded = json_text(bounded_text(path, MAX_JSON_BYTES))
+    loaded = json_value(bounded_text(path, MAX_JSON_BYTES))
     objects = loaded.get("objects") if isinstance(loaded, dict) else loaded
     if not isinstance(objects, list):
         raise Usage(f"{path}: no STIX bundle: it has no list `objects`")

@@ -29,7 +29,7 @@ from alerts.tables import ALERT, ALERT_ACTION, FINDING, HEARTBEAT, PRELIMINARY_A
 from enrich.assets.index import index_of
 from enrich.assets.index_store import index_file, latest_index
 from enrich.attribution.attributed_events import event_row, is_event, waiting_events, with_event
-from enrich.attribution.stream_join import ROUTED, attribute, fields_of, packed, split
+from enrich.attribution.stream_join import ROUTED, attribute, fields_of, packed_attribution, split
 from enrich.tables import ATTRIBUTED_EVENT, ATTRIBUTION, DHCP_SEGMENT
 from infra.config.settings import ScopeSettings, Settings
 from infra.delta.parquet_writer import DataFile, Target, collected, files_written, writing
@@ -250,7 +250,7 @@ def alert_input(lake: Lake) -> DataFrame:
     asked = lake.stream(ALERT_ACTION, job="alert")
     return (
         to_state(attributed, settings.scopes)
-        .unionByName(to_state(packed(passing)))
+        .unionByName(to_state(packed_attribution(passing)))
         .unionByName(to_state(_retold(where)))
         .unionByName(
             asked.select(

@@ -139,18 +139,18 @@ def _body(
         "verdict": alert.verdict,
         "comment": alert.comment,
         "changed_by": alert.changed_by,
-        "changed_at": None if alert.changed_at is None else stamp(alert.changed_at),
+        "changed_at": None if alert.changed_at is None else rfc3339(alert.changed_at),
         "superseded_by": alert.superseded_by,
         "rule": _rule(alert, rule),
         "attack": _attack(about, rule),
         "severity": severity,
         "severity_id": severity_id,
         "risk_score": score_of_level(about.level, alert.count),
-        "event_time": stamp(alert.last),
-        "window_start": stamp(alert.window_start),
-        "window_end": stamp(alert.last),
-        "received_at": stamp(alert.received),
-        "detected_at": stamp(detected_at),
+        "event_time": rfc3339(alert.last),
+        "window_start": rfc3339(alert.window_start),
+        "window_end": rfc3339(alert.last),
+        "received_at": rfc3339(alert.received),
+        "detected_at": rfc3339(detected_at),
         "entity": {"type": alert.entity_type, "value": alert.entity_value},
         "previous_entity": alert.previous_entity,
         "entities": _entities(alert, about),
@@ -165,7 +165,7 @@ def _body(
         "suppressed_by": alert.suppressed_by,
         "fields": about.fields,
         "evidence": [
-            {"event_uid": e.event_uid, "time": stamp(e.time), "snippet": e.snippet}
+            {"event_uid": e.event_uid, "time": rfc3339(e.time), "snippet": e.snippet}
             for e in alert.evidence
         ],
         "evidence_total": alert.total,
@@ -224,7 +224,7 @@ def words_in(summary: str, alert: Alert) -> str:
     return summary[len(before) : len(summary) - len(after)] if ours else ""
 
 
-def stamp(us: int | datetime) -> str:
+def rfc3339(us: int | datetime) -> str:
     """RFC 3339 in UTC with microseconds and a Z."""
     time = event_instant(us) if isinstance(us, int) else us.astimezone(UTC)
     # `strftime` does not pad years below 1000 on every platform.
@@ -288,7 +288,7 @@ def _holder(holder: Holder | None, ip: str | None) -> dict[str, Any]:
         "mac": known.mac,
         "hostname": known.hostname,
         "session_id": known.session_id,
-        **{name: time and stamp(time) for name, time in times.items()},
+        **{name: time and rfc3339(time) for name, time in times.items()},
         "status": known.status or "unknown",
         "evidence": known.evidence or [],
         "ended": _ended(known),
@@ -297,7 +297,7 @@ def _holder(holder: Holder | None, ip: str | None) -> dict[str, Any]:
         "reason": known.reason,
         "rivals": [_rival(rival) for rival in known.rivals or ()],
         "servers": [
-            {"server": server.server, "last_line_at": stamp(server.last_line_at)}
+            {"server": server.server, "last_line_at": rfc3339(server.last_line_at)}
             for server in known.servers or ()
         ],
     }
@@ -314,7 +314,7 @@ def _ended(known: Holder) -> str | None:
 def _rival(rival: Claim) -> dict[str, Any]:
     asdict = msgspec.structs.asdict(rival)
     return {
-        name: stamp(value) if isinstance(value, datetime) else value
+        name: rfc3339(value) if isinstance(value, datetime) else value
         for name, value in asdict.items()
     }
 
@@ -332,14 +332,14 @@ def _title(alert: Alert) -> str:
 
 def _summary(alert: Alert) -> str:
     """One paragraph for a person: what was seen, and what the attribution rests on."""
-    span = f"at {stamp(alert.last)}"
+    span = f"at {rfc3339(alert.last)}"
     if alert.window_start != alert.last:
-        span = f"between {stamp(alert.window_start)} and {stamp(alert.last)}"
+        span = f"between {rfc3339(alert.window_start)} and {rfc3339(alert.last)}"
     if alert.entity_key.startswith(f"{HELD_BACK}|"):
         budget = alert.about.fields["hourly_budget"]
         return (
             f"The rule goes beyond its budget of {budget} alerts an hour. Since "
-            f"{stamp(alert.window_start)} {alert.count} were held back; they are in gold.alert."
+            f"{rfc3339(alert.window_start)} {alert.count} were held back; they are in gold.alert."
         )
     times = "once" if alert.count == 1 else f"{alert.count} times"
     parts = [f"Seen {times} {span}."]
@@ -361,12 +361,12 @@ def _basis(holder: Holder | None, ip: str | None) -> str:
     if holder is None or not ip:
         return ""
     if holder.status == "leased":
-        until = f" to {stamp(holder.lease_end)}" if holder.lease_end else ""
-        since = f" from {stamp(holder.lease_start)}" if holder.lease_start else ""
+        until = f" to {rfc3339(holder.lease_end)}" if holder.lease_end else ""
+        since = f" from {rfc3339(holder.lease_start)}" if holder.lease_start else ""
         return f"{ip} was leased to {holder.mac}{since}{until}{_sure(holder)}."
     if holder.status == "none":
         known = holder.complete_up_to
-        upto = f"; the DHCP log is complete up to {stamp(known)}" if known else ""
+        upto = f"; the DHCP log is complete up to {rfc3339(known)}" if known else ""
         return f"No lease covered {ip}{upto}{_sure(holder)}."
     if holder.status == "outside":
         return f"{ip} lies outside every DHCP scope."

@@ -29,7 +29,13 @@ from alerts.lifecycle.risk_score import (
     risk_incidents,
     take_away,
 )
-from alerts.lifecycle.suppression import SUPPRESS, UNSUPPRESS, Suppression, covering, take
+from alerts.lifecycle.suppression import (
+    SUPPRESS,
+    UNSUPPRESS,
+    Suppression,
+    apply_suppressions,
+    covering,
+)
 from alerts.rulepack.rule_pack import Correlation, RulePack
 from infra.config.settings import AlertSettings
 from infra.errors import Fatal
@@ -185,7 +191,7 @@ class BucketState:
         """
         kept = self._kept
         asked = [row for row in rows if row.get("action") in (SUPPRESS, UNSUPPRESS)]
-        take(kept.suppressions, asked, before)
+        apply_suppressions(kept.suppressions, asked, before)
         for key, incident in list(kept.incidents.items()):
             if kept.clock > incident.until:
                 del kept.incidents[key]

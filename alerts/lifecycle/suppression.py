@@ -69,7 +69,9 @@ def suppression_of(action: Mapping[str, Any]) -> Suppression:
     )
 
 
-def take(known: dict[str, Suppression], actions: Iterable[Mapping[str, Any]], clock: int) -> None:
+def apply_suppressions(
+    known: dict[str, Suppression], actions: Iterable[Mapping[str, Any]], clock: int
+) -> None:
     """Begin and end suppressions as asked, in order of asking; drop what expired by `clock`.
 
     `clock`: how far arrivals have come, microseconds, so a job that catches up

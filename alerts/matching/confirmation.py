@@ -35,7 +35,7 @@ Failures: TypeAlias = dict[int, tuple[int, str]]
 
 
 @dataclass
-class Ready:
+class ReadyRule:
     """A rule's tree with what it takes to ask it; `broken` says why it cannot be built."""
 
     node: Node
@@ -60,7 +60,7 @@ class Confirmation:
     rule has taken so far.
     """
 
-    def __init__(self, rules: Sequence[Ready], slots: Mapping[str, int]) -> None:
+    def __init__(self, rules: Sequence[ReadyRule], slots: Mapping[str, int]) -> None:
         self.most, self.most_chars = MOST, MOST_CHARS
         self.count = self.chars = 0
         self.wanted = self.known = 0
@@ -148,7 +148,7 @@ class Confirmation:
             self.count = self.chars = 0
 
 
-def _decided_by(ready: Ready) -> set[str]:
+def _decided_by(ready: ReadyRule) -> set[str]:
     """The columns a rule reads, if all are plain text and nothing else decides it."""
     if ready.test is None or any(test.op == "listed" for test in tests_of(ready.node)):
         return set()

@@ -87,6 +87,6 @@ def _since(now: Cost, before: Cost) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=4)
-def meter_of(store_folder: str, pack: str, spool: str) -> Meter:
+def metered_matcher(store_folder: str, pack: str, spool: str) -> Meter:
     """The metered matcher of a stored pack; a worker lives on and makes it once."""
     return Meter(matcher_of(store_folder, pack), Path(spool))

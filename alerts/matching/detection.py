@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from alerts.correlation.correlator import SETTLE
 from alerts.domain.finding import finding_schema
-from alerts.matching.cost_metering import meter_of
+from alerts.matching.cost_metering import metered_matcher
 from alerts.preliminary.selection import (
     Overrides,
     Selection,
-    marked,
+    early_findings,
     selected_rules,
     selection_of,
 )
@@ -99,13 +99,13 @@ def detection(
 
     `spool`: where it tells what rules cost. `told_early`: which findings are marked so.
     """
-    matcher = meter_of(store_folder, pack, spool)
+    matcher = metered_matcher(store_folder, pack, spool)
 
     def find(events: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         findings = matcher.match(events)
         if told_early is not None and findings.num_rows:
             selected = _selected(store_folder, pack, told_early.levels, told_early.rules)
-            findings = marked(findings, selected, told_early)
+            findings = early_findings(findings, selected, told_early)
         return findings, heartbeats(events, pack)
 
     return find

@@ -21,7 +21,7 @@ from alerts.domain.finding import (
     single_line,
 )
 from alerts.matching.column_access import Picked
-from alerts.rulepack.indicator_match import shown as indicator_shown
+from alerts.rulepack.indicator_match import hit_fields as indicator_shown
 from alerts.rulepack.predicate import (
     All,
     Either,

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from alerts.domain.finding import SUBJECTS, event_schema, finding_schema
 from alerts.matching.column_access import EventColumns, Flags, Numbers, Picked
-from alerts.matching.confirmation import Confirmation, Ready, Rules
+from alerts.matching.confirmation import Confirmation, ReadyRule, Rules
 from alerts.matching.few_rows import FEW, FewRows, LogSource
 from alerts.matching.finding_rows import FindingRows
 from alerts.matching.plan_sample import PlanSample
@@ -281,12 +281,12 @@ def _paths(rule: Rule) -> set[str]:
         return set()
 
 
-def _ready(rule: Rule, slots: Mapping[str, int], remembered: Remembered) -> Ready:
+def _ready(rule: Rule, slots: Mapping[str, int], remembered: Remembered) -> ReadyRule:
     try:
-        return Ready(rule.predicate, row_test(rule.predicate, slots, remembered))
+        return ReadyRule(rule.predicate, row_test(rule.predicate, slots, remembered))
     except (ValueError, KeyError) as error:
         # Kept as broken and not refused: one rule must not keep a whole pack from running.
-        return Ready(rule.predicate, None, str(error))
+        return ReadyRule(rule.predicate, None, str(error))
 
 
 def columns_read(pack: RulePack) -> list[str]:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 
 from alerts.domain.entity import event_instant
-from alerts.lifecycle.alert_json import stamp
-from alerts.preliminary.place import Waiting, overdue, place_file
+from alerts.lifecycle.alert_json import rfc3339
+from alerts.preliminary.place import Waiting, overdue_answers, place_file
 from infra.config.settings import Settings
 from infra.errors import Fatal
 from infra.runtime.machine_checks import Finding
@@ -19,7 +19,9 @@ def late_and_waiting(settings: Settings) -> tuple[dict[str, Waiting], int]:
     Raises `Fatal` when the place of job `ingest` is damaged.
     """
     place = place_file(settings).read()
-    return overdue(settings, round(time.time() * 1_000_000)), len(place.waiting) if place else 0
+    return overdue_answers(settings, round(time.time() * 1_000_000)), len(
+        place.waiting
+    ) if place else 0
 
 
 def preliminary_findings(settings: Settings) -> Iterator[Finding]:
@@ -38,7 +40,7 @@ def preliminary_findings(settings: Settings) -> Iterator[Finding]:
     yield Finding(
         "preliminary",
         f"{len(late)} of {waiting} preliminary alerts are unanswered, the first since "
-        f"{stamp(event_instant(first.answer_by))} (alert {first.alert_id})",
+        f"{rfc3339(event_instant(first.answer_by))} (alert {first.alert_id})",
         "job alert answers them: see how it stands (headgate status); if it is well, "
         "alerts.preliminary_seconds is shorter than it takes",
     )

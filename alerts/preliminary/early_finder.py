@@ -14,7 +14,7 @@ from confluent_kafka import Message
 from alerts.matching.matcher import Matcher
 from alerts.preliminary.early_publisher import EarlyFinding
 from alerts.preliminary.raw_topics import STALE
-from alerts.preliminary.selection import chosen_now, is_selected, marked
+from alerts.preliminary.selection import chosen_now, early_findings, is_selected
 from alerts.rulepack.rule_pack import PackStore
 from infra.config.settings import Settings
 from infra.delta.parquet_writer import arrow_schema
@@ -105,7 +105,7 @@ class EarlyFinder:
         chosen = chosen_now(self._settings, clock.time(), every=True)
         return [
             EarlyFinding(row | {"pack": self._pack}, places[row["event_uid"].rpartition("#")[0]])
-            for row in marked(findings, self._rules, chosen).to_pylist()
+            for row in early_findings(findings, self._rules, chosen).to_pylist()
             if row["answer_by"] is not None
         ]
 

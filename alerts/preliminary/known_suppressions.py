@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from alerts.lifecycle.suppression import SUPPRESS, UNSUPPRESS, Suppression, take
+from alerts.lifecycle.suppression import SUPPRESS, UNSUPPRESS, Suppression, apply_suppressions
 from alerts.tables import ALERT_ACTION
 from infra.config.settings import Settings
 from infra.delta.appended_rows import AppendedRows
@@ -39,7 +39,7 @@ class KnownSuppressions:
             self._tail = tail
         asked += tail.read()
         acts = [row for row in asked if row["action"] in (SUPPRESS, UNSUPPRESS)]
-        take(self._known, acts, round(clock.time() * 1_000_000))
+        apply_suppressions(self._known, acts, round(clock.time() * 1_000_000))
         return tuple(sorted(self._known.values(), key=lambda known: known.suppression_id))
 
     def _before(self) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from alerts.domain.alert import Alert, Revised, evidence_of, new_alert
 from alerts.domain.entity import Holder, entity_of, micros
-from alerts.lifecycle.alert_json import alert_row, bounded, stamp
+from alerts.lifecycle.alert_json import alert_row, bounded, rfc3339
 from alerts.preliminary.answer import UNANSWERED, WITHDRAWN, preliminary_id
 from alerts.rulepack.rule_pack import RulePack
 
@@ -61,7 +61,7 @@ def preliminary_message(
     return {
         "schema": _SCHEMA,
         "certainty": "preliminary",
-        "answer_by": stamp(row["answer_by"]),
+        "answer_by": rfc3339(row["answer_by"]),
         **{name: body[name] for name in _AS_IN_ALERT},
         # People read this field alone, and it names a holder.
         "summary": f"Preliminary: nobody has judged it yet. {body['summary']}",
@@ -80,7 +80,7 @@ def answer_message(row: Mapping[str, Any], tenant: str) -> dict[str, Any]:
         "merged_into": row["merged_into"],
         "revision": row["revision"],
         "reason": row["reason"],
-        "answered_at": stamp(row["answered_at"]),
+        "answered_at": rfc3339(row["answered_at"]),
     }
 
 

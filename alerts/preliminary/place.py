@@ -78,7 +78,7 @@ def answers_since(settings: Settings, version: int) -> list[tuple[int, list[dict
     return commits
 
 
-def overdue(settings: Settings, now: int) -> dict[str, Waiting]:
+def overdue_answers(settings: Settings, now: int) -> dict[str, Waiting]:
     """Preliminary alerts whose answer is late, by finding; `now`: microseconds.
 
     Also answers that job `ingest` has yet to hand on count: it may be the one that stands still.

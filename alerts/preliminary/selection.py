@@ -98,7 +98,7 @@ def selected_rules(
     return pa.array(ids, pa.string())
 
 
-def marked(findings: pa.RecordBatch, rules: pa.Array, chosen: Selection) -> pa.RecordBatch:
+def early_findings(findings: pa.RecordBatch, rules: pa.Array, chosen: Selection) -> pa.RecordBatch:
     """The findings of one pass, those that are told early with `answer_by`; `rules`: the selected.
 
     Of a rule the first one about each address, host or user: the others would be answered as

@@ -137,7 +137,7 @@ class _Asked(dict[str, Any]):
         return super().get(key, default)
 
 
-def parsed(
+def event_of_data(
     log: Log, provider: str, event_id: int, data: Mapping[str, str]
 ) -> tuple[Mapping[str, Any], set[str], Mapping[str, Any]]:
     """The event of some data, the names the parser asked for, and the data it left."""
@@ -153,7 +153,7 @@ def consumed(log: Log, provider: str, event_id: int, kinds: Mapping[str, str]) -
     taken: dict[str, int] = {}
     # Some fields are only asked for once others are there, so until nothing new comes.
     while True:
-        _, asked, _ = parsed(log, provider, event_id, _filled(names, taken, kinds))
+        _, asked, _ = event_of_data(log, provider, event_id, _filled(names, taken, kinds))
         fresh = asked - names
         if not fresh:
             break
@@ -162,7 +162,7 @@ def consumed(log: Log, provider: str, event_id: int, kinds: Mapping[str, str]) -
             form = _form_taken(log, provider, event_id, name, number, kinds)
             if form is not None:
                 taken[name] = form
-    _, _, left = parsed(log, provider, event_id, _filled(names, taken, kinds))
+    _, _, left = event_of_data(log, provider, event_id, _filled(names, taken, kinds))
     return {name: taken.get(name, 0) for name in sorted(names) if name in taken or name not in left}
 
 
@@ -170,7 +170,7 @@ def _form_taken(
     log: Log, provider: str, event_id: int, name: str, number: int, kinds: Mapping[str, str]
 ) -> int | None:
     for form in range(len(_SAMPLES)):
-        _, _, left = parsed(log, provider, event_id, {**kinds, name: sample(number, form)})
+        _, _, left = event_of_data(log, provider, event_id, {**kinds, name: sample(number, form)})
         if name not in left:
             return form
     return None
@@ -219,7 +219,7 @@ def _column(
     event_id: int,
 ) -> str | None:
     """Where this event has the field; None where it is in no column, or still in the rest."""
-    event, _, left = parsed(log, provider, event_id, data)
+    event, _, left = event_of_data(log, provider, event_id, data)
     if name in left:
         return None
     wanted = fold(data[name])
@@ -297,9 +297,9 @@ def traced() -> tuple[dict[str, Any], list[tuple[str, int, str]]]:
                 else:
                     ids[field][column].add(event_id)
         places[name] = {
-            "event_ids": spans(every),
+            "event_ids": number_runs(every),
             "fields": {
-                field: {column: spans(numbers) for column, numbers in sorted(columns.items())}
+                field: {column: number_runs(numbers) for column, numbers in sorted(columns.items())}
                 for field, columns in sorted(ids.items())
                 if field not in several
             },
@@ -307,7 +307,7 @@ def traced() -> tuple[dict[str, Any], list[tuple[str, int, str]]]:
     return places, changed
 
 
-def spans(numbers: Iterable[int]) -> str:
+def number_runs(numbers: Iterable[int]) -> str:
     """`4624, 4720-4726`: runs of numbers."""
     ordered = sorted(numbers)
     starts = [n for n in ordered if n - 1 not in numbers]
@@ -323,7 +323,7 @@ def _events(name: str, log: Log) -> Iterator[tuple[str, int, Mapping[str, str]]]
                 yield provider, event_id, kinds
 
 
-def rendered(places: Mapping[str, Any]) -> str:
+def places_text(places: Mapping[str, Any]) -> str:
     """The file's text."""
     return HEADING + yaml.safe_dump(
         {"places": dict(places)}, default_flow_style=False, width=100, sort_keys=False
@@ -331,4 +331,4 @@ def rendered(places: Mapping[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    PLACES_FILE.write_text(rendered(traced()[0]), "utf-8")
+    PLACES_FILE.write_text(places_text(traced()[0]), "utf-8")

@@ -33,7 +33,7 @@ from enrich.attribution.segment_corrections import correct_segments as correctio
 from enrich.attribution.server_liveness import server_activity
 from enrich.attribution.stream_join import attribution_as_of, split
 from enrich.dhcp.lease_rules import LeaseEvent, Segment
-from enrich.dhcp.sessions_job import FUTURE_SECONDS, every_line, limits
+from enrich.dhcp.sessions_job import FUTURE_SECONDS, every_line, tracker_limits
 from enrich.dhcp.stateful_operator import LINE
 from enrich.tables import ATTRIBUTED_EVENT, ATTRIBUTION, DHCP_SEGMENT
 from infra.config.settings import ScopeSettings, Settings
@@ -145,7 +145,7 @@ def _chunk(lake: Lake, asked: Mapping[ScopedAddress, int], done: RepairOutcome) 
             lines.get(address, []),
             first_us,
             stamp,
-            limits(lake.settings.jobs),
+            tracker_limits(lake.settings.jobs),
             kept_us,
         )
         done.changed += bool(summary)

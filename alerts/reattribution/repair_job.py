@@ -61,7 +61,7 @@ def repair(lake: Lake, *, once: bool = False) -> Job:
         if limit is not None:
             heard = servers.current()
             known = ServerLiveness() if heard is None else ServerLiveness.from_json(heard)
-            late = overdue(lake, limit, sweeps.reach(limit))
+            late = unattributed_findings(lake, limit, sweeps.reach(limit))
             unionByName = (
                 # `take` first: the as-of join costs seconds, and there is mostly nothing to sweep.
                 rows.unionByName(sweep(lake, late, limit, known)) if late.take(1) else rows
@@ -133,7 +133,7 @@ class _Sweeps:
         self._swept = self._looked
 
 
-def overdue(lake: Lake, limit: datetime, since: datetime) -> DataFrame:
+def unattributed_findings(lake: Lake, limit: datetime, since: datetime) -> DataFrame:
     """Findings about an address of ours from `since` to `limit` that still have no attribution."""
     old = lake.read(FINDING).where(
         (F.col("rule_id") != HEARTBEAT)

@@ -52,7 +52,7 @@ def rules_in_shadow(files: RuleFiles, names: Sequence[str], criteria: RuleCriter
     return ids
 
 
-def choose(
+def chosen_for_bulk(
     files: RuleFiles, verb: BulkVerb, names: Sequence[str], criteria: RuleCriteria
 ) -> BulkChoice:
     """The rules that are meant; nothing is done. Raises `Usage` where none is."""

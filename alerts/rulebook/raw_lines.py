@@ -49,7 +49,7 @@ def parsed_line(test: Mapping[str, Any]) -> list[dict[str, Any]]:
     for event in events:
         if reason := event.get("dead_letter_reason"):
             raise Fatal(f"{source} cannot read the line: {reason}")
-    return [event | unfolded(about) for event in events]
+    return [event | with_nested_names(about) for event in events]
 
 
 def require_source(name: str) -> None:
@@ -73,7 +73,7 @@ def rows_of_lines(source: str, raws: Mapping[str, bytes]) -> list[dict[str, Any]
     return event_rows(records, ParseSettings(scopes=_SCOPES))
 
 
-def unfolded(values: Mapping[str, Any]) -> dict[str, Any]:
+def with_nested_names(values: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted names as mappings within mappings; a port that is a text becomes a number."""
     event: dict[str, Any] = {}
     for path, value in values.items():

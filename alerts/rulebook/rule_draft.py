@@ -258,19 +258,19 @@ def _item(name: str, column: str, values: tuple[Any, ...]) -> _Item:
         # Folders differ from machine to machine: Sigma's rules ask for the end of a path.
         if column.endswith(_PATHS) and all(re.search(r"[\\/][^\\/]+$", v) for v in values):
             ends = (re.search(r"[\\/][^\\/]+$", value) for value in values)
-            texts = tuple(dict.fromkeys(escaped(end[0]) for end in ends if end))
+            texts = tuple(dict.fromkeys(sigma_escaped(end[0]) for end in ends if end))
             return _Item(f"{name}|endswith", texts, column)
         if any(len(value) > _LONG for value in values):
-            texts = tuple(dict.fromkeys(escaped(value[:_LONG]) for value in values))
+            texts = tuple(dict.fromkeys(sigma_escaped(value[:_LONG]) for value in values))
             return _Item(f"{name}|startswith", texts, column)
         # Sigma's rules write event ids as numbers.
         if column == "metadata.event_code" and all(value.isdecimal() for value in values):
             return _Item(name, tuple(map(int, values)), column)
-        return _Item(name, tuple(map(escaped, values)), column)
+        return _Item(name, tuple(map(sigma_escaped, values)), column)
     return _Item(name, values, column)
 
 
-def escaped(text: str) -> str:
+def sigma_escaped(text: str) -> str:
     """A text as Sigma reads it literally: a backslash only needs one before it where it would
     take the meaning of what follows."""
     return re.sub(r"\\(?=[\\*?])|[*?]", lambda mark: f"\\{mark[0]}", text)

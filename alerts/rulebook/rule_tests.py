@@ -22,7 +22,7 @@ from alerts.correlation.correlator import CorrelationState, Correlator
 from alerts.domain.entity import micros
 from alerts.matching.event_rows import brute_force, event_batch
 from alerts.matching.matcher import Matcher
-from alerts.rulebook.raw_lines import LINE, is_raw_line, parsed_line, unfolded, why_not
+from alerts.rulebook.raw_lines import LINE, is_raw_line, parsed_line, why_not, with_nested_names
 from alerts.rulepack.field_mapping import ENRICHED
 from alerts.rulepack.predicate import holds
 from alerts.rulepack.rule_pack import Correlation, Query, Rule, RulePack
@@ -122,13 +122,13 @@ def _event_matches(rule: Rule, event: dict[str, Any]) -> bool:
 
 def _asked(query: Query, test: Any, spark: Lend | None) -> bool:
     """Whether a query finds anything: in an event, or in steps on a timeline."""
-    from alerts.spark_rules.rule_tests import matches  # Spark, which other rules do without
+    from alerts.spark_rules.rule_tests import query_matches  # Spark, which other rules do without
 
     if spark is None:
         raise Fatal("a rule in SQL or Python needs Spark")
     events = list(_timeline(test)) if isinstance(test, list) else completed(test)
     about = [{name: event.pop(name, None) for name in ENRICHED} for event in events][-1]
-    match_rows = matches(spark(), query, events)
+    match_rows = query_matches(spark(), query, events)
     return match_rows and (query.confirm is msgspec.UNSET or holds(query.confirm, about))
 
 
@@ -211,4 +211,4 @@ def complete(
         "received_at": BASE_TIME,
         "class_uid": classes[0] if classes else 0,
     }
-    return event | unfolded(test)
+    return event | with_nested_names(test)

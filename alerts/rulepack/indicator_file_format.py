@@ -28,7 +28,7 @@ from alerts.rulepack.indicator_keys import (
     parent_keys,
     text_keys,
 )
-from alerts.rulepack.indicator_normalisation import network_around, packed, prefix_of, sought
+from alerts.rulepack.indicator_normalisation import address_bytes, network_around, prefix_of, sought
 from infra.errors import Fatal
 
 _SCHEMA = pa.schema(
@@ -197,7 +197,7 @@ class IndicatorList:
     def entries(self, kind: str, text: str) -> tuple[IndicatorEntry, ...]:
         """The entries that a text in the one spelling meets, the most specific first."""
         if kind == "ip":
-            data = packed(text)
+            data = address_bytes(text)
             if data is None:
                 return ()
             words = address_words(data)

@@ -32,7 +32,7 @@ from alerts.rulepack.indicator_keys import (
     parent_keys,
     text_keys,
 )
-from alerts.rulepack.indicator_normalisation import OBSERVABLES, packed, sought
+from alerts.rulepack.indicator_normalisation import OBSERVABLES, address_bytes, sought
 from alerts.rulepack.locations import indicator_file
 from infra.errors import Fatal
 
@@ -147,7 +147,7 @@ class Listed:
 
     def _addresses(self, texts: Sequence[str], places: Places) -> Places:
         """Those of the places whose text is an address that is listed, or in a listed network."""
-        data = [packed(text) for text in texts]
+        data = [address_bytes(text) for text in texts]
         valid = [
             place for place, number in zip(places.tolist(), data, strict=True) if number is not None
         ]
@@ -174,7 +174,7 @@ def indicator_columns(list_hash: str, kinds: tuple[str, ...]) -> Listed:
     return Listed(path, kinds)
 
 
-def shown(hit: Hit, list_name: str) -> dict[str, str]:
+def hit_fields(hit: Hit, list_name: str) -> dict[str, str]:
     """What a finding tells of a hit, for its `fields`."""
     lines = {
         "indicator.observable": hit.value,

@@ -46,7 +46,7 @@ _USUAL_PORTS = ("80", "443")
 _DEFANGED = (("[.]", "."), ("(.)", "."), ("[dot]", "."), ("[:]", ":"), ("[@]", "@"))
 
 
-def packed(text: str) -> bytes | None:
+def address_bytes(text: str) -> bytes | None:
     """An address as 16 bytes, IPv4 as IPv6 maps it (RFC 4291, 2.5.5.2); None where it is none."""
     try:
         if ":" in text:
@@ -96,7 +96,7 @@ def _url_of(text: str) -> tuple[str, str] | None:
 
 def address_of(text: str) -> str | None:
     """An address as Python writes it, one that IPv6 maps as IPv4; None where it is none."""
-    data = packed(text)
+    data = address_bytes(text)
     return None if data is None else _spelt(data)
 
 
@@ -122,7 +122,7 @@ def prefix_of(value: str) -> tuple[bytes, int]:
     """An entry of kind ip or network as (16 bytes, bits of 128)."""
     # All in 128 bits: IPv4 lies within IPv6, so one search serves both.
     address, result, bits = value.partition("/")
-    data = packed(address)
+    data = address_bytes(address)
     if data is None:
         raise ValueError(f"'{value}' is no address")
     return data, (int(bits) + (0 if ":" in address else 96)) if result else 128
@@ -180,10 +180,10 @@ def guess(text: str) -> str:
     """The kind that a text looks like; `domain` where nothing else fits."""
     if "://" in text:
         return "url"
-    if packed(text) is not None:
+    if address_bytes(text) is not None:
         return "ip"
     address, slash, bits = text.partition("/")
-    if slash and bits.isdecimal() and packed(address) is not None:
+    if slash and bits.isdecimal() and address_bytes(address) is not None:
         return "network"
     if len(text) in _DIGITS and _HEX.fullmatch(text.lower()):
         return "hash"

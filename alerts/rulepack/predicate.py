@@ -200,7 +200,7 @@ _TIME: dict[str, Callable[[datetime], int]] = {
 """Parts of a time in UTC; `day` is that of the month, `week` ISO 8601's of the year."""
 
 
-def time_of(value: Any) -> datetime | None:
+def instant_of(value: Any) -> datetime | None:
     """A field's value as an instant, or None where it is none. A time without zone is UTC."""
     if isinstance(value, str):
         try:
@@ -222,7 +222,7 @@ def _time_leaf(op: str, compare: str, value: _Value) -> Leaf:
         raise ValueError(f"'{value}' is not a number")
 
     def test(v: Any) -> bool:
-        time = time_of(v)
+        time = instant_of(v)
         return time is not None and compared(part(time), wanted)
 
     return test

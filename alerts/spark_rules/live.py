@@ -29,7 +29,7 @@ from alerts.matching.matcher import LIVE_MODES
 from alerts.rulepack.rule_pack import PackStore, Query
 from alerts.spark_rules.cost import Spend
 from alerts.spark_rules.disabled_rules import Aside
-from alerts.spark_rules.plan import reason_of
+from alerts.spark_rules.plan import failure_sentence
 from alerts.spark_rules.rule import QueryRule
 from alerts.spark_rules.windows import Touched, touched, whole_windows, within
 from alerts.tables import FINDING
@@ -87,7 +87,7 @@ class Queries:
                 # A broken session or a lost file fails every rule; that must stop the batch, not
                 # the rules.
                 self._require_alive(events, error)
-                failed[rule.query.id] = reason_of(error)
+                failed[rule.query.id] = failure_sentence(error)
         if failed:
             # Decided first: a retry does not run them again, and tells of them all the same.
             failed = run.decide(_FAILED, lambda: failed)

@@ -185,7 +185,7 @@ def _refuse_columns(query: Query, schema: T.StructType) -> None:
         )
 
 
-def reason_of(error: Exception) -> str:
+def failure_sentence(error: Exception) -> str:
     """What went wrong, in one sentence of Spark or Python."""
     if not isinstance(error, PySparkException):
         return " ".join(f"{type(error).__name__}: {error}".split())[:300]

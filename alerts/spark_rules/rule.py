@@ -28,7 +28,7 @@ from alerts.domain.finding import (
     SUBJECTS,
 )
 from alerts.rulepack.rule_pack import Query
-from alerts.spark_rules.plan import reason_of, refuse_unfit, seen_by
+from alerts.spark_rules.plan import failure_sentence, refuse_unfit, seen_by
 from alerts.tables import FINDING
 from ingest.tables import EVENT, HEARTBEAT
 
@@ -85,7 +85,7 @@ class QueryRule:
         except Untranslatable:
             raise
         except Exception as error:  # a person's function may raise anything
-            raise Untranslatable(reason_of(error), "correct the query") from None
+            raise Untranslatable(failure_sentence(error), "correct the query") from None
         return rows
 
     def findings(self, events: DataFrame, modes: Collection[str] = _MODES) -> DataFrame:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from alerts.compiler.sigma_to_predicate import Untranslatable
 from alerts.matching.event_rows import event_batch
 from alerts.rulepack.rule_pack import Query
-from alerts.spark_rules.plan import reason_of
+from alerts.spark_rules.plan import failure_sentence
 from alerts.spark_rules.rule import QueryRule
 from alerts.tables import FINDING
 from infra.config.settings import Settings
@@ -47,7 +47,7 @@ def require_fit(spark: SparkSession, queries: Sequence[Query]) -> None:
             raise Usage(f"rule '{query.title}' is refused: {error}; {error.remedy}") from None
 
 
-def matches(spark: SparkSession, query: Query, events: Sequence[Mapping[str, Any]]) -> bool:
+def query_matches(spark: SparkSession, query: Query, events: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the query finds anything among events in the shape of silver.event.
 
     Raises `Fatal` for a query that may not go live or fails, and for a name that silver.event
@@ -58,7 +58,7 @@ def matches(spark: SparkSession, query: Query, events: Sequence[Mapping[str, Any
     try:
         return bool(QueryRule(query).findings(rows).take(1))
     except Exception as error:  # a person's query may raise anything
-        raise Fatal(reason_of(error)) from None
+        raise Fatal(failure_sentence(error)) from None
 
 
 @lru_cache(maxsize=64)
@@ -82,7 +82,7 @@ def preview_query(
             rows = [row.asDict(recursive=True) for row in oldest.collect()]
             total = findings.count() if len(rows) == limit else len(rows)
         except Exception as error:  # a person's query may raise anything
-            raise Usage(f"rule '{query.title}': {reason_of(error)}") from None
+            raise Usage(f"rule '{query.title}': {failure_sentence(error)}") from None
         for row in rows:
             row["event_time"] = row["event_time"].astimezone(UTC)
         return rows, total, events.count()

@@ -40,7 +40,7 @@ class Touched:
 
     def spans(self, query: Query) -> list[_Span]:
         """The time that these windows cover."""
-        return spans(self.starts(query), query.window_seconds * 1_000_000)
+        return window_spans(self.starts(query), query.window_seconds * 1_000_000)
 
 
 def touched(events: DataFrame, queries: Iterable[Query]) -> Touched | None:
@@ -55,7 +55,7 @@ def touched(events: DataFrame, queries: Iterable[Query]) -> Touched | None:
     return Touched(frozenset(row["slots"]), slot, event_instant(row["newest"]))
 
 
-def spans(starts: Iterable[int], length: int, most: int = MOST_SPANS) -> list[_Span]:
+def window_spans(starts: Iterable[int], length: int, most: int = MOST_SPANS) -> list[_Span]:
     """The time that windows of `length` from these starts cover, in at most `most` spans."""
     merged: list[_Span] = []
     for start in sorted(starts):

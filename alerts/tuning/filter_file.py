@@ -12,7 +12,7 @@ import yaml
 
 from alerts.compiler.compiler import Compiled
 from alerts.rulebook.new_rule_files import folder_for_rules, new_rule_file
-from alerts.rulebook.rule_draft import escaped
+from alerts.rulebook.rule_draft import sigma_escaped
 from alerts.rulebook.rule_store import recompile
 from alerts.rulebook.rule_switch import compiled_rules
 from alerts.rulebook.rule_tests import check_rules
@@ -64,7 +64,7 @@ def _key(condition: Condition) -> str:
 
 
 def _value(condition: Condition) -> str:
-    return condition.value if condition.op == "cidr" else escaped(condition.value)
+    return condition.value if condition.op == "cidr" else sigma_escaped(condition.value)
 
 
 def write_filter(settings: Settings, rule_id: str, name: str, text: str) -> tuple[Path, str]:

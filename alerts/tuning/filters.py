@@ -76,14 +76,14 @@ class Proposal:
         return sum(len(self.hidden.get(verdict, ())) for verdict in NOISE_VERDICTS)
 
 
-def matches(conditions: Sequence[Condition], event: Mapping[str, Any]) -> bool:
+def filter_matches(conditions: Sequence[Condition], event: Mapping[str, Any]) -> bool:
     """Whether a filter of these conditions takes the event from its rule."""
     return all(holds(condition.test, event) for condition in conditions)
 
 
 def hides(conditions: Sequence[Condition], alert: JudgedAlert) -> bool:
     """Whether nothing of the alert would have been left; one without events is never hidden."""
-    return bool(alert.events) and all(matches(conditions, event) for event in alert.events)
+    return bool(alert.events) and all(filter_matches(conditions, event) for event in alert.events)
 
 
 def propose(alerts: Sequence[JudgedAlert], most: int = MOST) -> list[Proposal]:
@@ -126,7 +126,7 @@ def _fitting(
         removed = _bits([hides((condition,), alert) for alert in noise])
         if not removed:
             continue
-        struck = _bits([matches((condition,), event) for event in true])
+        struck = _bits([filter_matches((condition,), event) for event in true])
         if struck:
             unsafe.append((condition, removed, struck))
         else:

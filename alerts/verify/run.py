@@ -17,7 +17,7 @@ from alerts.anomaly.store import ModelStore
 from alerts.backtest.fold import Refold
 from alerts.backtest.history_match import EventHistory, attributed_history
 from alerts.backtest.rule_selection import warm_up_seconds
-from alerts.backtest.run import attributed_schema, chunk, in_order, write_parts, write_rows
+from alerts.backtest.run import attributed_schema, chunk, findings_in_order, write_parts, write_rows
 from alerts.compiler.enrichment_predicates import inventories
 from alerts.compiler.model_rule_files import MODEL
 from alerts.domain.entity import micros
@@ -336,7 +336,7 @@ class Verification:
             incidents=True,
             index=inventories(self._settings),
         )
-        sorted_rows = in_order(files, folder / "sorting", memory)
+        sorted_rows = findings_in_order(files, folder / "sorting", memory)
         # Both are in order already; merging keeps findings out of memory.
         refold.run(heapq.merge(sorted_rows, self._actions(begin, end), key=_available))
         self._compare(told, refold, begin, end)

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 from fastapi import Depends, Request
 from starlette.exceptions import HTTPException
 
-from api.asking import asked_by
+from api.asking import note_caller
 from api.auth import Caller
 from api.console.page import SignInFirst
 from api.console.session import COOKIE, ConsoleSession, Sessions
@@ -32,7 +32,7 @@ def signed_in(request: Request) -> ConsoleSession:
             403, f"key '{session.caller.name}' has role '{session.caller.role}'; pages need 'read'"
         )
     _require_open(request, session.caller)
-    asked_by(session.caller.name)
+    note_caller(session.caller.name)
     request.state.session = session
     return session
 
@@ -72,7 +72,7 @@ def checked_form(
     return form
 
 
-def reason_of(form: dict[str, list[str]]) -> str:
+def form_reason(form: dict[str, list[str]]) -> str:
     """Why somebody does what a form asks for; raises `Usage` where it does not say."""
     reason = (form.get("reason") or [""])[0].strip()
     if not reason:

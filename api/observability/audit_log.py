@@ -45,7 +45,7 @@ def audit_request(
 
 
 @dataclass
-class Act:
+class AuditedAct:
     """An act under way, and how it is noted once it has ended."""
 
     outcome: str
@@ -53,9 +53,9 @@ class Act:
 
 
 @contextmanager
-def under_way(
+def audited_act(
     settings: Settings, act: str, detail: Mapping[str, Any], *, who: str = _KEY
-) -> Iterator[Act]:
+) -> Iterator[AuditedAct]:
     """Note an act when it ends, and also one whose end this process does not live to see: that
     one is noted when the next process begins (`note_unended`).
 
@@ -72,7 +72,7 @@ def under_way(
         file.write_text(json.dumps(row), "utf-8")
     except OSError as error:
         raise Retryable(f"{file.parent}: cannot be written ({error.strerror})") from error
-    act_row = Act("failed", dict(detail))
+    act_row = AuditedAct("failed", dict(detail))
     try:
         yield act_row
     finally:

@@ -6,19 +6,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from api.observability.audit_log import Act, under_way
+from api.observability.audit_log import AuditedAct, audited_act
 from api.sql.runner import Refused
 from infra.config.settings import Settings
 from infra.errors import HeadgateError
 
 
 @contextmanager
-def noted_statement(settings: Settings, detail: Mapping[str, Any], who: str) -> Iterator[Act]:
+def noted_statement(
+    settings: Settings, detail: Mapping[str, Any], who: str
+) -> Iterator[AuditedAct]:
     """Note a statement with what came of it; the block sets `outcome` and rows where it is ok.
 
     Noted before it runs: a statement that kills the process is in the audit all the same.
     """
-    with under_way(settings, "statement", detail, who=who) as act:
+    with audited_act(settings, "statement", detail, who=who) as act:
         try:
             yield act
         except HeadgateError as error:

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from api.asking import asked_by
+from api.asking import note_caller
 from api.auth import Access, Caller, basic_of
 from api.auth_roles import Role
 from api.observability.metrics import Meters
@@ -208,7 +208,7 @@ def caller_of(
             # A 401 has to name a scheme (RFC 9110); `Basic` would make browsers ask for a password.
             headers={"WWW-Authenticate": 'Bearer realm="headgate"'},
         )
-    asked_by(caller.name)
+    note_caller(caller.name)
     # After the token: a stranger must not use up the requests of somebody whose name is known.
     usual = None if caller.role == "admin" else services.settings.api.requests_per_minute
     services.quotas.take(caller.name, caller.requests_per_minute or usual)

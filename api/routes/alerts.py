@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from alerts.delivery.feed import place_of
+from alerts.delivery.feed import cursor_place
 from alerts.domain.verdict import Verdict
 from alerts.tables import ALERT
 from api import models
@@ -164,7 +164,7 @@ async def stream_alerts(
     if begin is None:
         begin = await run_in_threadpool(alerts.newest_cursor, services.reader, lake)
     else:
-        place_of(begin, lake)
+        cursor_place(begin, lake)
 
     def page(cursor: str) -> models.FeedPage:
         return alerts.feed(services.reader, lake, cursor, STREAM_PAGE)

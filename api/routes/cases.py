@@ -14,7 +14,7 @@ from starlette.background import BackgroundTask
 
 from api.problems import responses
 from api.routes.access import Here, Services, Who, wants
-from api.services.alert_snapshot import whole_id
+from api.services.alert_snapshot import whole_alert_id
 from api.services.cases import case_detail, case_item
 from api.wire import cases as wire
 from api.wire.stix import StixResponse, stix_responses
@@ -37,7 +37,7 @@ def list_cases(
     alert_id: Annotated[str | None, Query(description="cases that this alert is in")] = None,
 ) -> wire.CaseList:
     """That changed last first."""
-    whole = None if alert_id is None else whole_id(services.reader, alert_id)
+    whole = None if alert_id is None else whole_alert_id(services.reader, alert_id)
     return wire.CaseList(items=[case_item(case) for case in services.cases.listed(status, whole)])
 
 

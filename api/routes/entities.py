@@ -11,7 +11,7 @@ from api import models
 from api.problems import responses
 from api.routes.access import Here
 from api.services.timeline import Kind, timeline
-from api.services.user_evidence import DeviceKind, known, witnesses
+from api.services.user_evidence import DeviceKind, inventory_evidence, witnesses
 from api.wire.moment import Moment
 
 router = APIRouter(prefix="/api/v1/entities", tags=["entities"])
@@ -78,4 +78,4 @@ def _inventory(
     scope: Annotated[str | None, Query(description="site the address belongs to")] = None,
 ) -> models.KnownAccount:
     """The asset or the user as it was then; both null where no inventory knows it."""
-    return known(services.settings, type, value, at or datetime.now(UTC), scope)
+    return inventory_evidence(services.settings, type, value, at or datetime.now(UTC), scope)

@@ -11,7 +11,7 @@ from alerts.explain.explain import explain
 from api import models
 from api.problems import responses
 from api.routes.access import Here
-from api.services.alert_snapshot import whole_id
+from api.services.alert_snapshot import whole_alert_id
 
 router = APIRouter(prefix="/api/v1/alerts", tags=["alerts"])
 
@@ -25,7 +25,7 @@ def _explain_alert(
     ] = False,
 ) -> models.Explanation:
     """Its rule, the values that matched, the evidence, and the versions it ran on."""
-    name = whole_id(services.reader, alert_id)
+    name = whole_alert_id(services.reader, alert_id)
     explanation = explain(services.reader.rows, services.settings, name, again=again,
                           limited=services.reader.tenants is not None)  # fmt: skip
     if explanation is None:

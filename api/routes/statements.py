@@ -22,8 +22,8 @@ from api.routes.searches import WHOLE, Accepted
 from api.services.searches.search_results import (
     JSON,
     first_rows,
+    job_path,
     later,
-    place_of,
     wanted_form,
     whole_or_later,
 )
@@ -147,7 +147,7 @@ def _as_job(
         engine_reason=job.engine_reason or "",
         versions=job.versions,
     )
-    return JSONResponse(answer.model_dump(mode="json"), headers={"Location": place_of(job)})
+    return JSONResponse(answer.model_dump(mode="json"), headers={"Location": job_path(job)})
 
 
 def _answered(

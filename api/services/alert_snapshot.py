@@ -65,7 +65,7 @@ class AlertNow:
         return triage_state(self.body, self.waiting)
 
 
-def whole_id(reader: Reader, alert_id: str) -> str:
+def whole_alert_id(reader: Reader, alert_id: str) -> str:
     """The id that begins so; raises `NoSuchAlert`, or `Usage` where it may be several."""
     rows = reader.rows(
         "SELECT DISTINCT alert_id FROM gold.alert WHERE alert_id = $id"
@@ -104,7 +104,7 @@ def alerts_now(reader: Reader, settings: Settings, ids: Iterable[str]) -> dict[s
 
 def alert_now(reader: Reader, settings: Settings, alert_id: str) -> AlertNow:
     """One alert by its id, or by the beginning of it."""
-    name = whole_id(reader, alert_id)
+    name = whole_alert_id(reader, alert_id)
     return alerts_now(reader, settings, [name])[name]
 
 

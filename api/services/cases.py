@@ -19,7 +19,7 @@ from alerts.delivery.triage_request import ChangeRefused
 from alerts.domain.short_ids import several_ids
 from api.observability.audit_log import audit_request
 from api.services.act_store import StateFolder
-from api.services.alert_snapshot import whole_id
+from api.services.alert_snapshot import whole_alert_id
 from api.services.reader import Reader
 from api.services.triage import ANY_REVISION, ME, Stale
 from api.wire import cases as wire
@@ -156,7 +156,7 @@ class Cases:
     def alert_stix(self, who: str, name: str) -> dict[str, Any]:
         """An alert as a STIX 2.1 bundle; noted in the audit. Raises `Usage` for one that its
         verdict makes no sighting."""
-        alert_id = whole_id(self._reader, name)
+        alert_id = whole_alert_id(self._reader, name)
         return self._stix(who, alert_id, [alert_id], None)
 
     def _stix(
@@ -226,7 +226,7 @@ class Cases:
         return {str(row["alert_id"]) for row in rows}
 
     def _ids(self, names: Sequence[str]) -> list[str]:
-        return list(dict.fromkeys(whole_id(self._reader, name) for name in names))
+        return list(dict.fromkeys(whole_alert_id(self._reader, name) for name in names))
 
 
 def case_item(case: Case) -> wire.CaseItem:

@@ -18,7 +18,7 @@ from alerts.delivery.triage_request import (
     state_after,
     triage_requests,
 )
-from api.observability.audit_log import audit_request, under_way
+from api.observability.audit_log import audit_request, audited_act
 from api.services.act_store import StateFolder, new_id
 from api.services.alert_snapshot import AlertNow, alert_now, changed_since
 from api.services.reader import Reader
@@ -113,7 +113,7 @@ class ProposalDesk:
         try:
             # Taken and noted before it is done: a process that ends midway does nothing twice,
             # and the audit then tells of it.
-            with under_way(self._settings, "proposal.confirm", detail, who=who) as act:
+            with audited_act(self._settings, "proposal.confirm", detail, who=who) as act:
                 act.detail |= self._do(who, proposal, etag)
                 act.outcome = "ok"
         except HeadgateError:

@@ -20,7 +20,7 @@ from typing import Any
 import duckdb
 
 from alerts.tables import ALERT
-from api.asking import asking
+from api.asking import current_request
 from api.services.alert_index import INDEX, AlertIndex
 from api.services.searches.kept_rows import KEPT_TABLE, KeptPart, KeptRows
 from api.services.searches.search_threads import (
@@ -30,11 +30,11 @@ from api.services.searches.search_threads import (
     interrupted,
 )
 from api.sql.worker_line import Cancelled, Ended
-from api.tenant_views import refused, rows_of, views_of
+from api.tenant_views import refused_to_tenants, rows_of, views_of
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import definitions, missing_sentence, open_engine
 from infra.delta.plain_files import Span
-from infra.delta.view_refresh import NearFiles, Views, unfolded
+from infra.delta.view_refresh import NearFiles, Views, inlined_views
 from infra.errors import NoLakeYet, Retryable, Usage
 from infra.storage.paths import bucketed, there
 
@@ -160,7 +160,7 @@ class Reader:
         if self.tenants is not None:
             for name in needs:
                 if name not in (*self._names, INDEX):
-                    raise refused(name)
+                    raise refused_to_tenants(name)
         engine = self._engine(needs, within or {})
         key = (sql, repr(params))
         with closing(engine.cursor):
@@ -177,7 +177,7 @@ class Reader:
                 return self.threads.run(work, ended) if long else work()
 
             if engine.versions is None:
-                return ask(asking().gone)
+                return ask(current_request().gone)
             # Of these versions: who asks after a commit gets no answer from before it.
             rows = self._in_flight.answer((*key, engine.versions), ask)
         if kept:
@@ -198,7 +198,7 @@ class Reader:
             if asked.narrow and self.tenants is None and KEPT_TABLE in engine.near:
                 kept = {KEPT_TABLE: self._kept_rows.part(engine.cursor, engine.near[KEPT_TABLE])}
             for tables, rest in _steps(engine.near, kept, asked.newest):
-                statement = unfolded(asked.sql, self._wanted, tables)
+                statement = inlined_views(asked.sql, self._wanted, tables)
                 rows = self._run(engine.cursor, statement, asked, end, ended)
                 if asked.newest and asked.newest.ended(rows, rest):
                     break

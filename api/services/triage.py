@@ -25,7 +25,13 @@ from alerts.domain.short_ids import several_ids
 from api.observability.audit_log import audit_request
 from api.services.act_store import PLAN_FOR, UNDO_FOR, StateFolder, expiry, new_id
 from api.services.alert_filter import AlertFilter
-from api.services.alert_snapshot import AlertNow, alert_now, alerts_now, changed_since, whole_id
+from api.services.alert_snapshot import (
+    AlertNow,
+    alert_now,
+    alerts_now,
+    changed_since,
+    whole_alert_id,
+)
 from api.services.alerts import selected_ids
 from api.services.reader import Reader
 from api.services.visibility import visible
@@ -53,7 +59,7 @@ class NoSuchAct(Usage):
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedOfAlert:
     """The requests left about one alert, and where people stand before and after."""
 
     alert: AlertNow
@@ -149,7 +155,7 @@ class Triage:
             raise NoSuchAct("token: it was used already; count again (bulk/preview)")
         asked = wire.AlertChange(**plan["change"])
         wanted = _change(asked, who)
-        done: list[Asked] = []
+        done: list[AskedOfAlert] = []
         skipped: list[str] = []
         with self._acts.alone():
             alerts = alerts_now(self._reader, self._settings, plan["etags"])
@@ -184,7 +190,7 @@ class Triage:
             alerts = alerts_now(self._reader, self._settings, act["alerts"])
             if not self._in_reach(act["alerts"], alerts):
                 raise _no_act(act_id)
-            done: list[Asked] = []
+            done: list[AskedOfAlert] = []
             skipped: list[str] = []
             for alert_id, states in act["alerts"].items():
                 alert = alerts.get(alert_id)
@@ -302,7 +308,7 @@ class Triage:
         if (plan.ids is None) == (plan.filter is None):
             raise Usage("say which alerts: ids or filter, one of them")
         if plan.ids is not None:
-            return [whole_id(self._reader, name) for name in plan.ids]
+            return [whole_alert_id(self._reader, name) for name in plan.ids]
         assert plan.filter is not None
         wanted = AlertFilter.of(plan.filter.model_dump(), who)
         # A form that was left empty must not change every alert there is.
@@ -310,7 +316,7 @@ class Triage:
             raise Usage("filter: it selects every alert there is; narrow it by at least one field")
         return selected_ids(self._reader, wanted, MOST_AT_ONCE)
 
-    def _ask(self, who: str, alert: AlertNow, wanted: TriageChange) -> Asked:
+    def _ask(self, who: str, alert: AlertNow, wanted: TriageChange) -> AskedOfAlert:
         """Leave the requests of a change about one alert."""
         state = alert.state
         asked = _requests(alert, wanted)
@@ -336,13 +342,13 @@ class Triage:
             )
             for place, request in enumerate(asked)
         ]
-        return Asked(alert, rows, state, state_after(state, asked))
+        return AskedOfAlert(alert, rows, state, state_after(state, asked))
 
     def _keep(
         self,
         kind: str,
         who: str,
-        done: Sequence[Asked],
+        done: Sequence[AskedOfAlert],
         *,
         change: wire.AlertChange | None = None,
         undoes: str | None = None,

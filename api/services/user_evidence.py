@@ -66,7 +66,7 @@ def witnesses(
     )
 
 
-def known(
+def inventory_evidence(
     settings: Settings, kind: str, value: str, at: datetime, scope: str | None
 ) -> models.KnownAccount:
     """What the inventories knew of an entity at an instant."""

@@ -14,7 +14,7 @@ import duckdb
 
 from infra.delta.duckdb_views import Definition, needed, open_engine, reach
 from infra.delta.table_lock import at_home, table_locked
-from infra.delta.time_travel import SingleVersion, readable, require_files, version_at
+from infra.delta.time_travel import SingleVersion, readable_version, require_files, version_at
 from infra.errors import Usage
 from infra.storage.paths import is_table, location
 
@@ -57,7 +57,7 @@ def _was(
     table = location(one.folder or "")
     try:
         version = version_at(one.name, table, at)
-        folder = readable(engine, table, version, alone, beside / one.name)
+        folder = readable_version(engine, table, version, alone, beside / one.name)
     except FileNotFoundError:
         # It was there when it was looked for, and maintenance forgot it since.
         raise Usage(f"{one.name}: as it was at {at.isoformat()} it is no longer kept") from None

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from pyspark.sql import DataFrame, SparkSession
 
 from api.sql.spark_functions import FUNCTIONS, TABLE_FUNCTIONS
-from api.sql.spark_lake import hidden
+from api.sql.spark_lake import is_hidden_schema
 from infra.errors import Usage
 from infra.spark.internals import PlanNode, analyzed_plan, keep_functions
 
@@ -45,7 +45,7 @@ def require_readable(answer: DataFrame, tables: Collection[str] | None) -> None:
         raise Usage("STREAM is not allowed in a statement; it reads tables as they are")
     for name in set(_read(plan)):
         layer = name.partition(".")[0]
-        if hidden(layer) or (tables is not None and name not in tables):
+        if is_hidden_schema(layer) or (tables is not None and name not in tables):
             raise Usage(f"no table '{name}' that you may read")
 
 

@@ -108,7 +108,7 @@ class SparkLake:
         return True
 
 
-def hidden(schema: str) -> bool:
+def is_hidden_schema(schema: str) -> bool:
     """Whether a schema is one of those that a statement may not name."""
     return schema.startswith(_OWN)
 

@@ -283,6 +283,6 @@ def _opened(file: str, inode: int, written_ns: int) -> AssetIndex:
     return AssetIndex(file)
 
 
-def given(value: Any) -> str | None:
+def text_or_none(value: Any) -> str | None:
     """A text, or None where it is none or empty."""
     return value if isinstance(value, str) and value else None

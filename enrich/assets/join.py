@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from enrich.assets.index import AssetIndex, given, index_of
+from enrich.assets.index import AssetIndex, index_of, text_or_none
 from enrich.assets.index_store import index_file, latest_index
 from enrich.tables_assets import ASSET, PERSON
 from infra.streaming.lake import Lake
@@ -133,4 +133,4 @@ def _cells(batch: pa.RecordBatch, path: Sequence[str]) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         # Microseconds since 1970, as the index has its instants.
         return list(pc.cast(pc.cast(column, pa.timestamp("us", "UTC")), pa.int64()).to_pylist())
-    return [given(value) for value in column.to_pylist()]
+    return [text_or_none(value) for value in column.to_pylist()]

@@ -49,7 +49,7 @@ def with_claims(found: DataFrame, segments: DataFrame) -> DataFrame:
     return found.join(claims, ["finding_id", "role"], "left")
 
 
-def judged(
+def with_confidence(
     rows: DataFrame,
     scopes: Sequence[ScopeSettings] = (),
     heard: ServerLiveness | None = None,

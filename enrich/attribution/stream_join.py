@@ -33,7 +33,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from enrich.attribution.asof_join import SEGMENT, newest_cover, statements
-from enrich.attribution.confidence_spark import judged, with_claims
+from enrich.attribution.confidence_spark import with_claims, with_confidence
 from enrich.attribution.scopes import in_networks, set_by_hand
 from enrich.attribution.server_liveness import ServerLiveness
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT, HOLDER
@@ -146,7 +146,7 @@ def attribute(
     )
 
 
-def packed(attributed: DataFrame) -> DataFrame:
+def packed_attribution(attributed: DataFrame) -> DataFrame:
     """Findings with `holder`, `attr_rev` and `via` as columns in the shape of `attribute`'s."""
     attribution = ("holder", "attr_rev", "via")
     whole = _as_json([name for name in attributed.columns if name not in attribution])
@@ -184,7 +184,7 @@ def correct(
     select = _unpacked(joined, fields_of("finding", findings.schema, _NAMED), _NAMED).select(
         *_attribution(segment_holder(), "correction", F.col("s_known_at")), "received_at"
     )
-    return judged(select, scopes)
+    return with_confidence(select, scopes)
 
 
 def attribution_as_of(
@@ -221,7 +221,7 @@ def attribution_as_of(
     holder = covering_holder(scopes, F.lit(complete_up_to or at).cast("timestamp"))
     coalesce = F.coalesce(F.lit(at).cast("timestamp"), F.col("s_known_at"), F.col("received_at"))
     rows = joined.select(*_attribution(holder, via, coalesce), "claims", "received_at")
-    return judged(rows, scopes, heard, complete_up_to or at)
+    return with_confidence(rows, scopes, heard, complete_up_to or at)
 
 
 def _as_json(columns: Sequence[str]) -> Column:

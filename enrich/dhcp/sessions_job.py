@@ -71,7 +71,7 @@ def sessions(lake: Lake, *, once: bool = False) -> Job:
     return lake.each_batch("sessions", segments, batch, trigger_seconds=trigger)
 
 
-def limits(jobs: JobSettings) -> TrackerLimits:
+def tracker_limits(jobs: JobSettings) -> TrackerLimits:
     """The tracker's limits as the settings have them."""
     return TrackerLimits(
         late_us=jobs.allowed_lateness_seconds * SECOND_US,
@@ -89,7 +89,7 @@ def track(events: DataFrame, jobs: JobSettings) -> DataFrame:
     `allowed_lateness_seconds` and `max_lease_seconds` are frozen while a query runs,
     `session_buckets` for the life of a checkpoint (`enrich.dhcp.checkpoint_rebuild` makes another).
     """
-    rows = tracked(tracked_rows(events, jobs), limits(jobs))
+    rows = tracked(tracked_rows(events, jobs), tracker_limits(jobs))
     return rows.select(*segment_columns())
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from enrich.dhcp.lease_rules import EXCHANGE_US, FREE, SECOND_US, TOO_LATE, LeaseEvent, Segment
-from enrich.dhcp.sessions_job import FUTURE_SECONDS, bucket_of, limits, line_rows
+from enrich.dhcp.sessions_job import FUTURE_SECONDS, bucket_of, line_rows, tracker_limits
 from enrich.dhcp.state_encoding import encode_bucket
 from enrich.dhcp.state_reconstruction import Cut, recall
 from enrich.dhcp.stateful_operator import LINE, MICROS
@@ -61,7 +61,7 @@ def write(lake: Lake, events: DataFrame, seeds: Path) -> SeededState:
     Every bucket has one, also where it remembers nothing: how far time has come.
     """
     jobs = lake.settings.jobs
-    bounds, now = limits(jobs), _known(lake)
+    bounds, now = tracker_limits(jobs), _known(lake)
     cut = cut_of(now.at_us or 0, bounds)
     # What bears the newest revisions, and what `Cut.wants`: no more need leave the table.
     newest = F.col("rev") >= (now.at_us or 0)

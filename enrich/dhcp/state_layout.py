@@ -21,7 +21,7 @@ INPUT = "input"
 
 
 @dataclass(frozen=True)
-class Shape:
+class StateLayout:
     """Version of the state, and the number of buckets (None: not noted, by a release before)."""
 
     version: int
@@ -33,26 +33,26 @@ def layout_folder(settings: Settings) -> Path:
     return settings.checkpoint_root / SESSIONS_JOB
 
 
-def read_layout(checkpoint: Path) -> Shape | None:
+def read_layout(checkpoint: Path) -> StateLayout | None:
     """The shape of the checkpoint in a job's folder, None when there is no checkpoint."""
     if not numbers(checkpoint / "spark" / "offsets"):
         return None
-    return _file(checkpoint).read() or Shape(WHOLE, None)
+    return _file(checkpoint).read() or StateLayout(WHOLE, None)
 
 
-def note_layout(checkpoint: Path, shape: Shape) -> None:
+def note_layout(checkpoint: Path, shape: StateLayout) -> None:
     """Write down what a checkpoint is for."""
     _file(checkpoint).write(shape)
 
 
-def _file(checkpoint: Path) -> StateFile[Shape]:
+def _file(checkpoint: Path) -> StateFile[StateLayout]:
     remedy = "restore it from a backup, or make the state anew: headgate rebuild sessions"
-    return StateFile(checkpoint / "state.json", Shape, remedy)
+    return StateFile(checkpoint / "state.json", StateLayout, remedy)
 
 
-def wanted_layout(settings: Settings) -> Shape:
+def wanted_layout(settings: Settings) -> StateLayout:
     """What this release and the settings make of a checkpoint."""
-    return Shape(VERSION, settings.jobs.session_buckets)
+    return StateLayout(VERSION, settings.jobs.session_buckets)
 
 
 def claim(settings: Settings) -> None:

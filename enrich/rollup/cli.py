@@ -89,14 +89,14 @@ def _recount(args: argparse.Namespace, settings: Settings) -> list[dict[str, Any
     if since >= until:
         raise Usage(f"--since {args.since}: not before --until {args.until}")
 
-    from enrich.rollup.reconcile import again
+    from enrich.rollup.reconcile import recount_hours
     from infra.spark.session import session
     from infra.streaming.lake import Lake
 
     stand_back(_NICE)
     spark = session(settings, "headgate rollup")
     try:
-        recount = again(Lake(spark, settings).ensure(), since, until)
+        recount = recount_hours(Lake(spark, settings).ensure(), since, until)
     finally:
         spark.stop()
     lines = {

@@ -30,7 +30,7 @@ from infra.delta.retention import complete_since
 from infra.errors import Retryable, Usage
 from infra.streaming.lake import Lake
 from infra.streaming.merge import overwrite
-from ingest.pipeline.files_job import under_way
+from ingest.pipeline.files_job import batches_under_way
 from ingest.reparse.recount import changing
 from ingest.tables import EVENT, HEARTBEAT
 from ingest.tables_quality import RECOUNT
@@ -52,7 +52,7 @@ _Asked = Mapping[datetime, Collection[datetime]]
 
 
 @dataclass(frozen=True)
-class Part:
+class CountClock:
     """One of the two clocks that events are counted by."""
 
     name: str
@@ -61,8 +61,8 @@ class Part:
     """The grain whose counts are compared; the others come of the same rows."""
 
 
-ARRIVED = Part("arrival", (ARRIVAL,), ARRIVAL)
-HAPPENED = Part("event", (HOUR, MINUTE), HOUR)
+ARRIVED = CountClock("arrival", (ARRIVAL,), ARRIVAL)
+HAPPENED = CountClock("event", (HOUR, MINUTE), HOUR)
 
 
 @dataclass
@@ -133,7 +133,7 @@ def _compare_new(
     busy: bool,
 ) -> RollupComparison:
     """The part of `check` that is about hours never compared. `busy`: some of them may change."""
-    filed = min(under_way(lake.settings.checkpoint_root), default=closed)
+    filed = min(batches_under_way(lake.settings.checkpoint_root), default=closed)
     end = _whole(min(closed, _complete(lake, first), filed))
     waits_for = filed if end == _whole(filed) < _whole(closed) else None
     # All later hours wait as well: the newest compared one says where to go on (`_first`).
@@ -168,7 +168,7 @@ def waiting(lake: Lake) -> _Asked:
     }
 
 
-def again(lake: Lake, since: datetime, until: datetime) -> RollupComparison:
+def recount_hours(lake: Lake, since: datetime, until: datetime) -> RollupComparison:
     """Count anew what arrived in `[since, until)`, whole hours, and the hours of these events.
 
     Raises `Usage` where an hour of it was not compared yet: it is in due time. Raises `Retryable`
@@ -219,7 +219,7 @@ def _compare(
     }
     checked = RollupComparison(len(hours), sum(sum(each.values()) for each in differing.values()))
     kept = _kept_since(lake)
-    wanted: dict[Part, Collection[datetime]] = {
+    wanted: dict[CountClock, Collection[datetime]] = {
         ARRIVED: hours if all_of_them else asked.keys() & set(hours),
         HAPPENED: mine if all_of_them else anew & mine,
     }
@@ -240,7 +240,7 @@ def _compare(
     return checked
 
 
-def recount(lake: Lake, part: Part, runs: Sequence[_Run]) -> None:
+def recount(lake: Lake, part: CountClock, runs: Sequence[_Run]) -> None:
     """Count spans of hours anew from the events, in one commit."""
     rows = rolled(_rows_of(lake, part, runs), lake.settings.scopes)
     grains = ", ".join(f"'{grain}'" for grain in part.grains)
@@ -316,7 +316,7 @@ def _events(lake: Lake, hours: Collection[datetime]) -> _Counts:
     return _counted(rows, F.date_trunc("hour", happened()), F.count("*"), hours)
 
 
-def _told(lake: Lake, part: Part, hours: Collection[datetime]) -> _Counts:
+def _told(lake: Lake, part: CountClock, hours: Collection[datetime]) -> _Counts:
     """What gold.rollup says of the same."""
     rows = lake.read(ROLLUP).where(
         (F.col("grain") == part.counted)
@@ -346,7 +346,7 @@ def _differing(there: _Counts, told: Mapping[tuple[datetime, str], int]) -> dict
     return wrong
 
 
-def _rows_of(lake: Lake, part: Part, runs: Sequence[_Run]) -> DataFrame:
+def _rows_of(lake: Lake, part: CountClock, runs: Sequence[_Run]) -> DataFrame:
     """Rows of silver.event that count in these spans, and maybe some beside them."""
     rows = lake.read(EVENT)
     if part is ARRIVED:
@@ -357,7 +357,7 @@ def _rows_of(lake: Lake, part: Part, runs: Sequence[_Run]) -> DataFrame:
     return rows.where(_within("time", runs) | (ahead & _within("received_at", early)))
 
 
-def _in_part(part: Part) -> Column:
+def _in_part(part: CountClock) -> Column:
     return F.col("grain").isin(*part.grains)
 
 
@@ -400,7 +400,7 @@ def _note(
     lake: Lake,
     hours: Sequence[datetime],
     arrived: _Counts,
-    differing: Mapping[Part, Mapping[datetime, int]],
+    differing: Mapping[CountClock, Mapping[datetime, int]],
     found: RollupComparison,
     begun: datetime,
 ) -> None:

@@ -17,7 +17,7 @@ from infra.storage.state_file import StateFile
 NOTED, TELLING = ".json", ".telling"
 
 RollupHour = tuple[str, datetime]
-"""A part of the counts (`enrich.rollup.reconcile.Part.name`) and an hour of it."""
+"""A part of the counts (`enrich.rollup.reconcile.CountClock.name`) and an hour of it."""
 
 
 class UnpublishedHours:

@@ -89,6 +89,6 @@ class Day:
         return nth * share // 100 > (nth - 1) * share // 100 or self.every_chore
 
 
-def stamp(seconds: float) -> datetime:
+def lab_instant(seconds: float) -> datetime:
     """The instant as a datetime, UTC."""
     return datetime.fromtimestamp(seconds, UTC)

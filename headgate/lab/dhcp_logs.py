@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator
 from zoneinfo import ZoneInfo
 
-from headgate.lab.day import Day, stamp
+from headgate.lab.day import Day, lab_instant
 from headgate.lab.leases import Message, Network
 from headgate.lab.site import GATEWAY, OFFICE, ZONES
 
@@ -24,13 +24,13 @@ def write_dhcp(day: Day, network: Network) -> None:
         if dice.random() < day.lost:
             continue
         if network.name == OFFICE:
-            when = stamp(message.time)
+            when = lab_instant(message.time)
             head = f"<30>{when:%b} {when.day:2d} {when:%H:%M:%S} {GATEWAY} dhcpd[811]: "
             day.log("isc_dhcpd", message.time, head + _dhcpd(message))
         else:
             for text in _kea(message, network.lease):
                 zone = ZoneInfo(ZONES["kea_dhcp4"])
-                local = stamp(message.time).astimezone(zone).replace(tzinfo=None)
+                local = lab_instant(message.time).astimezone(zone).replace(tzinfo=None)
                 written = local.isoformat(" ", "milliseconds")
                 day.log("kea_dhcp4", message.time, f"{written} INFO  {text}")
 

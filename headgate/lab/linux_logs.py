@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from headgate.lab.day import Day, stamp
+from headgate.lab.day import Day, lab_instant
 from headgate.lab.site import Server
 
 _IDS = {"root": 0, "hal": 1000, "gita": 1004, "ella": 1005, "backup": 34, "deploy": 1010}
@@ -17,7 +17,7 @@ _IDS = {"root": 0, "hal": 1000, "gita": 1004, "ella": 1005, "backup": 34, "deplo
 def syslog(day: Day, now: float, source: str, host: str, program: str, text: str) -> None:
     """One line as rsyslog hands it on."""
     priority = {"sshd": 86, "sudo": 85, "CRON": 78}.get(program, 30)
-    written = stamp(now).isoformat(timespec="microseconds")
+    written = lab_instant(now).isoformat(timespec="microseconds")
     process = "-" if program == "sudo" else str(day.number())
     day.log(source, now, f"<{priority}>1 {written} {host} {program} {process} - - {text}")
 
@@ -93,7 +93,7 @@ def page(
     day: Day, now: float, ip: str, uri: str, code: int = 200, agent: str = "Mozilla/5.0"
 ) -> None:
     """A line of the intranet's nginx."""
-    when = f"{stamp(now):%d/%b/%Y:%H:%M:%S} +0000"
+    when = f"{lab_instant(now):%d/%b/%Y:%H:%M:%S} +0000"
     size = day.dice.randrange(200, 40_000)
     day.log("nginx", now, f'{ip} - - [{when}] "GET {uri} HTTP/1.1" {code} {size} "-" "{agent}"')
 

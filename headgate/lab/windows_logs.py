@@ -15,7 +15,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from headgate.lab.day import Day, stamp
+from headgate.lab.day import Day, lab_instant
 from headgate.lab.site import DOMAIN
 from infra.errors import Fatal
 from infra.spark.session import project_root
@@ -169,7 +169,7 @@ def value_set(day: Day, now: float, host: str, user: str, image: str, key: str, 
 
 
 def _write(day: Day, now: float, host: str, event: Mapping[str, Any]) -> None:
-    when = stamp(now)
+    when = lab_instant(now)
     written = when.strftime("%Y-%m-%dT%H:%M:%S.") + f"{when.microsecond // 1000:03d}Z"
     row = {"Hostname": f"{host}.{DOMAIN}", "TimeCreated": written, "@timestamp": written, **event}
     row |= {name: written for name in _TIMES if name in event}

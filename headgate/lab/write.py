@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.lab.chores import administration, servers
-from headgate.lab.day import HOUR, Action, Day, Holding, stamp
+from headgate.lab.day import HOUR, Action, Day, Holding, lab_instant
 from headgate.lab.dhcp_logs import write_dhcp
 from headgate.lab.leases import Network, Play
 from headgate.lab.people import stays, work
@@ -158,4 +158,4 @@ def _action(action: Action) -> dict[str, Any]:
 
 
 def _iso(seconds: float) -> str:
-    return stamp(seconds).isoformat(timespec="milliseconds")
+    return lab_instant(seconds).isoformat(timespec="milliseconds")

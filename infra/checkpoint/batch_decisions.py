@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.storage.atomic_files import write_whole
-from infra.storage.checksums import Damaged, damaged, parsed
+from infra.storage.checksums import Damaged, damaged, json_object
 
 SEAL = "crc32"
 
@@ -36,15 +36,15 @@ def decided(folder: Path, number: int) -> dict[str, Any]:
     file = decisions_file(folder, number)
     try:
         # A byte that is no UTF-8 is damage too: replaced, it shows in the checksum.
-        return opened(file.read_text("utf-8", "replace"))
+        return decisions_in(file.read_text("utf-8", "replace"))
     except Damaged as error:
         remedy = f"restore {folder} from a backup that is not older than the tables"
         raise damaged(file, error, remedy) from None
 
 
-def opened(text: str) -> dict[str, Any]:
+def decisions_in(text: str) -> dict[str, Any]:
     """The decisions of such a file, without their checksum. Raises `Damaged`."""
-    parsed_tree = parsed(text)
+    parsed_tree = json_object(text)
     last = next(reversed(parsed_tree), None)
     value = parsed_tree.pop(SEAL, None)
     # Where it is not last, a version that knows no checksum wrote after it: it proves nothing.

@@ -14,7 +14,7 @@ from pathlib import Path
 from infra.errors import Fatal
 from infra.process.clock import clock
 from infra.process.log import say
-from infra.storage.checksums import Damaged, parsed
+from infra.storage.checksums import Damaged, json_object
 from infra.storage.state_file import StateFile
 
 _FILE = "poison.json"
@@ -141,7 +141,7 @@ def _file(folder: Path) -> StateFile[Trouble]:
 
 def _identity(folder: Path) -> str:
     try:
-        return str(parsed((folder / "spark" / "metadata").read_text("utf-8", "replace"))["id"])
+        return str(json_object((folder / "spark" / "metadata").read_text("utf-8", "replace"))["id"])
     # Before the first start there is no identity; a damaged one is named where the job starts.
     except (OSError, Damaged, KeyError):
         return ""

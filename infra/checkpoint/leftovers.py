@@ -18,7 +18,7 @@ from infra.checkpoint.offset_log import numbers
 from infra.errors import Fatal
 from infra.process.clock import clock
 from infra.process.log import say
-from infra.storage.checksums import Damaged, logged, parsed, sound
+from infra.storage.checksums import Damaged, json_object, logged, read_checked
 
 _LOGS = {"offsets": 3, "commits": 2}
 """Spark's logs of a checkpoint, and how many lines an entry has at least."""
@@ -83,7 +83,7 @@ def _readable(spark: Path, log: str) -> bool:
 
 def _is_metadata(file: Path) -> bool:
     try:
-        return "id" in parsed(sound(file))
+        return "id" in json_object(read_checked(file))
     except (Damaged, OSError):
         return False
 

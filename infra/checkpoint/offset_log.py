@@ -32,7 +32,7 @@ Input = str | None
 """The id of the table that is read; None for what is no table, such as Kafka."""
 
 
-def places(file: Path) -> list[str]:
+def offset_lines(file: Path) -> list[str]:
     """The lines of an offsets file that say how far each input was read.
 
     Raises `Damaged`, with its name: to read nothing and to be damaged are not the same.
@@ -49,7 +49,7 @@ def read_up_to(file: Path) -> Iterator[tuple[str, int]]:
 
     Source of the form: `DeltaSourceOffset` of Delta Lake.
     """
-    for line in places(file):
+    for line in offset_lines(file):
         if (identity := _table_of(line)) is not None:
             yield identity, int(json.loads(line)["reservoirVersion"])
 

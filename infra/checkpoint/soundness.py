@@ -7,7 +7,7 @@ from pathlib import Path
 from infra.checkpoint.batch_decisions import decided, decisions_file
 from infra.checkpoint.offset_log import digest_of, numbers
 from infra.errors import Fatal
-from infra.storage.checksums import Damaged, emptied, logged, parsed, sound
+from infra.storage.checksums import Damaged, emptied, json_object, logged, read_checked
 
 
 def check(name: str, folder: Path) -> None:
@@ -89,6 +89,6 @@ def newest_written(folder: Path) -> dict[str, tuple[int, int]]:
 
 def _is_json(path: Path) -> bool:
     try:
-        return "id" in parsed(sound(path))
+        return "id" in json_object(read_checked(path))
     except (OSError, Damaged):
         return False

@@ -7,13 +7,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infra.config.secrets import hidden
+from infra.config.secrets import without_secrets
 from infra.config.settings import Settings
 from infra.config.tenants import feed_of
 from infra.errors import Fatal, Usage
 from infra.kafka.acls import SERVICES, Grant, acl_command, apply, grants
 from infra.kafka.client import COMPACTION_LAG, COMPACTION_LAG_MS, ensure_topics, require_broker
-from infra.kafka.topic_config import quicken, slow
+from infra.kafka.topic_config import quicken, slowly_compacted
 from infra.process.table_output import add_output_option, print_document, print_rows
 
 _COLUMNS = ("service", "user", "resource", "name", "pattern", "operation", "permission")
@@ -122,7 +122,7 @@ def _topics(arguments: argparse.Namespace, settings: Settings) -> int:
     ensure_topics(settings, _feeds(arguments, settings))
     print(f"topics: there at {settings.kafka.bootstrap}", file=sys.stderr)
     try:
-        late = slow(settings.kafka)
+        late = slowly_compacted(settings.kafka)
     except Fatal:
         if arguments.apply:
             raise
@@ -136,7 +136,7 @@ def _topics(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _settings(arguments: argparse.Namespace, settings: Settings) -> int:
-    values = hidden(settings.model_dump())
+    values = without_secrets(settings.model_dump())
     if arguments.output == "json":
         print_document(values, indent=1)
         return 0

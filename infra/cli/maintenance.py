@@ -19,7 +19,7 @@ from infra.errors import Fatal, HeadgateError, NoLakeHere
 from infra.maintenance.idle_checkpoints import move_on
 from infra.maintenance.maintenance import COLUMNS, Done, tend
 from infra.maintenance.resting_tables import tend_resting
-from infra.maintenance.retention_holds import leave, sentence
+from infra.maintenance.retention_holds import held_up_sentence, leave
 from infra.process.table_output import add_output_option, print_rows
 from infra.spark.session import session
 from infra.streaming.job_lock import JobLock
@@ -112,7 +112,7 @@ def report(
         leave(settings, len(refused), held)
     sys.stdout.flush()  # the driver passes on how the log ends
     strs = [str(refusal) for refusal in refused]
-    strs += [sentence(settings, held)] if held else []
+    strs += [held_up_sentence(settings, held)] if held else []
     for line in strs:
         print(f"headgate: {line}", file=sys.stderr)
     return 1 if strs else 0

@@ -56,7 +56,7 @@ def toml_file(path: Path, what: str = "valid TOML") -> dict[str, Any]:
         raise Usage(f"{path}: not {what}: {_reason(error)}") from None
 
 
-def json_text(text: str) -> Any:
+def json_value(text: str) -> Any:
     """The value that a text of JSON is. Raises `ValueError`, for depth and long numbers too."""
     try:
         return json.loads(text, parse_int=_int)

@@ -80,12 +80,12 @@ def is_secret(name: str) -> bool:
     return _SECRET.search(name) is not None
 
 
-def hidden(value: Any, name: str = "") -> Any:
+def without_secrets(value: Any, name: str = "") -> Any:
     """Settings as they may be shown: secrets, and users and passwords in URLs, replaced."""
     if isinstance(value, Mapping):
-        return {key: hidden(inner, str(key)) for key, inner in value.items()}
+        return {key: without_secrets(inner, str(key)) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [hidden(inner, name) for inner in value]
+        return [without_secrets(inner, name) for inner in value]
     if isinstance(value, SecretStr):
         return _SHOWN
     if isinstance(value, str):

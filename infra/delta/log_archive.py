@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from infra.storage.checksums import Damaged
-from infra.storage.paths import Location, listed, since
+from infra.storage.paths import Location, list_folder, since
 
 LOG = "_delta_log"
 ARCHIVE = "_log_archive"
@@ -40,7 +40,7 @@ def checkpoint_file(folder: Location, version: int) -> Location:
 
 def archive_packs(table: Location) -> Iterator[tuple[int, int, Location]]:
     """The first and the last version of each pack, and its file."""
-    for file in listed(table / ARCHIVE):
+    for file in list_folder(table / ARCHIVE):
         if named := _PACK.fullmatch(file.name):
             yield int(named.group(1)), int(named.group(2)), file
 
@@ -48,7 +48,9 @@ def archive_packs(table: Location) -> Iterator[tuple[int, int, Location]]:
 def singles(folder: Location) -> list[int]:
     """Versions of the commits that are files of their own in a folder, ascending."""
     return sorted(
-        int(path.stem) for path in listed(folder) if path.suffix == ".json" and path.stem.isdigit()
+        int(path.stem)
+        for path in list_folder(folder)
+        if path.suffix == ".json" and path.stem.isdigit()
     )
 
 

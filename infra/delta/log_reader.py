@@ -22,8 +22,8 @@ from infra.delta import log_archive
 from infra.delta.log_archive import LOG
 from infra.errors import Fatal
 from infra.storage.atomic_files import write_whole
-from infra.storage.checksums import Damaged, damaged, objects, sound
-from infra.storage.paths import Location, listed, to_read
+from infra.storage.checksums import Damaged, damaged, objects, read_checked
+from infra.storage.paths import Location, list_folder, to_read
 
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 
@@ -89,7 +89,7 @@ def versions(table: Location, since: int = 0) -> list[int]:
 
 def checkpoints(log: Location) -> list[int]:
     """Versions of which a log, or the archive, lists all that makes the table, ascending."""
-    numbered = (_CHECKPOINT.fullmatch(file.name) for file in listed(log))
+    numbered = (_CHECKPOINT.fullmatch(file.name) for file in list_folder(log))
     return sorted(int(named[1]) for named in numbered if named)
 
 
@@ -99,7 +99,7 @@ def commit_text(table: Location, version: int) -> str:
     file = log_archive.single(table / LOG, version)
     try:
         try:
-            return sound(file)
+            return read_checked(file)
         except FileNotFoundError:
             # Commits move from the log to the archive only, so a look in this order misses none.
             file = log_archive.single(table / log_archive.ARCHIVE, version)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from infra.delta.log_archive import LOG, from_on, single
-from infra.storage.checksums import Damaged, json_lines, sound
+from infra.storage.checksums import Damaged, json_lines, read_checked
 from infra.storage.paths import Location
 
 if TYPE_CHECKING:
@@ -332,7 +332,7 @@ def plain_scan(files: Sequence[PlainFile]) -> str:
 
 
 def _commit(log: Location, version: int) -> Iterator[dict[str, Any]]:
-    for line in json_lines(sound(single(log, version))):
+    for line in json_lines(read_checked(single(log, version))):
         # One action a line with its name in front: others are not parsed.
         if line.startswith(('{"add"', '{"remove"', '{"metaData"', '{"protocol"')):
             yield json.loads(line)

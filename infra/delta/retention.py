@@ -69,7 +69,7 @@ def _latest(*times: datetime | None) -> datetime | None:
     return max((time for time in times if time and time != NEVER), default=None)
 
 
-def limits(retention: RetentionSettings, table: Table, now: datetime) -> Applied:
+def retention_limits(retention: RetentionSettings, table: Table, now: datetime) -> Applied:
     """Before when rows of a table go by the settings, in days; 0 keeps for ever, and of a source
     as long as its layer."""
     if table.expires is None:
@@ -136,11 +136,15 @@ def complete_since(settings: Settings, table: Table, now: datetime) -> datetime 
 
     By the settings, and by what was taken out while they said otherwise.
     """
-    return limits(settings.retention, table, now).further(furthest(settings, table.name)).latest
+    return (
+        retention_limits(settings.retention, table, now)
+        .further(furthest(settings, table.name))
+        .latest
+    )
 
 
 def note_retention(folder: Location, limits: Applied) -> None:
-    """Write down that rows before `limits` are about to go."""
+    """Write down that rows before `retention_limits` are about to go."""
     before = retention_applied(folder)
     # Only ever further: a retention that was lengthened brings no row back.
     now = before.further(limits)

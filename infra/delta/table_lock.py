@@ -39,7 +39,7 @@ def _lock(side: Path, name: str) -> Path:
     return side / "_locks" / name
 
 
-def require_home(settings: Settings) -> None:
+def require_locks_here(settings: Settings) -> None:
     """Refuse a lake in a bucket whose locks lie in another home.
 
     A bucket has no locks, so those of its tables are files of the home. Its first writer leaves

@@ -11,8 +11,8 @@ from infra.config.settings import Settings
 from infra.delta.duckdb_views import open_engine, reach
 from infra.delta.log_reader import newest_version
 from infra.delta.schema import Table
-from infra.delta.table_lock import require_home, table_locked
-from infra.delta.time_travel import instant_of_version, readable
+from infra.delta.table_lock import require_locks_here, table_locked
+from infra.delta.time_travel import instant_of_version, readable_version
 from infra.errors import Usage
 from infra.storage.paths import HOME, Location
 
@@ -49,7 +49,7 @@ class TablePlaces:
         with open_engine(memory="256MB", threads=1) as engine:
             reach(engine, folder)
             try:
-                return str(readable(engine, folder, version, partial(self.alone, table)))
+                return str(readable_version(engine, folder, version, partial(self.alone, table)))
             except FileNotFoundError:
                 raise Usage(f"{table.name}: its version {version} is no longer kept") from None
 
@@ -68,5 +68,5 @@ class TablePlaces:
         """Raises `Fatal` when another home's writers have the lake (`require_home`)."""
         if not self._ours:
             with table_locked(self.settings.lake_side, HOME):
-                require_home(self.settings)
+                require_locks_here(self.settings)
             self._ours = True

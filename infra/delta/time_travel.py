@@ -30,7 +30,7 @@ from infra.delta.log_archive import archived_text as archived_text
 from infra.delta.log_reader import checkpoints, commit_text, live_versions, versions
 from infra.errors import Usage
 from infra.storage.atomic_files import write_each, write_whole
-from infra.storage.paths import Location, sizes
+from infra.storage.paths import Location, file_sizes
 
 if TYPE_CHECKING:
     import duckdb
@@ -86,7 +86,7 @@ def require_files(
         gone = sum(not (table / file).exists() for file in listed)
     else:
         # One listing, where asking for each file would be a request each.
-        gone = len(set(listed) - sizes(table, ".parquet").keys())
+        gone = len(set(listed) - file_sizes(table, ".parquet").keys())
     if gone:
         raise Usage(
             f"{name}: as it was at {_said(at)} (version {version}) it can no longer be read: "
@@ -105,7 +105,7 @@ def instant_of_version(table: Location, version: int) -> bool:
     return version - start == sum(start < checkpoint <= version for checkpoint in singles(log))
 
 
-def readable(
+def readable_version(
     engine: duckdb.DuckDBPyConnection,
     table: Location,
     version: int,

@@ -30,7 +30,7 @@ from infra.process.bell import COMMITTED
 from infra.process.log import say
 from infra.spark.internals import DeltaTransaction, checkpoint_table, files_at
 from infra.spark.sql_text import sql_text
-from infra.storage.checksums import Damaged, parsed, sound, sums_beside, sums_file
+from infra.storage.checksums import Damaged, json_object, read_checked, sums_beside, sums_file
 from infra.storage.paths import location
 
 _SUMMED = frozenset(
@@ -245,7 +245,7 @@ def _newest_version(folder: Path) -> int:
 def _summed(log: Path, version: int) -> dict[str, Any] | None:
     """What Delta, or we, wrote of a version; None where that is not as we know it."""
     try:
-        summary = parsed(sound(log / f"{version:020d}.crc"))
+        summary = json_object(read_checked(log / f"{version:020d}.crc"))
     except (FileNotFoundError, Damaged):
         return None
     if set(summary) != _SUMMED or summary["metadata"].get("partitionColumns"):

@@ -26,7 +26,7 @@ _Mark = tuple[int, float]
 """A commit, and when it was written."""
 
 
-def unfolded(sql: str, known: Sequence[Definition], tables: Mapping[str, str]) -> str:
+def inlined_views(sql: str, known: Sequence[Definition], tables: Mapping[str, str]) -> str:
     """A statement with subqueries in the places of `tables`, and of the views that rest on them.
 
     They stand where it names them, so it must name them nowhere else, as before a column.

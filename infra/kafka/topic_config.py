@@ -44,7 +44,7 @@ def topic_settings(kafka: KafkaSettings, names: Iterable[str]) -> dict[str, _Tol
     }
 
 
-def slow(kafka: KafkaSettings) -> dict[str, int]:
+def slowly_compacted(kafka: KafkaSettings) -> dict[str, int]:
     """Compacted topics of ours that keep former values longer than new ones do: milliseconds."""
     there = topics(kafka)
     made = {topic.topic for topic in own_topics(kafka) if COMPACTION_LAG in (topic.config or {})}

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from infra.checkpoint.log_files import pass_over
-from infra.checkpoint.offset_log import numbers, places
+from infra.checkpoint.offset_log import numbers, offset_lines
 from infra.config.settings import Settings
 from infra.delta.log_reader import Commit, commit, newest_version, table_id
 from infra.errors import HeadgateError
@@ -49,7 +49,7 @@ def _move(folder: Path, job: str, table: Location) -> None:
     if done is None or done not in numbers(spark / "commits"):
         return  # a batch of it is under way
     # One line: such a job reads one table.
-    (line,) = places(spark / "offsets" / str(done))
+    (line,) = offset_lines(spark / "offsets" / str(done))
     position = place(line)
     if position is None or position[0] != table_id(table) or position[1].index >= 0:
         return  # it reads what was there before it began, or has read a commit in part

@@ -34,7 +34,7 @@ from infra.delta.transaction import Moved, active_files, as_old
 from infra.maintenance.compaction_plan import SPANS, CompactionPiece, plan, plan_in_spans
 from infra.maintenance.retention_holds import Behind, RetentionHold, behind, holding
 from infra.process.clock import clock
-from infra.storage.paths import Location, delete, sizes, to_read
+from infra.storage.paths import Location, delete, file_sizes, to_read
 from infra.streaming.lake import Lake
 from infra.streaming.log_retention import forget_archived, retire
 
@@ -203,7 +203,7 @@ def _unlink(folder: Location, files: Sequence[DataFile]) -> None:
 
 def expire(lake: Lake, table: Table, now: datetime, say: Say = lambda line: None) -> int:
     """Take out what is older than its retention; how many files went or were written anew."""
-    limits = expired.limits(lake.settings.retention, table, now)
+    limits = expired.retention_limits(lake.settings.retention, table, now)
     if limits == Applied():
         return 0
     gone, mixed = [], []
@@ -313,13 +313,13 @@ def vacuum(lake: Lake, table: Table, kept: timedelta) -> tuple[int, int]:
     """Delete files that left the table longer ago than `kept`; how many, and their bytes."""
     folder = lake.folder(table)
     # Counted before and after, as VACUUM itself does not return what it deleted.
-    before = sizes(folder, ".parquet")
+    before = file_sizes(folder, ".parquet")
     spark = lake.spark
     # Our own rule stands in for Delta's floor of a week; and its notes in the log would be
     # commits of a second writer, which a local file system does not keep apart from ours.
     with _conf(lake, "retentionDurationCheck.enabled"), _conf(lake, "vacuum.logging.enabled"):
         DeltaTable.forPath(spark, str(folder)).vacuum(kept.total_seconds() / 3600)
-    after = sizes(folder, ".parquet")
+    after = file_sizes(folder, ".parquet")
     gone = [size for name, size in before.items() if name not in after]
     return len(gone), sum(gone)
 

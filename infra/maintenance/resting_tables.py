@@ -15,7 +15,7 @@ from infra.config.settings import Settings
 from infra.delta.data_files import ActiveFile, listed_files
 from infra.delta.deleted_file_retention import remembered
 from infra.delta.log_reader import newest_version
-from infra.delta.retention import limits
+from infra.delta.retention import retention_limits
 from infra.delta.schema import Table
 from infra.delta.schema_evolution import described
 from infra.delta.table_places import TablePlaces
@@ -23,7 +23,7 @@ from infra.errors import HeadgateError
 from infra.maintenance.maintenance import Done, is_old, may_be_mixed, merge_groups, needed_interval
 from infra.maintenance.retention_holds import behind, holding
 from infra.process.clock import clock
-from infra.storage.paths import Location, sizes
+from infra.storage.paths import Location, file_sizes
 from infra.streaming.log_retention import forget_archived, retire
 
 WAITING_FILES = 256
@@ -70,7 +70,7 @@ def spark_work(
     `kept`: how far back the files of former versions are needed.
     """
     now = datetime.now(UTC)
-    applied = limits(settings.retention, table, now)
+    applied = retention_limits(settings.retention, table, now)
     if any(is_old(file, applied) or may_be_mixed(file, applied) for file in files):
         return "rows that are older than their retention"
     if _merges(settings, table, files, now):
@@ -93,7 +93,7 @@ def _strays(folder: Location, files: Sequence[ActiveFile], before: datetime) -> 
     VACUUM deletes no other; those among them that left the table later it keeps.
     """
     active = {file.name for file in files}
-    names = [name for suffix in (".parquet", ".bin") for name in sizes(folder, suffix)]
+    names = [name for suffix in (".parquet", ".bin") for name in file_sizes(folder, suffix)]
     for name in names:
         if name in active:
             continue

@@ -92,7 +92,7 @@ def holding(
             yield RetentionHold(name, job.job, job.since, why)
 
 
-def sentence(settings: Settings, found: Sequence[RetentionHold]) -> str:
+def held_up_sentence(settings: Settings, found: Sequence[RetentionHold]) -> str:
     """Which jobs hold up what, and what to do. It stays the same until that does."""
     jobs = {held.job: [other for other in found if other.job == held.job] for held in found}
     _of_jobs = [_of_job(settings, job, tables) for job, tables in sorted(jobs.items())]

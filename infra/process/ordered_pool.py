@@ -22,7 +22,7 @@ Batch = TypeVar("Batch")
 _Work = Callable[[Batch], bytes]
 
 
-def in_order(
+def map_in_order(
     work: _Work[Batch], batches: Iterator[Batch], cores: int | None = None
 ) -> Generator[bytes, None, None]:
     """`work` of each batch, in order; in processes of their own where there is more than one.

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.checkpoint.offset_log import numbers, places
+from infra.checkpoint.offset_log import numbers, offset_lines
 from infra.config.settings import Settings
 from infra.delta.log_archive import LOG
 from infra.delta.log_reader import table_id
@@ -115,7 +115,7 @@ class LagReader:
 
     def _read(self, file: Path | None) -> Iterator[tuple[Location, int]]:
         """Of each Delta table that a job reads its log, and the first version it has to take."""
-        for line in [] if file is None else places(file):
+        for line in [] if file is None else offset_lines(file):
             place = json.loads(line) if line.startswith("{") else {}
             log = self._log(str(place["reservoirId"])) if "reservoirId" in place else None
             if log is not None:

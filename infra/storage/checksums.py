@@ -22,7 +22,7 @@ class Damaged(ValueError):
     """A file is not what was written; the text says how that shows."""
 
 
-def sound(file: Location) -> str:
+def read_checked(file: Location) -> str:
     """Text of a file. Raises `Damaged` when its checksum, if it has one, says otherwise.
 
     A bucket has none: the store compares what it keeps with sums of its own.
@@ -68,7 +68,7 @@ def json_lines(text: str) -> list[str]:
 
 def objects(text: str) -> list[dict[str, Any]]:
     """The JSON objects of a text, one a line. Raises `Damaged`, also where there is none."""
-    result = [parsed(line) for line in json_lines(text)]
+    result = [json_object(line) for line in json_lines(text)]
     if not result:
         raise Damaged("it is empty")
     return result
@@ -76,14 +76,14 @@ def objects(text: str) -> list[dict[str, Any]]:
 
 def logged(file: Path, lines: int) -> list[str]:
     """The lines of an entry of Spark's offset or commit log, at least so many, `v1` the first."""
-    splitlines = sound(file).splitlines()
+    splitlines = read_checked(file).splitlines()
     if len(splitlines) < lines or splitlines[0] != "v1":
         raise Damaged("it is cut short" if splitlines else "it is empty")
-    parsed(splitlines[1])
+    json_object(splitlines[1])
     return splitlines
 
 
-def parsed(text: str) -> dict[str, Any]:
+def json_object(text: str) -> dict[str, Any]:
     """A JSON object. Raises `Damaged`."""
     try:
         decoded = json.loads(text)

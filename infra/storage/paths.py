@@ -59,7 +59,7 @@ def to_write(file: Location) -> str | IO[bytes]:
     return str(file) if isinstance(file, Path) else file.open("wb")
 
 
-def listed(folder: Location) -> list[Location]:
+def list_folder(folder: Location) -> list[Location]:
     """What lies in a folder; nothing where there is none."""
     if isinstance(folder, Path):
         return list(folder.iterdir()) if folder.is_dir() else []
@@ -76,7 +76,7 @@ def there(root: Location) -> bool:
     if isinstance(root, Path):
         return root.is_dir()
     require(root)
-    return bool(listed(root))
+    return bool(list_folder(root))
 
 
 def require(root: Location) -> None:
@@ -143,11 +143,11 @@ def tables_below(root: Location) -> list[Location]:
     """Every Delta table of a lake, also of one that this release does not know."""
     layers = [
         folder_entry
-        for folder_entry in listed(root)
+        for folder_entry in list_folder(root)
         # Locks, indexes and rules lie beside the tables, in folders that begin so.
         if not folder_entry.name.startswith("_") and folder_entry.name != FRESH
     ]
-    return [table for layer in layers for table in listed(layer) if is_table(table)]
+    return [table for layer in layers for table in list_folder(layer) if is_table(table)]
 
 
 def make(folder: Location) -> None:
@@ -217,7 +217,7 @@ def below(root: Location, file: Location) -> str:
     return str(file).removeprefix(str(root)).strip("/")
 
 
-def sizes(folder: Location, suffix: str) -> dict[str, int]:
+def file_sizes(folder: Location, suffix: str) -> dict[str, int]:
     """The files of a folder whose names end so, and their bytes."""
     if isinstance(folder, Path):
         return {file.name: file.stat().st_size for file in folder.glob(f"*{suffix}")}

@@ -26,7 +26,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from infra.checkpoint.offset_log import numbers, places
+from infra.checkpoint.offset_log import numbers, offset_lines
 from infra.config.settings import Settings
 from infra.delta.log_archive import LOG, from_on, single
 from infra.delta.log_reader import commit, table_id
@@ -287,7 +287,7 @@ class Intake:
         if newest is None:
             return ALL
         try:
-            self._began = [place(line) for line in places(spark / str(newest))]
+            self._began = [place(line) for line in offset_lines(spark / str(newest))]
             known = dict(filter(None, self._began))
             # A new input, or one whose first snapshot is still read: it has no place in commits.
             if identity not in known:

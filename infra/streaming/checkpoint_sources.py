@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from infra.checkpoint.batch_decisions import forget_digest
 from infra.checkpoint.log_files import write_entry
-from infra.checkpoint.offset_log import NO_PLACE, Input, _table_of, numbers, places
+from infra.checkpoint.offset_log import NO_PLACE, Input, _table_of, numbers, offset_lines
 from infra.delta.log_reader import table_id
 from infra.errors import Fatal
 from infra.spark.internals import streamed_paths
@@ -35,7 +35,7 @@ def adopt(job: str, rows: DataFrame, folder: Path) -> None:
         return
     newest = spark / "offsets" / str(known[-1])
     try:
-        have = places(newest)
+        have = offset_lines(newest)
     except Damaged as error:
         raise Fatal(
             f"job {job}: {error}; restore {folder} from a backup that is not older than the tables"

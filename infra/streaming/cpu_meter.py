@@ -154,6 +154,6 @@ UNMETERED = CpuMeter(lambda: None)
 """For a driver whose tasks run in other processes than its own, or on other machines."""
 
 
-def meter_of(master: str | None) -> CpuMeter:
+def cpu_meter_of(master: str | None) -> CpuMeter:
     """The meter of a driver of this master (`spark.master`)."""
     return DRIVER_METER if re.match(r"local($|\[)", master or "") else UNMETERED

@@ -24,7 +24,7 @@ from infra.spark.internals import QueryControl, streamed_paths
 from infra.streaming.admission import Intake
 from infra.streaming.batch import Work
 from infra.streaming.batch_runner import BatchGate, BatchRunner
-from infra.streaming.cpu_meter import meter_of
+from infra.streaming.cpu_meter import cpu_meter_of
 from infra.streaming.job_lock import JobLock
 from infra.streaming.progress import Pulse
 
@@ -133,7 +133,7 @@ def start_job(
         _require_sound(name, folder, lock, attempts)
         before()
         gate, pulse = BatchGate(), Pulse()
-        cpu = meter_of(rows.sparkSession.sparkContext.master)
+        cpu = cpu_meter_of(rows.sparkSession.sparkContext.master)
         runner = BatchRunner(name, folder, spool, work, gate, pulse, intake, cpu)
         pause = trigger_seconds if intake is None else intake.start(trigger_seconds)
         # From here on Spark calls the batch in a thread of its own.

@@ -24,8 +24,8 @@ from infra.checkpoint.offset_log import numbers
 from infra.config.settings import KafkaSettings
 from infra.errors import Retryable
 from infra.kafka.client import admin
-from infra.storage.checksums import Damaged, damaged, logged, parsed
-from infra.streaming.progress import places
+from infra.storage.checksums import Damaged, damaged, json_object, logged
+from infra.streaming.progress import partition_offsets
 
 TopicPartitionKey = tuple[str, int]
 """Topic and partition."""
@@ -79,7 +79,7 @@ def kafka_checkpoint(folder: Path) -> Checkpoint:
         return Checkpoint(folder, None, planned)
     # Of the batch that is done: what a later one planned may not be in the tables yet.
     file = spark / "offsets" / str(done)
-    batchtimestampms = parsed(_entry(file)[1]).get("batchTimestampMs")
+    batchtimestampms = json_object(_entry(file)[1]).get("batchTimestampMs")
     return Checkpoint(folder, done, planned, offsets_of(file), _ids(folder, done), batchtimestampms)
 
 
@@ -88,14 +88,17 @@ def offsets_of(file: Path) -> dict[TopicPartitionKey, int]:
 
     Raises `Fatal` for a damaged one.
     """
-    parsed_tree = parsed(_entry(file)[2])
-    return {(topic, partition): position for topic, partition, position in places(parsed_tree)}
+    parsed_tree = json_object(_entry(file)[2])
+    return {
+        (topic, partition): position
+        for topic, partition, position in partition_offsets(parsed_tree)
+    }
 
 
 def _entry(file: Path) -> list[str]:
     try:
         lines = logged(file, 3)
-        parsed(lines[2])
+        json_object(lines[2])
     except Damaged as error:
         remedy = "restore the checkpoint from a backup that is not older than the tables"
         raise damaged(file, error, remedy) from None

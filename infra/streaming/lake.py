@@ -47,7 +47,7 @@ from infra.streaming.admission import ALL, Intake
 from infra.streaming.batch import Batch, Work
 from infra.streaming.checkpoint_sources import adopt
 from infra.streaming.job import Job, start_job
-from infra.streaming.log_retention import asked_by, retire
+from infra.streaming.log_retention import first_versions_asked, retire
 from infra.streaming.outbox import note_audit
 
 _RECENT = 20
@@ -262,7 +262,7 @@ class Lake(DeltaTables):
     def _bring_back(self, job: str) -> None:
         """Put what the job has yet to read, and left the log while it was away, into it again."""
         try:
-            asked = asked_by(self.settings.checkpoint_root / job)
+            asked = first_versions_asked(self.settings.checkpoint_root / job)
         except (OSError, ValueError):
             return  # damaged: `start` names it
         for folder in tables_below(self.settings.lake_root) if asked else ():

@@ -53,7 +53,7 @@ def retire(settings: Settings, table: Location) -> int:
     The caller is alone with the table.
     """
     identity, before = table_id(table), time.time() - settings.maintenance.log_minutes * 60
-    asked = [asked_by(folder) for folder in settings.checkpoint_root.glob("*")]
+    asked = [first_versions_asked(folder) for folder in settings.checkpoint_root.glob("*")]
     # By the table's id, not its folder: a table made anew there has other versions.
     floors = [versions[identity] for versions in asked if identity in versions]
     return archive_commits(table, min(floors, default=newest_version(table)), before)
@@ -179,7 +179,7 @@ def unread_by(settings: Settings, identity: str) -> Iterator[tuple[str, int]]:
                     yield folder.name, version
 
 
-def asked_by(folder: Path) -> dict[str, int]:
+def first_versions_asked(folder: Path) -> dict[str, int]:
     """Of each table that a job reads, by its id, the first version it asks the log for at a start.
 
     Spark then lists its last batch once more, also one that was done. `folder`: the job's

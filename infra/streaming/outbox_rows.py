@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from infra.process.log import say
-from infra.storage.checksums import Damaged, parsed
+from infra.storage.checksums import Damaged, json_object
 
 _UNSOUND = (Damaged, PermissionError, ValueError, TypeError, AttributeError, pa.ArrowException)
 
@@ -24,7 +24,7 @@ def sound_rows(files: Sequence[Path], schema: pa.Schema) -> list[dict[str, Any]]
     rows = []
     for file in files:
         try:
-            row = _typed(parsed(file.read_text("utf-8", "replace")), schema)
+            row = _typed(json_object(file.read_text("utf-8", "replace")), schema)
             # Made only to see whether it fits: one row that does not would fail the whole round.
             pa.RecordBatch.from_pylist([row], schema)
             rows.append(row)

@@ -140,7 +140,9 @@ def unread(progress: Mapping[str, Any], now: float | None = None) -> Unread:
     )
 
 
-def places(offset: Mapping[str, Mapping[str, int]] | None) -> Iterator[tuple[str, int, int]]:
+def partition_offsets(
+    offset: Mapping[str, Mapping[str, int]] | None,
+) -> Iterator[tuple[str, int, int]]:
     """`(topic, partition, offset)` of a Kafka source's offset."""
     for topic, partitions in (offset or {}).items():
         for partition, position in partitions.items():
@@ -148,10 +150,14 @@ def places(offset: Mapping[str, Mapping[str, int]] | None) -> Iterator[tuple[str
 
 
 def _messages(source: Mapping[str, Any]) -> int:
-    done = {(topic, part): position for topic, part, position in places(source.get("endOffset"))}
+    done = {
+        (topic, part): position
+        for topic, part, position in partition_offsets(source.get("endOffset"))
+    }
     latest = source.get("latestOffset")
     return sum(
-        max(0, position - done.get((topic, part), 0)) for topic, part, position in places(latest)
+        max(0, position - done.get((topic, part), 0))
+        for topic, part, position in partition_offsets(latest)
     )
 
 

@@ -12,7 +12,7 @@ from infra.errors import Usage
 from infra.process.os_user import acting_user
 from infra.process.table_output import add_output_option, print_document, print_lines, print_rows
 from infra.runtime.job_registry import resume
-from ingest.completeness.gaps import INGEST_JOB, Gap, accept, find_gaps, statement
+from ingest.completeness.gaps import INGEST_JOB, Gap, accept, find_gaps, gap_statement
 
 _COLUMNS = (*(field.name for field in fields(Gap)), "messages", "gap_id")
 
@@ -34,12 +34,12 @@ def _gaps(arguments: argparse.Namespace, settings: Settings) -> int:
     gaps = find_gaps(settings)
     rows = [{**asdict(gap), "messages": gap.messages, "gap_id": gap.gap_id} for gap in gaps]
     if arguments.output == "json":
-        print_document({"statement": statement(gaps) if gaps else None, "gaps": rows})
+        print_document({"statement": gap_statement(gaps) if gaps else None, "gaps": rows})
     elif arguments.output != "table":
         print_rows(rows, arguments.output, _COLUMNS)
     elif gaps:
         print_lines([gap.sentence() for gap in gaps])
-        print(f"\nto go on without: headgate gaps accept {statement(gaps)} --reason '...'")
+        print(f"\nto go on without: headgate gaps accept {gap_statement(gaps)} --reason '...'")
     else:
         print("nothing is missing")
     return 1 if gaps else 0

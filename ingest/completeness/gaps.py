@@ -202,7 +202,7 @@ def _id(before: str, now: str, cut: bool) -> str:
     return f"{own}~{int(times or 0) + 1}"
 
 
-def statement(gaps: Iterable[Gap]) -> str:
+def gap_statement(gaps: Iterable[Gap]) -> str:
     """Identity of all that is missing, which a person accepts as a whole."""
     return hashlib.sha256("".join(gap.gap_id for gap in gaps).encode()).hexdigest()[:12]
 
@@ -254,14 +254,14 @@ def _tick(gap: Gap, kafka: KafkaSettings) -> bool:
 def accept(settings: Settings, stated: str, who: str, reason: str) -> tuple[Gap, ...]:
     """Go on without what is missing; what was missed, in rows for `ops.gap` and `ops.audit`.
 
-    `stated`: the `statement` a person has read. Raises `Usage` when something else is missing
+    `stated`: the `gap_statement` a person has read. Raises `Usage` when something else is missing
     by now, `Fatal` while the job runs.
     """
     gaps = find_gaps(settings)
     if not gaps:
         raise Usage("nothing is missing: there is no gap to accept")
     # More may have gone while a person was reading; they accept what they saw and no more.
-    if statement(gaps) != stated:
+    if gap_statement(gaps) != stated:
         raise Usage(f"{stated}: that is not what is missing now; {LOOK.partition(';')[0]}")
     go_on(settings, gaps, lambda: _keep(settings, gaps, who, reason))
     return gaps
@@ -269,7 +269,7 @@ def accept(settings: Settings, stated: str, who: str, reason: str) -> tuple[Gap,
 
 def _keep(settings: Settings, gaps: Sequence[Gap], who: str, reason: str) -> None:
     """Leave what was missed, and who went on without it, for `ops.gap` and `ops.audit`."""
-    instant, stated = datetime.now(UTC).isoformat(), statement(gaps)
+    instant, stated = datetime.now(UTC).isoformat(), gap_statement(gaps)
     logs = [gap for gap in gaps if not _tick(gap, settings.kafka)]
     behind = {(log.topic, log.partition): log.goes_on_at for log in logs}
     after = newest_times(settings, list(behind))

@@ -295,6 +295,6 @@ def block_of(block: int) -> Span:
     return block << BITS, (block + 1) << BITS
 
 
-def size(spans: Sequence[Span]) -> int:
+def offset_count(spans: Sequence[Span]) -> int:
     """How many offsets."""
     return sum(end - begin for begin, end in spans)

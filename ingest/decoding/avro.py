@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from infra.errors import Fatal, HeadgateError
-from ingest.decoding.schema_registry import Schema, framed, schema
+from ingest.decoding.schema_registry import Schema, schema, split_schema_id
 from ingest.parsing.source import Format, Unreadable
 from ingest.parsing.strict_json import FILE_BYTES
 
@@ -31,7 +31,7 @@ def decode_avro(raw: bytes, packed: Format) -> bytes:
         if raw[:4] == _CONTAINER:
             return _container(raw, packed.field)
         if packed.registry is not None:
-            number, raw = framed(raw)
+            number, raw = split_schema_id(raw)
             return _one(raw, _of_registry(packed.registry, number), packed.field)
         if packed.schema_file is None:
             raise Unreadable("no Avro container file, and no schema_file or registry is set")

@@ -26,7 +26,7 @@ WRITTEN = "written"
 """Header: when the file was last written; years that its lines leave out are completed from it."""
 
 
-def readable(record: Record, settings: ParseSettings) -> Record:
+def decoded_record(record: Record, settings: ParseSettings) -> Record:
     """The record as its parser wants it. Raises `Unreadable`, or `Retryable` where a registry
     is away."""
     if record.headers:

@@ -14,7 +14,7 @@ from typing import Any
 
 from infra.errors import Fatal, HeadgateError
 from ingest.decoding.avro import text_of
-from ingest.decoding.schema_registry import Schema, framed, schema
+from ingest.decoding.schema_registry import Schema, schema, split_schema_id
 from ingest.parsing.source import Format, Unreadable
 from ingest.parsing.strict_json import FILE_BYTES
 
@@ -31,7 +31,7 @@ def decode_protobuf(raw: bytes, packed: Format) -> bytes:
         raise Unreadable(f"the message has {len(raw)} bytes; at most {FILE_BYTES} are read")
     try:
         if packed.registry is not None:
-            number, rest = framed(raw)
+            number, rest = split_schema_id(raw)
             indexes, rest = message_indexes(rest)
             kind = _of_registry(packed.registry, number, indexes)
         else:

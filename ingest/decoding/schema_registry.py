@@ -31,7 +31,7 @@ class Schema(NamedTuple):
     references: tuple[Schema, ...] = ()
 
 
-def framed(raw: bytes) -> tuple[int, bytes]:
+def split_schema_id(raw: bytes) -> tuple[int, bytes]:
     """The id of a framed message's schema, and what follows. Raises `Unreadable`."""
     if len(raw) < 5 or raw[0] != _MAGIC:
         raise Unreadable("no schema id in front: the message is not framed as a registry's are")

@@ -18,7 +18,7 @@ from ingest.parsing.event_rows import (
     dead_letter,
     event_rows,
     is_large,
-    joined,
+    joined_records,
     rows_in_parts,
     rows_of_all,
 )
@@ -91,7 +91,7 @@ class Parser:
             # garbage.
             by_tenant: dict[str | None, list[list[Record]]] = {}
             for group in groups:
-                for part in joined(group, self._settings):
+                for part in joined_records(group, self._settings):
                     by_tenant.setdefault(part[0].tenant_uid, []).append(part)
             return [
                 _marked(events, tenant)
@@ -111,7 +111,7 @@ class Parser:
             if large:
                 held = [record for record in held if not is_large(record)]
             with no_collection():
-                parts = joined(held, self._settings)
+                parts = joined_records(held, self._settings)
                 pieces = [rows_of_all(part, self._settings) for part in parts]
                 made = list(_batches(parts, pieces)) if parts else []
                 # The dictionaries must go before the batch is handed on, or both lie in memory

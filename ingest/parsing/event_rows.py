@@ -15,7 +15,7 @@ from typing import Any
 
 from infra.errors import Fatal, Retryable, Usage
 from infra.process.gc_pause import no_collection
-from ingest.decoding.decoding import readable
+from ingest.decoding.decoding import decoded_record
 from ingest.parsing.json_source import GZIP, PART_BYTES, JsonSource, parts
 from ingest.parsing.message_bounds import (
     MAX_UNREADABLE,
@@ -51,7 +51,11 @@ def event_rows(records: Iterable[Record], settings: ParseSettings) -> list[dict[
     the record it failed on.
     """
     with no_collection():
-        return [row for piece in joined(records, settings) for row in rows_of_all(piece, settings)]
+        return [
+            row
+            for piece in joined_records(records, settings)
+            for row in rows_of_all(piece, settings)
+        ]
 
 
 @cache
@@ -66,12 +70,12 @@ def joins_by(record: Record, settings: ParseSettings) -> str | None:
         return None
     # Whoever cannot be asked is a piece of its own, where parsing says why.
     with suppress(Exception):
-        known = readable(record, settings)
+        known = decoded_record(record, settings)
         return source.part_of(known, Context(known, settings))
     return None
 
 
-def joined(records: Iterable[Record], settings: ParseSettings) -> list[list[Record]]:
+def joined_records(records: Iterable[Record], settings: ParseSettings) -> list[list[Record]]:
     """The records, those together that are parts of one event."""
     pieces: list[list[Record]] = []
     parts: dict[tuple[str, str, bytes, str | None], list[Record]] = {}
@@ -113,7 +117,7 @@ def rows_in_parts(record: Record, settings: ParseSettings) -> Iterator[list[dict
     try:
         source = lookup(record.source)
         if isinstance(source, JsonSource):
-            result = parts(readable(record, settings).raw, source.large)
+            result = parts(decoded_record(record, settings).raw, source.large)
             # A generator raises at its first step, and only here is the error caught.
             first = next(result, None)
     except Usage:
@@ -183,7 +187,7 @@ def _events_of(
     record = records[0]
     try:
         source = lookup(record.source)
-        known = [readable(record, settings) for record in records]
+        known = [decoded_record(record, settings) for record in records]
         context = Context(known[0], settings)
         if len(known) > 1 and isinstance(source, JoiningSource):
             events = source.join(known, context)

@@ -346,7 +346,7 @@ def not_utf8(raw: bytes) -> str:
     return "not valid UTF-8"
 
 
-def text(obj: dict[str, Any], key: str) -> str | None:
+def take_string(obj: dict[str, Any], key: str) -> str | None:
     """Take the string `key` out of `obj`; None where it is missing or null."""
     value = obj.pop(key, None)
     if value is None or type(value) is str:
@@ -371,7 +371,7 @@ def number(obj: dict[str, Any], key: str, most: int = INT64 - 1) -> int | None:
     return value
 
 
-def seconds(obj: dict[str, Any], key: str) -> float | None:
+def take_seconds(obj: dict[str, Any], key: str) -> float | None:
     """Take the span `key`, in seconds, out of `obj`."""
     value = obj.pop(key, None)
     if value is None:

@@ -78,7 +78,7 @@ def one_line(raw: bytes) -> str:
     return text
 
 
-def read(raw: bytes, context: Context) -> Line:
+def read_syslog(raw: bytes, context: Context) -> Line:
     """The syslog message that `raw` is. Raises `Unreadable`."""
     return read_text(one_line(raw), context)
 
@@ -211,7 +211,7 @@ def counted(found: Event, line: Line) -> Event:
     return found
 
 
-def placed(found: Event) -> Event:
+def with_device(found: Event) -> Event:
     """`found` with a device where OCSF requires one and the line names none."""
     # OCSF requires a device of the classes about systems and about discovery.
     if found.get("category_uid") in (1, 5) and not found.get("device"):
@@ -252,7 +252,7 @@ class SyslogSource(Source):
     """Reads the usual ones among many records at once, as in `Source.columns`."""
 
     def parse(self, record: Record, context: Context) -> list[Event]:
-        line = read(record.raw, context)
+        line = read_syslog(record.raw, context)
         return [self.read(line, context)]
 
     def read(self, line: Line, context: Context) -> Event:
@@ -264,7 +264,7 @@ class SyslogSource(Source):
         if line.program is None or not self.reads_program(line.program):
             return None
         reader = self.reader(line, context)
-        return reader and placed(counted(reader, line))
+        return reader and with_device(counted(reader, line))
 
     def reads_program(self, program: str) -> bool:
         """Whether the lines of `program` are for this source."""

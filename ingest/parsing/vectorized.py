@@ -37,7 +37,7 @@ _EXACT = (
 )
 
 
-def kind_of(path: str) -> pa.DataType:
+def arrow_type_of(path: str) -> pa.DataType:
     """The Arrow type of a column or of a leaf, such as `traffic.bytes`."""
     name, *rest = path.split(".")
     kind = EVENT_ARROW.field(name).type
@@ -78,7 +78,7 @@ def struct(path: str, rows: int, mask: pa.Array | None = None, /, **leaves: pa.A
 
     `mask`: true where the struct itself is null.
     """
-    kind = kind_of(path)
+    kind = arrow_type_of(path)
     fields = [kind.field(index) for index in range(kind.num_fields)]
     unknown = leaves.keys() - {field.name for field in fields}
     if unknown:

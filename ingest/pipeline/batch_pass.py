@@ -125,7 +125,7 @@ class Pass:
                 if RECORD.name in writers:
                     writers[RECORD.name].write(records)
                 for events in parser(records):
-                    _write(marked(events, self._repeats), writers, data_files)
+                    _write(mark_duplicates(events, self._repeats), writers, data_files)
             # Behind the rows that it vouches for; one row a batch is enough.
             if beat and self._reach.finished is not None:
                 _write(_heartbeat(self._reach.finished), writers, data_files)
@@ -157,7 +157,7 @@ def dated(records: pa.RecordBatch, read_at: datetime | None) -> pa.RecordBatch:
     return records.set_column(place, records.schema.field(place), right)
 
 
-def marked(events: pa.RecordBatch, repeats: Mapping[str, str]) -> pa.RecordBatch:
+def mark_duplicates(events: pa.RecordBatch, repeats: Mapping[str, str]) -> pa.RecordBatch:
     """The events, those of `repeats` marked as second deliveries."""
     if not repeats:
         return events

@@ -58,7 +58,7 @@ class _Found(NamedTuple):
         return _EPOCH + timedelta(microseconds=self.modified)
 
 
-class Look(NamedTuple):
+class FolderScan(NamedTuple):
     """What one look into the folders came to."""
 
     taken: int
@@ -160,16 +160,16 @@ class Scanner:
             self._known[hash(entry["path"])] = hash((entry["size"], modified))
             self._again[hash(entry["path"])] = time.monotonic() + READ_AGAIN.total_seconds()
 
-    def look(self, step: Callable[[int], None] = lambda _: None) -> Look:
+    def look(self, step: Callable[[int], None] = lambda _: None) -> FolderScan:
         """Decide about every file that is new; `step` hears how many bytes were looked at."""
-        total = Look(0, 0, 0, (), 0)
+        total = FolderScan(0, 0, 0, (), 0)
         self._changed = []
         for name, folder in self._folders.items():
             ready = self._ready(folder)
             for group in _groups(ready):
                 rows = self._decide(name, folder, group)
                 states = [row["state"] for row in rows]
-                total = Look(
+                total = FolderScan(
                     total.taken + states.count("taken"),
                     total.known + len(group) - len(rows) + states.count("renamed"),
                     total.refused + states.count("refused"),
@@ -293,7 +293,7 @@ class Scanner:
         """Hashes by path, without files that changed meanwhile or cannot be read."""
         if not is_local(group[0].path):
             spark = self._lake.spark
-            paths = [escaped(candidate.path) for candidate in group]
+            paths = [escaped_path(candidate.path) for candidate in group]
             content = spark.read.format("binaryFile").load(paths)
             rows = content.select("path", F.sha2("content", 256).alias("hash")).collect()
             return {row["path"]: row["hash"] for row in rows}
@@ -316,7 +316,7 @@ class Scanner:
         return hashes
 
 
-def escaped(path: str) -> str:
+def escaped_path(path: str) -> str:
     """A path that Hadoop does not take for a pattern."""
     return "".join(f"\\{letter}" if letter in "\\{}[]*?," else letter for letter in path)
 

@@ -39,7 +39,7 @@ from ingest.parsing.record_reader import TooLong, pieces, whole
 from ingest.parsing.source import ParseSettings, lookup
 from ingest.parsing.strict_json import FILE_BYTES
 from ingest.pipeline.batch_pass import Reach
-from ingest.pipeline.file_scanner import Scanner, escaped, is_local
+from ingest.pipeline.file_scanner import Scanner, escaped_path, is_local
 from ingest.pipeline.inflight import in_flight
 from ingest.pipeline.ingest_job import Step, through
 from ingest.pipeline.unreadable_files import instead, refusals, take_back
@@ -160,7 +160,7 @@ def _records(
         parts.append(chosen.repartition(tasks).mapInArrow(how.local, RECORD.schema))
     if far:
         content = lake.spark.read.format("binaryFile").load(
-            [escaped(entry_row["path"]) for entry_row in far]
+            [escaped_path(entry_row["path"]) for entry_row in far]
         )
         # Broadcast, or a shuffle would send the bytes of all files to other workers.
         named = content.select("path", "content").join(F.broadcast(arrived), "path")
@@ -171,7 +171,7 @@ def _records(
 _JOBS = ("files", "import")
 
 
-def under_way(checkpoints: Path) -> list[datetime]:
+def batches_under_way(checkpoints: Path) -> list[datetime]:
     """When batches of files that are not in began: their records have arrived then. One whose
     process died counts until it is taken up again."""
     instants = []

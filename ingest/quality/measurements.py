@@ -196,6 +196,6 @@ def _there(name: str) -> str:
     return f'"{name}" IS NOT NULL OR {in_more}' if name in _COLUMNS else in_more
 
 
-def ours(frame: pd.DataFrame) -> Any:
+def is_self_event(frame: pd.DataFrame) -> Any:
     """Which rows of a frame are about the platform itself."""
     return frame["source"].isin(OURS)

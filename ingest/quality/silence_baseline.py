@@ -51,7 +51,7 @@ class Unknown:
 
     def within(self, pause: SilentInterval) -> float:
         """Seconds of a pause that are such times."""
-        silences = joined(_cut([*self.out, *self.lost, *self.unread], pause))
+        silences = merged_intervals(_cut([*self.out, *self.lost, *self.unread], pause))
         return sum((end - start).total_seconds() for start, end in silences)
 
     def why(self, pause: SilentInterval) -> str:
@@ -131,7 +131,7 @@ def without_ticks(
                 yield before, after
 
 
-def joined(intervals: Iterable[SilentInterval]) -> Iterator[SilentInterval]:
+def merged_intervals(intervals: Iterable[SilentInterval]) -> Iterator[SilentInterval]:
     """The same times, each once."""
     held: SilentInterval | None = None
     for start, end in sorted(intervals):

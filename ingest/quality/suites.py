@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from infra.errors import Usage
 from ingest.parsing.ocsf import ACTION, KINDS, SEVERITY, STATUS
 from ingest.parsing.source import lookup
-from ingest.quality.measurements import HOUR, RANGES, Written, ours, presence
+from ingest.quality.measurements import HOUR, RANGES, Written, is_self_event, presence
 from ingest.quality.required_columns import ONE_OF, REQUIRED
 from ingest.quality.source_silence import span_text
 
@@ -165,7 +165,7 @@ def _of_classes(found: Written) -> Iterator[Suite]:
     rows = found.rows
     if "dead" not in rows:
         return
-    rows = rows[~rows["dead"].astype(bool) & ~ours(rows)]
+    rows = rows[~rows["dead"].astype(bool) & ~is_self_event(rows)]
     for uid, frame in rows.groupby("class_uid"):
         if uid in KINDS:
             name = f"class {uid} {KINDS[uid].name}"

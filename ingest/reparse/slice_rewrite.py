@@ -26,7 +26,7 @@ from infra.storage.paths import delete
 from infra.streaming.lake import Lake
 from ingest.parsing.arrow_parser import Parser, records_of
 from ingest.parsing.source import JoiningSource, ParseSettings, Record, sources
-from ingest.pipeline.batch_pass import marked, slices
+from ingest.pipeline.batch_pass import mark_duplicates, slices
 from ingest.reparse.recount import AHEAD, Recounts
 from ingest.tables import EVENT, RECORD
 
@@ -185,7 +185,7 @@ class Slice:
         target = Target.of(EVENT, self._folder, "parsed-")
         writer = FileWriter(target)
         for events in self._joined() if self._joins else self._single():
-            writer.write(marked(events, repeats))
+            writer.write(mark_duplicates(events, repeats))
         file = writer.close()
         return None if file is None else self._folder / file.name
 

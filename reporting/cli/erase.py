@@ -55,7 +55,12 @@ def _erase(arguments: argparse.Namespace, settings: Settings) -> int:
     from infra.spark.session import session
     from infra.streaming.lake import Lake
     from reporting.erasure.certificate import sentences
-    from reporting.erasure.request import ErasureRequest, require_request, subject_names, words_of
+    from reporting.erasure.request import (
+        ErasureRequest,
+        require_request,
+        subject_names,
+        subject_words,
+    )
     from reporting.erasure.run import erase, preview_erasure
 
     kind, name = ("user", arguments.user) if arguments.user else ("device", arguments.device)
@@ -71,7 +76,9 @@ def _erase(arguments: argparse.Namespace, settings: Settings) -> int:
     require_request(wish, yes=arguments.yes, dry=arguments.dry_run)
     if not settings.lake_root.is_dir():
         raise Fatal(f"{settings.lake_root}: there is no lake here; start the jobs or set 'lake'")
-    words_of(wish, subject_names(settings, wish), "")  # what is refused is so before a JVM starts
+    subject_words(
+        wish, subject_names(settings, wish), ""
+    )  # what is refused is so before a JVM starts
     stand_back(_NICE)
     # It lists files and commits: Arrow rewrites the rows, so Spark gets by with little.
     small = settings.spark.model_copy(update={"driver_memory": "1g"})

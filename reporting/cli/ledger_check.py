@@ -22,7 +22,7 @@ from infra.streaming.kafka_offsets import TopicPartitionKey
 from infra.streaming.outbox import put_row
 from ingest.completeness.gaps import INGEST_JOB
 from ingest.completeness.ledger_state import LedgerCheckState, ledger_check_folder
-from ingest.completeness.offset_ranges import Span, Stretch, merged_ranges, size, without
+from ingest.completeness.offset_ranges import Span, Stretch, merged_ranges, offset_count, without
 from reporting.cli.reader import open_lake
 from reporting.ledger.check import TABLES, check_ledger
 from reporting.ledger.missing_offsets import hole_id
@@ -169,7 +169,7 @@ def _gap(
         "partition": stretch.partition,
         "from_offset": first,
         "to_offset": end,
-        "messages": size(spans),
+        "messages": offset_count(spans),
         "goes_on_at": end,
         "source": source_of(stretch.topic, settings.kafka),
         "lost_after": after and after.isoformat(),

@@ -18,10 +18,10 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from reporting.document.text import cut, number
+from reporting.document.text import harmless_text, number
 
 
-class Look(NamedTuple):
+class SeriesStyle(NamedTuple):
     """How a series is drawn; its parts differ in print as well."""
 
     fill: str
@@ -29,27 +29,27 @@ class Look(NamedTuple):
 
 
 LEVEL_LOOKS = {
-    "critical": Look("#450a0a"),
-    "high": Look("#dc2626"),
-    "medium": Look("#fbbf24", "////"),
-    "low": Look("#bfdbfe", "...."),
-    "informational": Look("#f1f5f9"),
+    "critical": SeriesStyle("#450a0a"),
+    "high": SeriesStyle("#dc2626"),
+    "medium": SeriesStyle("#fbbf24", "////"),
+    "low": SeriesStyle("#bfdbfe", "...."),
+    "informational": SeriesStyle("#f1f5f9"),
 }
 STATUS_LOOKS = {
-    "leased": Look("#166534"),
-    "static": Look("#4d7c0f", "xxxx"),
-    "none": Look("#fbbf24", "////"),
-    "outside": Look("#bfdbfe", "...."),
-    "unknown": Look("#f1f5f9"),
-    "pending": Look("#fecaca", "\\\\\\\\"),
+    "leased": SeriesStyle("#166534"),
+    "static": SeriesStyle("#4d7c0f", "xxxx"),
+    "none": SeriesStyle("#fbbf24", "////"),
+    "outside": SeriesStyle("#bfdbfe", "...."),
+    "unknown": SeriesStyle("#f1f5f9"),
+    "pending": SeriesStyle("#fecaca", "\\\\\\\\"),
 }
 VERDICT_LOOKS = {
-    "true": Look("#166534"),
-    "false": Look("#fbbf24", "////"),
-    "not judged": Look("#f1f5f9"),
+    "true": SeriesStyle("#166534"),
+    "false": SeriesStyle("#fbbf24", "////"),
+    "not judged": SeriesStyle("#f1f5f9"),
 }
-PLAIN = Look("#1d4ed8")
-_PALE = Look("#bfdbfe", "////")
+PLAIN = SeriesStyle("#1d4ed8")
+_PALE = SeriesStyle("#bfdbfe", "////")
 _INK = "#334155"
 _GRID = "#e2e8f0"
 _WIDTH = 8.8
@@ -60,7 +60,7 @@ def stacked_bars(
     title: str,
     labels: Sequence[str],
     series: Mapping[str, Sequence[float]],
-    looks: Mapping[str, Look],
+    looks: Mapping[str, SeriesStyle],
     *,
     half: bool = False,
 ) -> Markup:
@@ -104,7 +104,7 @@ def stacked_bars(
 
 
 def shares(
-    title: str, counts: Mapping[str, float], looks: Mapping[str, Look], *, half: bool = False
+    title: str, counts: Mapping[str, float], looks: Mapping[str, SeriesStyle], *, half: bool = False
 ) -> Markup:
     """One bar of 100 %, its parts named above it."""
     figure, axes = _axes(_HALF if half else _WIDTH, 0.9)
@@ -154,7 +154,7 @@ def ranges(title: str, spans: Sequence[tuple[str, float, float]]) -> Markup:
 def rows_of_bars(
     title: str,
     rows: Sequence[tuple[str, Mapping[str, float]]],
-    looks: Mapping[str, Look],
+    looks: Mapping[str, SeriesStyle],
     *,
     half: bool = False,
     ends: Sequence[str] = (),
@@ -223,7 +223,7 @@ def lanes(
 
 def _label(text: str) -> str:
     """A name that may come from a log: short, printable, and no formula of matplotlib's."""
-    return cut(text, 48).replace("$", r"\$")
+    return harmless_text(text, 48).replace("$", r"\$")
 
 
 def _axes(width: float, height: float) -> tuple[Figure, Axes]:

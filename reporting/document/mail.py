@@ -12,7 +12,7 @@ from infra.config.report_sections import MailSettings
 from infra.errors import Retryable
 from infra.process.mail_server import send_mail
 from reporting.document.content import Report
-from reporting.document.text import cut, shown
+from reporting.document.text import harmless_text, shown
 
 
 def send_report(
@@ -33,7 +33,7 @@ def message_of(
     """The mail. The same report has the same id, so that one sent twice is shown once."""
     message = EmailMessage()
     # A header must not be steered by a host name: `cut` leaves no line break.
-    message["Subject"] = cut(f"Headgate: {_headline(report)}", 200)
+    message["Subject"] = harmless_text(f"Headgate: {_headline(report)}", 200)
     message["From"], message["To"] = sender, ", ".join(to)
     message["Date"] = format_datetime(report.made_at)
     stem = files[0].name if files else report.name
@@ -48,7 +48,7 @@ def message_of(
 
 def text_of(report: Report) -> str:
     """The report in a few lines, for who reads it on the way."""
-    lines = [_headline(report), "", *(cut(sentence, 400) for sentence in report.lead)]
+    lines = [_headline(report), "", *(harmless_text(sentence, 400) for sentence in report.lead)]
     lines += [f"{tile.label}: {shown(tile.value, tile.kind)}" for tile in report.tiles]
     if report.arrival is not None:
         lines += ["", *report.arrival.sentences()]
@@ -57,6 +57,6 @@ def text_of(report: Report) -> str:
 
 def _headline(report: Report) -> str:
     if report.headline:
-        return cut(report.headline, 200)
+        return harmless_text(report.headline, 200)
     about = f" {report.subject}" if report.subject else ""
     return f"{report.title}{about}, {report.interval}"

@@ -16,7 +16,7 @@ def number(value: float | None) -> str:
     return whole.replace(",", "\u202f")
 
 
-def seconds(value: float | None) -> str:
+def seconds_text(value: float | None) -> str:
     """A span in the unit that suits it."""
     if value is None:
         return "-"
@@ -28,7 +28,7 @@ def seconds(value: float | None) -> str:
     return f"{value / 3600:.1f} h" if size < 2 * 86_400 else f"{value / 86_400:.1f} days"
 
 
-def size(value: float | None) -> str:
+def bytes_text(value: float | None) -> str:
     """Bytes in the unit that suits them, by powers of 1,024."""
     if value is None:
         return "-"
@@ -58,13 +58,13 @@ def shown(value: Any, kind: str = "text") -> str:
     if kind == "share":
         return share(value)
     if kind == "seconds":
-        return seconds(value)
+        return seconds_text(value)
     if kind == "bytes":
-        return size(value)
-    return cut(str(value), 300)
+        return bytes_text(value)
+    return harmless_text(str(value), 300)
 
 
-def cut(text: str, most: int = 120) -> str:
+def harmless_text(text: str, most: int = 120) -> str:
     """Control characters and overlong text made harmless for the layout."""
     clean = "".join(c if c.isprintable() else "\ufffd" for c in text)
     return clean if len(clean) <= most else clean[: most - 1] + "…"

@@ -18,7 +18,7 @@ from infra.maintenance.maintenance import retention_interval
 from infra.storage.atomic_files import write_whole
 from infra.streaming.lake import Lake
 from infra.streaming.outbox import note_audit
-from reporting.erasure.outside_tables import left, models
+from reporting.erasure.outside_tables import judging_models, left
 from reporting.erasure.request import ErasureProgress, ErasureRequest, digest
 from reporting.erasure.rewrite import commits_of, tables_there
 from reporting.erasure.subject_match import Search
@@ -106,7 +106,7 @@ def not_touched(
         "state": "jobs sessions and alert remember leases, findings and alerts until they are "
         "over (max_lease_seconds, dedup_seconds, windows of correlations); erase again after that",
         "counts": _counts(settings),
-        "models": models(settings, search),
+        "models": judging_models(settings, search),
         "elsewhere": "backups, reports that were written, and what consumers of the topics keep",
     }
 

@@ -121,7 +121,7 @@ def left(settings: Settings, search: Search) -> Sequence[str]:
     return results
 
 
-def models(settings: Settings, search: Search) -> list[str]:
+def judging_models(settings: Settings, search: Search) -> list[str]:
     """Models that judge the subject by what it did, or cannot be read: their folders."""
     side = settings.lake_side.absolute()
     files = (store_folder(settings).absolute() / MODELS).glob(f"[!.]*/{BASELINES}")

@@ -75,7 +75,7 @@ def subject_names(settings: Settings, wish: ErasureRequest) -> list[str]:
     return sorted(words - set(wish.but))
 
 
-def words_of(wish: ErasureRequest, names: Sequence[str], instead: str) -> tuple[Word, ...]:
+def subject_words(wish: ErasureRequest, names: Sequence[str], instead: str) -> tuple[Word, ...]:
     """The words for these names. Raises `Usage` where they cannot be told from other text."""
     if wish.kind == "user":
         if not names:

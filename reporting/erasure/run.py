@@ -21,7 +21,7 @@ from infra.delta.transaction import active_files
 from infra.errors import Fatal, HeadgateError
 from infra.kafka.client import require_broker
 from infra.storage.checksums import json_lines
-from infra.storage.paths import Location, delete, sizes
+from infra.storage.paths import Location, delete, file_sizes
 from infra.streaming.job_lock import JobLock
 from infra.streaming.lake import Lake
 from infra.streaming.log_retention import unread_by
@@ -35,7 +35,7 @@ from reporting.erasure.request import (
     progress_of,
     save,
     subject_names,
-    words_of,
+    subject_words,
 )
 from reporting.erasure.rewrite import (
     BLANK,
@@ -68,7 +68,7 @@ def preview_erasure(
     lake: Lake, wish: ErasureRequest, tell: Callable[[str], None]
 ) -> dict[str, Any]:
     """What an erasure would come to; nothing is changed."""
-    search = Search(words_of(wish, subject_names(lake.settings, wish), BLANK))
+    search = Search(subject_words(wish, subject_names(lake.settings, wish), BLANK))
     eraser = Eraser(lake, Erasure("preview", search, not wish.pseudonymise), dry=True, tell=tell)
     eraser.run()
     counts = {name: asdict(count) for name, count in eraser.counts.items() if count.files}
@@ -100,7 +100,7 @@ def erase(
         file = settings.checkpoint_root / _JOB / f"{digest('', wish)}.json"
         progress = progress_of(settings, file, wish, _newest(lake))
         instead = progress.pseudonym if wish.pseudonymise else BLANK
-        search = Search(words_of(wish, progress.names, instead))
+        search = Search(subject_words(wish, progress.names, instead))
         # Asked once: topics that cannot be reached are named in the certificate, tables go on.
         away = _away(settings)
         erasure = Erasure(progress.id, search, not wish.pseudonymise)
@@ -357,7 +357,7 @@ def _former(lake: Lake, table: Table) -> dict[str, float]:
     Also those that jobs are writing: only the log tells them apart.
     """
     folder, result = lake.folder(table), {}
-    names = sizes(folder, ".parquet").keys()
+    names = file_sizes(folder, ".parquet").keys()
     for name in names - {file.name for file in active_files(lake.spark, lake.path(table))}:
         with suppress(FileNotFoundError):
             result[name] = (folder / name).stat().st_mtime

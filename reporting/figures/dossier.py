@@ -63,7 +63,7 @@ def leases(request: ReportRequest) -> list[dict[str, Any]]:
     return request.ask(_LEASES)
 
 
-def alerts_of(request: ReportRequest, names: list[str]) -> list[dict[str, Any]]:
+def alerts_naming(request: ReportRequest, names: list[str]) -> list[dict[str, Any]]:
     """Alerts that name one of these, in any case of letters; suppressed ones too."""
     return request.ask(_OF_NAMES, names=sorted({name.lower() for name in names}))
 
@@ -78,7 +78,7 @@ def actions_on(request: ReportRequest, alerts: list[dict[str, Any]]) -> list[dic
     return request.ask(_ACTIONS, ids=[row["alert_id"] for row in alerts])
 
 
-def evidence_of(request: ReportRequest, alerts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def evidence_lines(request: ReportRequest, alerts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The lines that alerts name as evidence, with SHA-256 of the bytes as received; a digest is
     null where retention or an erasure took the line. `message`: what a program wrote, or, of a
     record of fields, who asked whom for what."""

@@ -8,7 +8,7 @@ from alerts.domain.attack import TACTICS
 from alerts.domain.verdict import TRUE_VERDICTS
 from alerts.lifecycle.risk_score import INCIDENT
 from reporting.document.request import ReportRequest
-from reporting.document.text import cut
+from reporting.document.text import harmless_text
 from reporting.figures.alerts import ALERTS
 
 PLAIN = {
@@ -56,17 +56,17 @@ _BY_NAME = {name: tag for tag, (_, name) in TACTICS.items()}
 
 
 def incidents(request: ReportRequest) -> list[dict[str, Any]]:
-    """Each incident that began in the interval, with `sentence`."""
+    """Each incident that began in the interval, with `incident_sentence`."""
     rows = request.ask(_INCIDENTS, incident=INCIDENT)
     for row in rows:
-        row["sentence"] = sentence(row, request)
+        row["sentence"] = incident_sentence(row, request)
     return rows
 
 
-def sentence(row: dict[str, Any], request: ReportRequest) -> str:
+def incident_sentence(row: dict[str, Any], request: ReportRequest) -> str:
     """`On 7 October at 20:00, laptop-7 showed signs of ...; nobody has taken it yet.`"""
     began = request.interval.local(row["began"])
-    who = cut(row["hostname"] or row["entity_value"] or "an unnamed device", 60)
+    who = harmless_text(row["hostname"] or row["entity_value"] or "an unnamed device", 60)
     tactics = [PLAIN[tag] for tag in (row["tactics"] or "").split(", ") if tag in PLAIN]
     signs = _joined(tactics) if tactics else "several kinds of suspicious behaviour"
     return (

@@ -34,11 +34,11 @@ from ingest.completeness.offset_ranges import (
     block_of,
     count_ranges,
     merged_ranges,
-    size,
+    offset_count,
 )
 from ingest.quality.silence_rules import finished
 from reporting.ledger.completeness import Completeness, excused, hourly
-from reporting.ledger.missing_offsets import Accepted, Explainer, Reasons, accepted
+from reporting.ledger.missing_offsets import AcceptedGap, Explainer, Reasons, accepted
 
 if TYPE_CHECKING:
     import duckdb
@@ -163,7 +163,7 @@ def stretches(
     at: Checkpoint,
     state: LedgerCheckState,
     kafka: KafkaSettings,
-    gaps: Sequence[Accepted],
+    gaps: Sequence[AcceptedGap],
     held: Mapping[TopicPartitionKey, BrokerRange],
 ) -> list[Stretch]:
     """What is to be looked at: first what is looked at again, then what the job has read since."""
@@ -186,7 +186,7 @@ def _new(
     named: str,
     end: int,
     state: LedgerCheckState,
-    gaps: Sequence[Accepted],
+    gaps: Sequence[AcceptedGap],
     held: Mapping[TopicPartitionKey, BrokerRange],
 ) -> Iterator[Stretch]:
     before, through = state.through.get(key(place), ("", 0))
@@ -290,7 +290,7 @@ class _Places:
             "erased": sum(why.erased for _, why in ours),
             "empty": sum(why.empty for _, why in ours),
             "unasked": sum(why.unasked for _, why in ours),
-            "missing": size(spans),
+            "missing": offset_count(spans),
             "repeated": _repeated([judged_stretch for judged_stretch, _ in ours]),
             "broker_first": there.first if there else None,
             "broker_end": there.end if there else None,

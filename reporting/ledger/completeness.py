@@ -19,7 +19,7 @@ import duckdb
 
 from infra.delta.retention import Applied
 from infra.errors import Fatal
-from reporting.ledger.findings import findings, packs
+from reporting.ledger.findings import findings, packs_by_hour
 
 TABLES = (
     "bronze.record", "silver.event", "gold.finding", "gold.attribution", "ops.gap", "ops.ledger",
@@ -125,7 +125,7 @@ def hourly(
         for hour, name, numbers, stamped in findings(connection, since, until, source):
             _add(counts, hour, name, numbers)
             stamps[hour, name] = stamped
-        force = packs(connection, since, until)
+        force = packs_by_hour(connection, since, until)
     return [
         Completeness(
             name,
@@ -169,7 +169,7 @@ class LedgerSlice:
     beside: tuple[datetime, datetime]
 
 
-def cut(
+def time_slices(
     weights: Sequence[Weight], since: datetime, until: datetime, most: int
 ) -> Iterator[LedgerSlice]:
     """[since, until) in slices of `most` rows, or of one weight that is more; weights in order.
@@ -327,7 +327,7 @@ def _records(
     run(_BEGIN)
     # Asked before the records: of what is in by then the rows are there when they are looked for.
     run("SET VARIABLE finished = $1::TIMESTAMPTZ", [_one(run(_FINISHED))[0]])
-    for piece in cut(_weights(connection, since, until, most), since, until, most):
+    for piece in time_slices(_weights(connection, since, until, most), since, until, most):
         span = {**_span(piece.since, piece.until), **_span(*piece.beside, "beside_")}
         for part in range(piece.parts):
             records = {**span, "parts": piece.parts, "part": part}
@@ -398,7 +398,7 @@ def _add(counts: _Counts, hour: datetime, source: str, numbers: Mapping[str, int
 
 def excuse(connection: duckdb.DuckDBPyConnection, under_way: Sequence[datetime]) -> None:
     """Let records that arrived at these instants count as unfinished: those of batches of files
-    that are not in yet (`ingest.pipeline.files_job.under_way`)."""
+    that are not in yet (`ingest.pipeline.files_job.batches_under_way`)."""
     connection.execute("SET VARIABLE under_way = $1::TIMESTAMPTZ[]", [list(under_way)])
 
 

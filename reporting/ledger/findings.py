@@ -69,7 +69,7 @@ FROM reach WHERE pack IS NOT NULL AND "end" >= $since AND begin < $until
 """
 
 
-def packs(
+def packs_by_hour(
     connection: duckdb.DuckDBPyConnection, since: datetime, until: datetime
 ) -> dict[datetime, set[str]]:
     """By hour of arrival, the rule packs of the batches that read what arrived in it, as far as

@@ -26,7 +26,7 @@ from infra.kafka.client import source_of
 from infra.storage.paths import path_of
 from infra.streaming.kafka_offsets import BrokerRange, TopicPartitionKey
 from ingest.completeness.log_truncation import NEAR, PartitionLog
-from ingest.completeness.offset_ranges import CountedStretch, Span, Stretch, size, without
+from ingest.completeness.offset_ranges import CountedStretch, Span, Stretch, offset_count, without
 
 if TYPE_CHECKING:
     import duckdb
@@ -53,7 +53,7 @@ class Reasons:
 
 
 @dataclass(frozen=True)
-class Accepted:
+class AcceptedGap:
     """A gap as `ops.gap` has it, or as it waits for the driver to put it there."""
 
     place: TopicPartitionKey
@@ -77,10 +77,10 @@ FROM ops.gap ORDER BY accepted_at
 """
 
 
-def accepted(settings: Settings, connection: duckdb.DuckDBPyConnection) -> list[Accepted]:
+def accepted(settings: Settings, connection: duckdb.DuckDBPyConnection) -> list[AcceptedGap]:
     """All gaps that were gone on without, the newest last."""
     accepteds = [
-        Accepted((topic, partition), *rest)
+        AcceptedGap((topic, partition), *rest)
         for topic, partition, *rest in connection.execute(_GAPS).fetchall()
     ]
     # An acceptance waits as a file until the driver folds it in; it counts from the moment it is
@@ -90,10 +90,10 @@ def accepted(settings: Settings, connection: duckdb.DuckDBPyConnection) -> list[
     return sorted(accepteds, key=lambda gap: gap.at)
 
 
-def _spooled(file: Path) -> Accepted:
+def _spooled(file: Path) -> AcceptedGap:
     row = json.loads(file.read_text("utf-8"))
     place = row["topic"], row["partition"]
-    return Accepted(
+    return AcceptedGap(
         place,
         row["kind"],
         row["from_offset"],
@@ -133,7 +133,7 @@ class Explainer:
         self,
         settings: Settings,
         connection: duckdb.DuckDBPyConnection,
-        gaps: Sequence[Accepted],
+        gaps: Sequence[AcceptedGap],
         held: Mapping[TopicPartitionKey, BrokerRange],
         since: datetime | None,
         ids: Mapping[str, str] = MappingProxyType({}),
@@ -157,17 +157,17 @@ class Explainer:
         place = found.stretch.place
         # From the surest reason to the least sure: what one explains, the next need not.
         left = without(holes, self._known(found.stretch))
-        reasons = Reasons(gaps=size(holes) - size(left))
+        reasons = Reasons(gaps=offset_count(holes) - offset_count(left))
         kept = self._kept(found)
         inside = without(left, [(0, kept)] if kept else [])
-        reasons = replace(reasons, expired=size(left) - size(inside))
+        reasons = replace(reasons, expired=offset_count(left) - offset_count(inside))
         # An erasure notes how many records it took, not which; so it can only explain that many
         # once.
-        if inside and not again and size(inside) <= self._budget():
-            self._erased = self._budget() - size(inside)
-            return replace(reasons, erased=size(inside))
+        if inside and not again and offset_count(inside) <= self._budget():
+            self._erased = self._budget() - offset_count(inside)
+            return replace(reasons, erased=offset_count(inside))
         missing, unasked = self._messages(place, inside, again=again)
-        empty = size(inside) - size(missing) - unasked
+        empty = offset_count(inside) - offset_count(missing) - unasked
         return replace(reasons, empty=empty, unasked=unasked, missing=tuple(missing))
 
     def close(self) -> None:
@@ -186,7 +186,7 @@ class Explainer:
             if gap.end and (anew is None or self._of_log(gap, stretch, anew))
         ]
 
-    def _of_log(self, gap: Accepted, stretch: Stretch, anew: datetime) -> bool:
+    def _of_log(self, gap: AcceptedGap, stretch: Stretch, anew: datetime) -> bool:
         """Whether a gap is of the log that a stretch is of. `anew`: when that was last changed."""
         if gap.kind == "hole":  # one of the former log may be accepted when the new one is there
             span = gap.first, gap.end or 0
@@ -232,9 +232,9 @@ class Explainer:
         there = without(holes, [(0, held.first), (held.end, max(held.end, holes[-1][1]))])
         # The widest first: a single offset is mostly the mark of a transaction.
         wide = sorted(
-            (span for span in there if size([span]) > 1), key=lambda span: span[0] - span[1]
+            (span for span in there if offset_count([span]) > 1), key=lambda span: span[0] - span[1]
         )
-        single = [span for span in there if size([span]) == 1]
+        single = [span for span in there if offset_count([span]) == 1]
         # From a random one on, so that a loss that comes again is met sooner or later.
         turn = randrange(len(single)) if single else 0
         asked = [*sorted(wide[:MOST_ASKED]), *single[turn:], *single[:turn]]

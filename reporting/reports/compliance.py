@@ -9,7 +9,7 @@ from typing import Any
 
 from infra.config.settings import Settings
 from infra.delta.catalog import catalog
-from infra.delta.retention import limits
+from infra.delta.retention import retention_limits
 from reporting.document.content import Column, Report, Section, Table, Tile
 from reporting.document.request import ReportRequest
 from reporting.document.text import number
@@ -141,7 +141,7 @@ def retention(request: ReportRequest) -> list[dict[str, Any]]:
     """By layer and source: what the settings promise, the oldest row, and whether it is kept."""
     result = []
     for table in ("bronze.record", "silver.event"):
-        wanted = limits(request.settings.retention, catalog()[table], request.made_at)
+        wanted = retention_limits(request.settings.retention, catalog()[table], request.made_at)
         for row in request.ask(_OLDEST.format(table=table)):
             limit = wanted.of(row["source"])
             beyond = limit is not None and row["oldest"] < limit - _SLACK

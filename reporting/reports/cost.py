@@ -14,7 +14,7 @@ from infra.storage.paths import is_table
 from reporting.document import charts
 from reporting.document.content import Block, Chart, Column, Report, Section, Table, Tile
 from reporting.document.request import ReportRequest
-from reporting.document.text import number, share, shown, size
+from reporting.document.text import bytes_text, number, share, shown
 from reporting.figures.cores import BETWEEN_BATCHES, Cores
 
 NAME = "cost"
@@ -56,7 +56,7 @@ def compose(request: ReportRequest) -> Report:
     """The report of an interval; disk is as it stands when it is made."""
     jobs, before = request.ask(_JOBS), request.before.ask(_JOBS)
     rules = request.ask(_RULES)
-    disk = sorted(sizes(request), key=lambda row: -row["bytes"])
+    disk = sorted(table_sizes(request), key=lambda row: -row["bytes"])
     # Of an interval that is not over the jobs had only the part that is.
     ended = min(request.interval.end, max(request.made_at, request.interval.start))
     span = max((ended - request.interval.start).total_seconds(), 1.0)
@@ -115,7 +115,7 @@ def _lead(
     if records:
         sentences.append(f"It took in {number(records)} records.")
     if stored:
-        sentences.append(f"Its tables take {size(stored)} of disk.")
+        sentences.append(f"Its tables take {bytes_text(stored)} of disk.")
     return [" ".join(sentences)]
 
 
@@ -175,7 +175,7 @@ def _of_a_core(rules: list[dict[str, Any]], span: float) -> float | None:
     return sum(row["seconds"] for row in rules) / span if rules else None
 
 
-def sizes(request: ReportRequest) -> Iterator[dict[str, Any]]:
+def table_sizes(request: ReportRequest) -> Iterator[dict[str, Any]]:
     """Files and bytes of each table's folder, former versions that are still kept too."""
     root = request.settings.lake_root
     for name, table in catalog().items():
@@ -204,7 +204,7 @@ def _disk(disk: list[dict[str, Any]]) -> Section:
         "Disk by table",
         parts,
         {"bytes": charts.PLAIN},
-        ends=[size(row["bytes"]) for row in disk[:8]],
+        ends=[bytes_text(row["bytes"]) for row in disk[:8]],
     )
     filled = [row for row in disk if row["files"]]
     note = f"{len(disk) - len(filled)} further tables hold no row." if filled != disk else ""

@@ -7,8 +7,8 @@ from typing import Any
 from reporting.document import charts
 from reporting.document.content import Block, Chart, Column, Report, Section, Table, Tile
 from reporting.document.request import ReportRequest
-from reporting.document.text import cut
-from reporting.figures.dossier import MOST, actions_on, alerts_of, evidence_of, leases
+from reporting.document.text import harmless_text
+from reporting.figures.dossier import MOST, actions_on, alerts_naming, evidence_lines, leases
 
 NAME = "device"
 DOC = (
@@ -28,8 +28,8 @@ def compose(request: ReportRequest) -> Report:
     # An address is one device after another, so its leases name no further alerts.
     is_address = any(row["ip"] == request.subject for row in held)
     names = [request.subject] if is_address else [request.subject, *macs]
-    alerts = alerts_of(request, names)
-    evidence = evidence_of(request, alerts)
+    alerts = alerts_naming(request, names)
+    evidence = evidence_lines(request, alerts)
     return Report(
         NAME,
         "Dossier",
@@ -58,7 +58,7 @@ def _headline(request: ReportRequest, held: list[dict[str, Any]], macs: list[str
     # An address that several devices held has no name of its own.
     if len(macs) != 1 or not named or named[-1].lower() == request.subject.lower():
         return ""
-    return f"Dossier of {cut(named[-1])} ({cut(request.subject)})"
+    return f"Dossier of {harmless_text(named[-1])} ({harmless_text(request.subject)})"
 
 
 def lease_section(request: ReportRequest, held: list[dict[str, Any]]) -> Section:

@@ -10,8 +10,8 @@ from typing import Any
 from infra.errors import Usage
 from reporting.document.content import Report, Tile
 from reporting.document.request import ReportRequest
-from reporting.document.text import cut
-from reporting.figures.dossier import alerts_of_incident, evidence_of, leases
+from reporting.document.text import harmless_text
+from reporting.figures.dossier import alerts_of_incident, evidence_lines, leases
 from reporting.reports.device import alert_section, evidence_section, lease_section
 
 NAME = "incident"
@@ -32,8 +32,8 @@ def compose(request: ReportRequest) -> Report:
     alerts = alerts_of_incident(request)
     own = next((row for row in alerts if row["alert_id"] == request.subject), None)
     if own is None:
-        raise Usage(f"--subject {cut(request.subject)}: there is no such alert")
-    evidence = evidence_of(request, alerts)
+        raise Usage(f"--subject {harmless_text(request.subject)}: there is no such alert")
+    evidence = evidence_lines(request, alerts)
     return Report(
         NAME,
         "Dossier of an incident",
@@ -60,5 +60,5 @@ def _headline(request: ReportRequest, own: Mapping[str, Any], many: int) -> str:
     """What happened, to whom and when: an id tells nobody anything."""
     began = request.interval.local(own["event_time"])
     more = f", and {many - 1} more alert{'s' if many > 2 else ''}" if many > 1 else ""
-    title = cut(str(own["title"]), 160)
+    title = harmless_text(str(own["title"]), 160)
     return f"{title}, {began.day} {began:%B %Y at %H:%M} {request.interval.zone}{more}"

@@ -8,7 +8,7 @@ from alerts.domain.levels import WORST_FIRST
 from reporting.document import charts
 from reporting.document.content import Chart, Column, Report, Section, Words
 from reporting.document.request import ReportRequest
-from reporting.document.text import number, seconds
+from reporting.document.text import number, seconds_text
 from reporting.figures.alerts import Bucket, by_level, by_month
 from reporting.figures.incidents import by_tactic, incidents
 from reporting.figures.source_names import source_name
@@ -112,7 +112,7 @@ def _work(totals: dict[str, Any]) -> str:
     )
     pace = ""
     if totals["acknowledge"] is not None:
-        pace = f" Half of them were taken up within {seconds(totals['acknowledge'])}."
+        pace = f" Half of them were taken up within {seconds_text(totals['acknowledge'])}."
     return f"{verdict}; {still}.{pace}"
 
 
@@ -215,7 +215,9 @@ def _handling(totals: dict[str, Any], earlier: dict[str, Any]) -> Chart:
 def _then(row: dict[str, Any]) -> str:
     """A span, and beside it the one of the period before."""
     before = row["before"]
-    return seconds(row["now"]) + (f" (before: {seconds(before)})" if before is not None else "")
+    return seconds_text(row["now"]) + (
+        f" (before: {seconds_text(before)})" if before is not None else ""
+    )
 
 
 def _records(sources: list[dict[str, Any]]) -> Chart:

@@ -32,7 +32,7 @@ from infra.delta.log_reader import (
     versions,
 )
 from infra.delta.parquet_writer import FileWriter, Target
-from infra.delta.table_lock import require_home
+from infra.delta.table_lock import require_locks_here
 from infra.delta.time_travel import bring_back
 from infra.errors import Fatal, Retryable, Usage
 from infra.kafka.client import free_port
@@ -66,12 +66,12 @@ def told(root: Location) -> dict[str, str]:
 
 
 def test_files_are_listed_moved_and_deleted_alike(root: Location) -> None:
-    assert place.listed(root) == []
+    assert place.list_folder(root) == []
     assert not place.there(root)
     write(root, a1="one", a2="two", b="three")
-    assert sorted(file.name for file in place.listed(root)) == ["a1", "a2", "b"]
+    assert sorted(file.name for file in place.list_folder(root)) == ["a1", "a2", "b"]
     assert sorted(file.name for file in place.beginning(root, "a")) == ["a1", "a2"]
-    assert place.sizes(root, "2") == {"a2": 3}
+    assert place.file_sizes(root, "2") == {"a2": 3}
     assert list(place.texts([root / "b", root / "a1"])) == ["three", "one"]
     place.move([(root / "a1", root / "c1"), (root / "a2", root / "c2")])
     place.delete([root / "b", root / "never"])
@@ -82,9 +82,9 @@ def test_files_are_listed_moved_and_deleted_alike(root: Location) -> None:
 def test_what_another_process_writes_is_seen_at_once(store: Store) -> None:
     root = location("s3://plant/fresh")
     write(root, one="1")
-    assert [file.name for file in place.listed(root)] == ["one"]
+    assert [file.name for file in place.list_folder(root)] == ["one"]
     write(pickle.loads(pickle.dumps(root)), two="2")
-    assert sorted(file.name for file in place.listed(root)) == ["one", "two"]
+    assert sorted(file.name for file in place.list_folder(root)) == ["one", "two"]
 
 
 def test_what_comes_after_a_name_is_told_with_its_time(store: Store) -> None:
@@ -109,12 +109,12 @@ def test_a_file_of_rows_is_there_once_it_is_closed_or_not_at_all(root: Location)
     assert made is not None
     read = pq.ParquetFile(place.to_read(root / made.name)).read()
     assert read["n"].to_pylist() == [1, 2, 3]
-    assert place.sizes(root, ".parquet") == {made.name: made.size}
+    assert place.file_sizes(root, ".parquet") == {made.name: made.size}
     unwanted = FileWriter(target)
     unwanted.write(pa.RecordBatch.from_pydict({"n": [4]}, schema=schema))
     unwanted._flush()
     unwanted.discard()
-    assert list(place.sizes(root, ".parquet")) == [made.name]
+    assert list(place.file_sizes(root, ".parquet")) == [made.name]
 
 
 def log_of(table: Location, number: int) -> None:
@@ -154,7 +154,7 @@ def test_a_log_is_shortened_archived_and_brought_back(
     assert live_versions(table)[0] == PACK + 5
     assert archive_commits(table, PACK + 15, FUTURE) == 5
     assert live_versions(table)[0] == PACK + 10
-    assert len(place.listed(table / ARCHIVE)) == 11
+    assert len(place.list_folder(table / ARCHIVE)) == 11
 
 
 def test_commits_from_one_on_are_told_with_when_they_were_written(root: Location) -> None:
@@ -173,14 +173,14 @@ def bucket(home: Path, prefix: str) -> Settings:
 
 def test_a_lake_has_one_home(store: Store, tmp_path: Path) -> None:
     first, other = bucket(tmp_path / "one", "homes"), bucket(tmp_path / "two", "homes")
-    require_home(first)
-    require_home(first)
+    require_locks_here(first)
+    require_locks_here(first)
     with pytest.raises(Fatal, match=r"keep their locks in .*/one of host"):
-        require_home(other)
+        require_locks_here(other)
     place.delete([first.lake_root / "_home"])
-    require_home(other)
+    require_locks_here(other)
     with pytest.raises(Fatal, match=r"keep their locks in .*/two of host"):
-        require_home(first)
+        require_locks_here(first)
 
 
 def test_a_backup_comes_back_into_another_bucket(store: Store, tmp_path: Path) -> None:
@@ -298,4 +298,4 @@ def test_a_store_that_does_not_answer_may_do_so_later(
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     with pytest.raises(Retryable, match=r"s3://plant/away: the store at http://127\.0"):
-        place.listed(location("s3://plant/away"))
+        place.list_folder(location("s3://plant/away"))

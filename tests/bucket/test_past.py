@@ -15,7 +15,7 @@ from api.services.reader import Reader
 from api.sql.runner import Refused, Statements
 from infra.config.settings import Settings, load
 from infra.delta.log_archive import ARCHIVE, LOG, single, singles
-from infra.delta.table_lock import require_home, table_locked
+from infra.delta.table_lock import require_locks_here, table_locked
 from infra.delta.time_travel import Committed
 from infra.storage import paths as place
 from infra.storage.paths import Location
@@ -39,7 +39,7 @@ def settings(store: Store, tmp_path: Path, request: pytest.FixtureRequest) -> Se
     define(table, EVENT)
     for uid in ("e1", "e2"):
         add(table, EVENT, [event(uid, "12:00")])
-    require_home(made)
+    require_locks_here(made)
     with table_locked(made.lake_side, EVENT.name):
         place.move([(single(table / LOG, one), single(table / ARCHIVE, one)) for one in (0, 1)])
     return made

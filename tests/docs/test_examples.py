@@ -28,7 +28,7 @@ import yaml
 
 from alerts.compiler.compiler import compile_rules
 from headgate.cli import COMMANDS, main
-from headgate.command_aliases import renamed
+from headgate.command_aliases import current_words
 from infra.config.settings import load
 from infra.streaming.lake import Lake
 from tests.docs.pages import HOW_TO, ROOT, TUTORIALS, Block, blocks, name_of
@@ -204,7 +204,7 @@ class Guide:
                 subprocess.run(["bash", "-euc", shlex.join(words)], check=True)
 
     def run(self, words: list[str]) -> None:
-        assert renamed(words)[1] is None, f"{self.page.name}: a former name, {words}"
+        assert current_words(words)[1] is None, f"{self.page.name}: a former name, {words}"
         code = main(words)
         name = next((n for n in (" ".join(words[:2]), words[0]) if n in MAY_SAY_NO), None)
         assert code == 0 or (code == 1 and name is not None), (self.page.name, words, code)
@@ -251,7 +251,7 @@ class Guide:
         """Commands that are not run are called rightly, and exempt by name."""
         for words in headgate_lines(text):
             assert exempted(words) is not None, f"{self.page.name}: run `{shlex.join(words)}`"
-            today, notice = renamed(words)
+            today, notice = current_words(words)
             assert notice is None, f"{self.page.name}: {notice}"
             parser = argparse.ArgumentParser(prog="headgate")
             COMMANDS[today[0]].load()(parser.add_subparsers(required=True))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from infra.storage.checksums import Damaged, emptied, logged, objects, sound
+from infra.storage.checksums import Damaged, emptied, logged, objects, read_checked
 from tests.examples import examples
 
 texts = st.text(st.characters(codec="ascii"), min_size=1, max_size=2_000)
@@ -33,11 +33,11 @@ def test_a_turned_bit_shows_wherever_it_is(
 ) -> None:
     file, content = tmp_path / "7", bytearray(text.encode())
     write(file, content, step)
-    assert sound(file) == text
+    assert read_checked(file) == text
     content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     file.write_bytes(content)
     with pytest.raises(Damaged):
-        sound(file)
+        read_checked(file)
 
 
 @shared
@@ -47,7 +47,7 @@ def test_what_is_cut_off_shows(tmp_path: Path, text: str, step: int, data: st.Da
     write(file, text.encode(), step)
     file.write_bytes(text.encode()[: data.draw(st.integers(0, len(text) - 1))])
     with pytest.raises(Damaged):
-        sound(file)
+        read_checked(file)
 
 
 def test_a_file_that_hadoop_wrote_is_sound(tmp_path: Path) -> None:

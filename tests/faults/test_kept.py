@@ -10,12 +10,12 @@ import pytest
 
 from alerts.coverage.state import CoverageState as Coverage
 from enrich.dhcp.state_encoding import WHOLE
-from enrich.dhcp.state_layout import Shape, read_layout
+from enrich.dhcp.state_layout import StateLayout, read_layout
 from infra.errors import Fatal
 from ingest.quality.outcome_store import QualityState as Checks
 
 
-def shape(folder: Path) -> Shape | None:
+def shape(folder: Path) -> StateLayout | None:
     offsets = folder / "spark" / "offsets"
     offsets.mkdir(parents=True, exist_ok=True)
     (offsets / "0").touch()
@@ -44,7 +44,7 @@ def test_what_is_damaged_is_named_with_its_remedy(
 
 @pytest.mark.parametrize(
     ("read", "nothing"),
-    [(shape, Shape(WHOLE, None)), (Checks.load, Checks()), (Coverage.load, Coverage())],
+    [(shape, StateLayout(WHOLE, None)), (Checks.load, Checks()), (Coverage.load, Coverage())],
 )
 def test_where_nothing_was_kept_nothing_is_damaged(
     tmp_path: Path, read: Callable[[Path], Any], nothing: Any

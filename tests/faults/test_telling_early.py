@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from alerts.delivery.publisher import read_all
-from alerts.preliminary.place import overdue, place_file
+from alerts.preliminary.place import overdue_answers, place_file
 from infra.config.settings import Settings, load
 from infra.errors import Fatal
 from infra.kafka.client import Broker, ensure_topics
@@ -72,15 +72,15 @@ def test_what_was_there_before_is_not_told_and_what_comes_is_told_and_answered_o
     boxes.find("plain", seconds=None)
     assert teller.publish() == 3
     assert teller.waiting == 3
-    assert {each.alert_id for each in overdue(settings, NEVER).values()} == {
+    assert {each.alert_id for each in overdue_answers(settings, NEVER).values()} == {
         alert_id(uid) for uid in ("a", "b", "late")
     }
     now = round(time.time() * 1_000_000)
-    assert [each.alert_id for each in overdue(settings, now).values()] == [alert_id("late")]
+    assert [each.alert_id for each in overdue_answers(settings, now).values()] == [alert_id("late")]
     boxes.answer("a", "plain", "old")
     boxes.answer("late", "a")
     # Also while job `ingest` has not handed the answer on: it is not job `alert` that is late.
-    assert overdue(settings, now) == {}
+    assert overdue_answers(settings, now) == {}
     # A successor goes on where this one stands, and fences it.
     successor = publisher(settings)
     successor.begin()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from headgate.cli import main
-from headgate.command_aliases import ALIASES, DEFAULT_VERBS, Alias, renamed
+from headgate.command_aliases import ALIASES, DEFAULT_VERBS, Alias, current_words
 from headgate.completion import words_of_all
 from infra.runtime.command_registry import COMMANDS
 
 
 @pytest.mark.parametrize("alias", ALIASES, ids=lambda alias: " ".join(alias.former))
 def test_a_former_word_is_taken_for_the_new_one_and_says_so(alias: Alias, capsys) -> None:
-    words, sentence = renamed([*alias.former, "--reason", "why", "x"])
+    words, sentence = current_words([*alias.former, "--reason", "why", "x"])
     assert words == [*alias.now, "--reason", "why", "x"]
     with pytest.raises(SystemExit) as ended:
         main([*alias.former, "--help"])
@@ -31,7 +31,7 @@ def test_no_former_word_is_a_command_of_today() -> None:
 
 
 def test_options_may_stand_between_the_words_of_a_former_command() -> None:
-    words, sentence = renamed(["load", "--inventory", "cmdb", "users", "assets"])
+    words, sentence = current_words(["load", "--inventory", "cmdb", "users", "assets"])
     assert words == ["users", "import", "--inventory", "cmdb", "assets"]
     assert sentence is not None
 
@@ -39,16 +39,19 @@ def test_options_may_stand_between_the_words_of_a_former_command() -> None:
 @pytest.mark.parametrize("command", sorted(DEFAULT_VERBS))
 def test_a_command_without_a_verb_means_its_first(command: str) -> None:
     verb, verbs = DEFAULT_VERBS[command]
-    assert renamed([command]) == ([command, verb], None)
-    assert renamed([command, "--output", "json"]) == ([command, verb, "--output", "json"], None)
+    assert current_words([command]) == ([command, verb], None)
+    assert current_words([command, "--output", "json"]) == (
+        [command, verb, "--output", "json"],
+        None,
+    )
     for named in (*verbs, "--help"):
-        assert renamed([command, named]) == ([command, named], None)
+        assert current_words([command, named]) == ([command, named], None)
     assert set(words_of_all()[command].commands) == set(verbs)
 
 
 def test_other_words_stay_as_they_are() -> None:
     for words in (["rules", "list"], ["sql", "SELECT 1"], ["sizes"], []):
-        assert renamed(words) == (words, None)
+        assert current_words(words) == (words, None)
 
 
 def test_every_command_of_a_former_release_is_still_taken() -> None:

@@ -19,7 +19,7 @@ from infra.errors import Fatal
 from infra.kafka.client import Broker, ensure_topics, free_port
 from infra.maintenance.backup import backup, left_at
 from infra.maintenance.restore import restore
-from ingest.completeness.gaps import accept, find_gaps, require_no_gap, statement
+from ingest.completeness.gaps import accept, find_gaps, gap_statement, require_no_gap
 from tests.recovery import judge
 from tests.recovery.flow import SOURCES, Flow
 from tests.recovery.plant import batches, driver, settle, until
@@ -83,7 +83,7 @@ def gone_on(settings: Settings, offsets: dict[str, int], records: int) -> dict[j
         require_no_gap(settings)
     gaps = find_gaps(settings)
     assert {f"{one.topic}:{one.partition}": one.from_offset for one in gaps} == offsets
-    accept(settings, statement(gaps), "a test", "the broker was lost")
+    accept(settings, gap_statement(gaps), "a test", "the broker was lost")
     require_no_gap(settings)
     flow = Flow(settings, SEED + 1, per_second=60).start()
     with driver(settings, ALERTING) as running:

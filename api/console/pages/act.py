@@ -20,7 +20,7 @@ from api.console.wrong_values import wrong_value
 from api.routes.access import Services
 from api.services.alert_snapshot import alerts_now
 from api.services.triage import Stale
-from api.tenant_views import refused
+from api.tenant_views import refused_to_tenants
 from api.wire.suppressions import NewSuppression, SuppressionPatterns
 from api.wire.triage import AlertChange, BulkAct, BulkPlan
 from infra.errors import Usage
@@ -56,7 +56,7 @@ def close(request: Request, services: Here, session: Analyst, form: CheckedForm)
     """Close them; a suppression that was wanted besides is made with the same note."""
     ids, note = form.get("id", []), _field(form, "note")
     if _field(form, "silence") and services.reader.tenants is not None:
-        raise refused("a suppression")
+        raise refused_to_tenants("a suppression")
     verdict = _field(form, "verdict") or None
     change = _change(status="closed", verdict=verdict, note=note or None)
     try:

@@ -22,7 +22,7 @@ from api.services.console import entity_lanes
 from api.services.console.entity_lanes import EntityKind
 from api.services.console.lease_spans import LeaseSpan, lease_spans
 from api.services.timeline import timeline
-from api.services.user_evidence import known, witnesses
+from api.services.user_evidence import inventory_evidence, witnesses
 from infra.errors import HeadgateError, Usage
 
 router = console_router()
@@ -80,7 +80,7 @@ def entity(
         # Inventories do not say whose they are.
         known=None
         if services.reader.tenants is not None
-        else _quietly(known, services.settings, kind, named, end, None),
+        else _quietly(inventory_evidence, services.settings, kind, named, end, None),
         used_by=_quietly(witnesses, services.reader, services.settings, kind, named, end, None)
         if kind in ("ip", "mac", "host")
         else None,

@@ -33,7 +33,7 @@ def overview(request: Request, services: Here, session: Signed, since: str = "-2
     # To the minute: who looks within it is answered the same, at once.
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     start, step = earliest("since", since, now) or now, _WINDOWS[since]
-    buckets, levels = alert_overview.by_time(services.reader, start, now, step)
+    buckets, levels = alert_overview.alerts_by_time(services.reader, start, now, step)
     # Jobs and arrivals are everybody's: who is limited to tenants sees their alerts' figures.
     whole = services.reader.tenants is None
     return respond(

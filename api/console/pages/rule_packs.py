@@ -18,7 +18,7 @@ from api.console.pages.rule_tries import HistoryViewer
 from api.console.pages.rules import PAGE as RULES
 from api.console.pages.rules import Engineer
 from api.console.render import respond
-from api.console.request import CheckedForm, Here, Signed, reason_of
+from api.console.request import CheckedForm, Here, Signed, form_reason
 from api.routes.access import Services
 from api.routes.rules.reading import audited_switch
 from api.services.rules import rollout
@@ -135,7 +135,7 @@ def _around(example: ShadowExample) -> dict[str, Any]:
 def change_rollout(services: Here, session: Engineer, rule_id: str, form: CheckedForm) -> Response:
     """Try a rule without alerts, let it alert, or give it up, with the reason."""
     given = {name: values[0].strip() for name, values in form.items()}
-    act, reason, days = given.get("act", ""), reason_of(form), given.get("days", "7")
+    act, reason, days = given.get("act", ""), form_reason(form), given.get("days", "7")
     who = session.caller.name
     changed = _changed_by(services, rule_id)
     if act == "shadow":
@@ -169,7 +169,7 @@ def _changed_by(services: Services, rule_id: str) -> str:
 def roll_back(services: Here, session: Engineer, pack: str, form: CheckedForm) -> Response:
     """Go back to the version that was looked at."""
     given = {name: values[0].strip() for name, values in form.items()}
-    reason = reason_of(form)
+    reason = form_reason(form)
     changes = given.get("changes", "")
     if not changes.isdecimal() or not given.get("to"):
         raise Usage("look first what going back would change: choose a version")

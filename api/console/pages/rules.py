@@ -14,7 +14,7 @@ from alerts.domain.levels import LEVELS
 from alerts.rulepack.rule_pack import Correlation
 from api.console.page import Page, console_router
 from api.console.render import respond
-from api.console.request import CheckedForm, Here, Signed, reason_of, signed_in
+from api.console.request import CheckedForm, Here, Signed, form_reason, signed_in
 from api.console.session import ConsoleSession
 from api.console.time_words import earliest
 from api.routes.access import Services
@@ -210,7 +210,7 @@ def rule_version(
 def switch(services: Here, session: Engineer, rule_id: str, form: CheckedForm) -> Response:
     """Switch a rule on or off, with the reason."""
     on = (form.get("on") or [""])[0] == "1"
-    reason = reason_of(form)
+    reason = form_reason(form)
     who = session.caller.name
     switched = services.rules.switch(who, rule_id, on=on, reason=reason)
     audited_switch(services, who, "rule.enable" if on else "rule.disable", switched, reason)

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
-from api.asking import asking
+from api.asking import current_request
 from api.console.downloads import download
 from api.console.page import Page, console_router
 from api.console.pages.act import Analyst
@@ -224,7 +224,7 @@ def _asked(
             answer = services.statements.run(
                 statement,
                 span_params(statement, asked.since, asked.until),
-                cancelled=asking().gone,
+                cancelled=current_request().gone,
                 tables=readable_tables(session.caller),
                 rows=row_limits(session.caller),
                 who=who,

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from api.console.page import Page, console_router
 from api.console.raw_bytes import hex_dump, raw_text
 from api.console.render import respond
-from api.console.request import CheckedForm, Here, Signed, reason_of, signed_in
+from api.console.request import CheckedForm, Here, Signed, form_reason, signed_in
 from api.console.session import ConsoleSession
 from api.console.time_words import earliest
 from api.observability.audit_log import audit_request
@@ -26,7 +26,7 @@ from infra.config.settings import Settings
 from infra.errors import HeadgateError, Usage
 from infra.runtime.job_registry import JOBS, resume
 from infra.runtime.job_status import at_work, read_status
-from ingest.completeness.gaps import INGEST_JOB, LOOK, Gap, accept, find_gaps, statement
+from ingest.completeness.gaps import INGEST_JOB, LOOK, Gap, accept, find_gaps, gap_statement
 
 router = console_router()
 PAGE = Page("sources", "Sources", router, "/sources", "sources", 50, "j", group="run")
@@ -41,7 +41,7 @@ _DONE = {
 """What was done to a job, as the page says it afterwards."""
 
 
-def admin(session: Annotated[ConsoleSession, Depends(signed_in)]) -> ConsoleSession:
+def admin_session(session: Annotated[ConsoleSession, Depends(signed_in)]) -> ConsoleSession:
     """The session of an administrator; raises 403."""
     if not session.caller.may("admin"):
         raise HTTPException(
@@ -50,7 +50,7 @@ def admin(session: Annotated[ConsoleSession, Depends(signed_in)]) -> ConsoleSess
     return session
 
 
-Admin = Annotated[ConsoleSession, Depends(admin)]
+Admin = Annotated[ConsoleSession, Depends(admin_session)]
 
 
 @router.get("/sources")
@@ -153,7 +153,7 @@ def accept_gaps(request: Request, services: Here, session: Admin, form: CheckedF
     """Go on without what was stated; refused where something else is missing by now."""
     given = {name: values[0].strip() for name, values in form.items()}
     try:
-        stated, reason = given.get("statement", ""), reason_of(form)
+        stated, reason = given.get("statement", ""), form_reason(form)
         accept(services.settings, stated, session.caller.name, reason)
     except HeadgateError as error:
         return _gaps(request, services, str(error), given)
@@ -179,7 +179,7 @@ def _gaps(
         422 if problem else 200,
         page=PAGE,
         gaps=missing,
-        statement=statement(missing),
+        statement=gap_statement(missing),
         unknown=unknown,
         problem=problem,
         given=given or {},

@@ -44,7 +44,7 @@ FROM {INDEX} WHERE delay IS NOT NULL AND first_event_time >= $since
 """
 
 
-def by_time(
+def alerts_by_time(
     reader: Reader, since: datetime, until: datetime, step: timedelta
 ) -> tuple[list[datetime], dict[str, list[int]]]:
     """Alerts by time and level; every bucket is there, also one without an alert."""

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
-from infra.storage.checksums import Damaged, parsed
+from infra.storage.checksums import Damaged, json_object
 
 PAGE_ENTRIES = 100
 _MOST_WAITING = 1_000
@@ -85,7 +85,7 @@ def _left(folder: Path) -> Iterator[dict[str, Any]]:
     for file in folder.glob("*.json"):
         # A driver may take it this moment, and says of one that is damaged where it set it aside.
         with suppress(OSError, Damaged, ValueError, KeyError, TypeError):
-            row = parsed(file.read_text("utf-8", "replace"))
+            row = json_object(file.read_text("utf-8", "replace"))
             moment = datetime.fromisoformat(row["at"])
             if moment.tzinfo is not None:
                 names = ("who", "act", "target", "detail", "outcome")

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from alerts.rollout.bulk import choose, do_to_all
+from alerts.rollout.bulk import chosen_for_bulk, do_to_all
 from alerts.rollout.pack_list import list_packs, pack_folder
 from alerts.rollout.pack_plan import KEPT
 from alerts.rollout.pack_plan import PackPlan as Plan
@@ -106,7 +106,9 @@ def plan_changes(plan: Plan) -> int:
 
 def count_switch(settings: Settings, plan: wire.SwitchPlan) -> wire.SwitchCount:
     """What a change of many rules would do; raises `Usage` where no rule is meant."""
-    chosen = choose(read_rule_files(settings), plan.act, plan.rules, criteria_of(plan.filter))
+    chosen = chosen_for_bulk(
+        read_rule_files(settings), plan.act, plan.rules, criteria_of(plan.filter)
+    )
     names = ("id", "name", "title", "level")
     return wire.SwitchCount(
         rules=len(chosen.changing),
@@ -125,7 +127,7 @@ def switch_many(
     wish = ShadowWish(who, act.reason.strip(), act.days)
     with desk.changing():
         files = read_rule_files(settings)
-        choice = choose(files, act.act, act.rules, criteria_of(act.filter))
+        choice = chosen_for_bulk(files, act.act, act.rules, criteria_of(act.filter))
         require_count(act.count, len(choice.changing))
         pack = do_to_all(files, choice, wish)
     detail: dict[str, Any] = {

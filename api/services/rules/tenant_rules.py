@@ -7,7 +7,7 @@ from typing import Never
 from alerts.rulepack.locations import is_bundled
 from api.services.reader import Reader
 from api.services.rules.desk import RuleDesk
-from api.tenant_views import refused
+from api.tenant_views import refused_to_tenants
 from api.wire import rules as wire
 from infra.errors import NoSuch
 
@@ -29,7 +29,7 @@ class TenantRules:
         self._reader = reader
 
     def __getattr__(self, name: str) -> Never:
-        raise refused("all of rules but their list and their pages")
+        raise refused_to_tenants("all of rules but their list and their pages")
 
     def all(self) -> wire.RuleList:
         """The rules, and no files that are refused."""

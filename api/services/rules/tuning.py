@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from alerts.domain.verdict import TRUE_VERDICTS
-from alerts.tuning.filters import FIELDS, Condition, JudgedAlert, Proposal, matches, propose
+from alerts.tuning.filters import FIELDS, Condition, JudgedAlert, Proposal, filter_matches, propose
 from alerts.tuning.judged_alerts import rule_history
 from alerts.tuning.rule_tuning import (
     FilterWish,
@@ -103,7 +103,7 @@ def save_threshold(
 
 def _strikes(conditions: tuple[Condition, ...], alert: JudgedAlert) -> bool:
     true = alert.verdict in TRUE_VERDICTS
-    return true and any(matches(conditions, event) for event in alert.events)
+    return true and any(filter_matches(conditions, event) for event in alert.events)
 
 
 def _item(number: int, proposal: Proposal) -> wire.FilterProposal:

@@ -63,14 +63,14 @@ def whole_or_later(job: SearchJob, file: Path, form: str) -> Response:
 def later(job: SearchJob) -> Response | None:
     """202 for a job that goes on, None for one that is done; raises `Failed` with its problem."""
     if job.state in ("queued", "running"):
-        headers = {"Location": place_of(job)}
+        headers = {"Location": job_path(job)}
         return JSONResponse(job.model_dump(mode="json"), 202, headers=headers)
     if job.state != "done":
         raise Failed(job.problem or f"search job {job.id} {job.state}")
     return None
 
 
-def place_of(job: SearchJob) -> str:
+def job_path(job: SearchJob) -> str:
     """The path of a job."""
     return f"/api/v1/search/jobs/{job.id}"
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import duckdb
 
-from api.asking import asking
+from api.asking import current_request
 from api.sql.worker_line import LOOK_SECONDS, Cancelled, Ended, WorkerLine
 from infra.config.settings import ApiSettings
 from infra.process.priority import lower_thread
@@ -56,7 +56,7 @@ class SearchThreads:
         Callers have their turns by `api.sql.worker_line`. The further questions of a request stand
         where its first one stood, so that a page that was begun is finished first.
         """
-        request = asking()
+        request = current_request()
         since = request.came if 0 < request.turns < _IN_A_ROW else None
         with self._line.worker(request.who, ended, since=since) as thread:
             request.turns += 1
@@ -155,7 +155,7 @@ class InFlight:
         `work` is handed what says whether the last of them has gone. Raises `Cancelled` for one who
         has gone while others still wait.
         """
-        gone = asking().gone
+        gone = current_request().gone
         with self._lock:
             running = self._running.get(question)
             # One that all have left is being ended: its end is no answer for a newcomer.

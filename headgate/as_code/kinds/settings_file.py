@@ -15,7 +15,7 @@ from alerts.delivery.platform_alert import RULE as PLATFORM_RULE
 from alerts.delivery.webhook import check
 from headgate.as_code.kinds.kind import ConfigKind, FolderReading, Texts, yaml_text
 from headgate.as_code.state import Objects, ObjectValues
-from infra.config.secrets import hidden
+from infra.config.secrets import without_secrets
 from infra.config.settings import Settings, WebhookSettings
 from infra.errors import Fatal
 
@@ -24,7 +24,7 @@ _FILES = {SETTING: "settings.yml", WEBHOOK: "webhooks.yml"}
 _HERE = frozenset({"home", "lake", "checkpoints", "scratch", "webhooks"})
 """Places of one machine; and webhooks, which are a kind of their own."""
 
-_STARS: str = hidden("x", "secret")
+_STARS: str = without_secrets("x", "secret")
 _KEPT = "kept in the settings"
 """Stands for a webhook's secret that is in the settings themselves."""
 
@@ -56,7 +56,7 @@ def _hook_values(hook: WebhookSettings) -> ObjectValues:
 
 def _plain(model: BaseModel) -> dict[str, Any]:
     """What differs from the defaults, as JSON has it, without a secret."""
-    shown = hidden(model.model_dump(exclude_defaults=True))
+    shown = without_secrets(model.model_dump(exclude_defaults=True))
     plain: dict[str, Any] = json.loads(json.dumps(shown, default=str))
     return plain
 

@@ -35,11 +35,11 @@ from ingest.parsing.source import ParseSettings, Read, Unreadable
 from ingest.parsing.strict_json import decode_object
 from ingest.parsing.vectorized import (
     addresses,
+    arrow_type_of,
     batch_of,
     classified,
     constant,
     exact_times,
-    kind_of,
     observables,
     read_of,
     record_columns,
@@ -262,11 +262,11 @@ def _columns(calls: _Calls) -> dict[str, pa.Array]:
         ),
         "cloud": _cloud(calls),
         "http_request": struct("http_request", rows, pc.is_null(agent), user_agent=agent),
-        "actor": column(calls.actors, kind_of("actor"), "actor").take(
+        "actor": column(calls.actors, arrow_type_of("actor"), "actor").take(
             pa.array(calls.actor_of, _INT)
         ),
         "api": _api(calls, operation, service, pc.invert(failed)),
-        "resources": column(calls.resources, kind_of("resources"), "resources"),
+        "resources": column(calls.resources, arrow_type_of("resources"), "resources"),
         "observables": observables(
             rows,
             ("src_endpoint.ip", AN_IP, ip),

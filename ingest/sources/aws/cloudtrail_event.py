@@ -36,7 +36,7 @@ from ingest.parsing.ocsf import (
     unmapped,
 )
 from ingest.parsing.source import Context, Event, Unreadable
-from ingest.parsing.strict_json import child, text
+from ingest.parsing.strict_json import child, take_string
 from ingest.parsing.timestamps import Stamp, stamp_iso
 from ingest.sources.cloud.common import filled, ms, take_text
 
@@ -70,8 +70,8 @@ def activity_of_call(operation: str, read_only: object) -> int:
 
 def _user(identity: dict[str, Any]) -> dict[str, Any] | None:
     """Who called; what is used goes out of `identity`."""
-    of = text(identity, "type")
-    name = text(identity, "userName")
+    of = take_string(identity, "type")
+    name = take_string(identity, "userName")
     # It is no name; it stays in `unmapped`, since it tells of a mistyped login.
     if name == HIDDEN:
         identity["userName"], name = name, None
@@ -82,7 +82,7 @@ def _user(identity: dict[str, Any]) -> dict[str, Any] | None:
     # The root user's record has no `userName`; rules ask for it by this name.
     if name is None and of == "Root":
         name = "root"
-    uid, account = text(identity, "principalId"), text(identity, "accountId")
+    uid, account = take_string(identity, "principalId"), take_string(identity, "accountId")
     if uid is None:
         # IAM Identity Center: on whose behalf the session acts.
         uid = take_text(identity, "onBehalfOf", "userId")
@@ -106,7 +106,7 @@ def actor_of(identity: dict[str, Any], operation_by: str) -> dict[str, Any]:
     user = _user(identity)
     attributes = child(child(identity, "sessionContext"), "attributes")
     mfa = attributes.get("mfaAuthenticated")
-    invoked_by = text(identity, "invokedBy")
+    invoked_by = take_string(identity, "invokedBy")
     if user is None and invoked_by is None:
         # Events of a service itself name nobody; the service is who did it.
         invoked_by = operation_by
@@ -148,11 +148,11 @@ def resources_of(entry: dict[str, Any]) -> list[dict[str, Any]] | None:
 
 def cloudtrail_event(entry: dict[str, Any], context: Context) -> Event:
     """The event of one record. What it uses goes out of `entry`. Raises `Unreadable`."""
-    operation, service = text(entry, "eventName"), text(entry, "eventSource")
+    operation, service = take_string(entry, "eventName"), take_string(entry, "eventSource")
     if operation and not service and "eventVersion" in entry and "insightDetails" not in entry:
         service = "unknown"  # cut by a forwarder; a record all the same
     received_at = context.record.received_at
-    written = text(entry, "eventTime")
+    written = take_string(entry, "eventTime")
     if written is None and type(entry.get(LOGSTASH_TIME)) is str:
         written = entry[LOGSTASH_TIME]
     stamp = stamp_iso(written, _UTC, received_at)
@@ -162,18 +162,18 @@ def cloudtrail_event(entry: dict[str, Any], context: Context) -> Event:
     actor = actor_of(identity, service)
     if not identity:
         entry.pop("userIdentity", None)
-    account, region = text(entry, "recipientAccountId"), text(entry, "awsRegion")
-    agent = text(entry, "userAgent")
-    source = _source(text(entry, "sourceIPAddress"))
+    account, region = take_string(entry, "recipientAccountId"), take_string(entry, "awsRegion")
+    agent = take_string(entry, "userAgent")
+    source = _source(take_string(entry, "sourceIPAddress"))
     user = actor["user"]
     common = {
         "metadata": metadata(
             CLOUDTRAIL,
             stamp,
-            log_name=text(entry, "eventCategory"),
+            log_name=take_string(entry, "eventCategory"),
             event_code=operation,
-            uid=text(entry, "eventID"),
-            correlation_uid=text(entry, "sharedEventID"),
+            uid=take_string(entry, "eventID"),
+            correlation_uid=take_string(entry, "sharedEventID"),
         ),
         "src_endpoint": source,
         "cloud": {
@@ -224,7 +224,7 @@ def _nameless(
         metadata=metadata(
             CLOUDTRAIL,
             stamp,
-            uid=text(entry, "eventID"),
+            uid=take_string(entry, "eventID"),
         ),
         unmapped=unmapped(entry | kept(eventName=operation, eventSource=service)),
     )
@@ -237,8 +237,8 @@ def _insight(
     kind, state = insight["insightType"], insight.get("state")
     name = insight.get("eventName")
     title = f"{kind}: {name}" if type(name) is str else kind
-    uid, shared = text(entry, "eventID"), text(entry, "sharedEventID")
-    account, region = text(entry, "recipientAccountId"), text(entry, "awsRegion")
+    uid, shared = take_string(entry, "eventID"), take_string(entry, "sharedEventID")
+    account, region = take_string(entry, "recipientAccountId"), take_string(entry, "awsRegion")
     return event(
         FINDING,
         _CLOSED if state == "End" else _OPENED,
@@ -248,7 +248,7 @@ def _insight(
         metadata=metadata(
             CLOUDTRAIL,
             stamp,
-            log_name=text(entry, "eventCategory"),
+            log_name=take_string(entry, "eventCategory"),
             event_code=kind,
             uid=uid,
             correlation_uid=shared,
@@ -273,10 +273,10 @@ def _api_call(
     resources: list[dict[str, Any]] | None,
     common: dict[str, Any],
 ) -> Event:
-    error, words = text(entry, "errorCode"), text(entry, "errorMessage")
+    error, words = take_string(entry, "errorCode"), take_string(entry, "errorMessage")
     # Some services give words without a code.
     failed = error is not None or words is not None
-    request = text(entry, "requestID")
+    request = take_string(entry, "requestID")
     response = {"error": error, "error_message": words} if failed else None
     return event(
         API,
@@ -288,7 +288,7 @@ def _api_call(
         actor=actor,
         api={
             "operation": operation,
-            "version": text(entry, "apiVersion"),
+            "version": take_string(entry, "apiVersion"),
             "service": {"name": service},
             "request": {"uid": request} if request else None,
             "response": response,
@@ -346,8 +346,8 @@ def _console_login(
         user = {"name": named if type(named) is str else actor["invoked_by"]}
     if resources is not None:
         entry["resources"] = [*resources, *entry.get("resources", [])]
-    error = text(entry, "errorCode")
-    words = text(entry, "errorMessage")
+    error = take_string(entry, "errorCode")
+    words = take_string(entry, "errorMessage")
     return event(
         AUTHENTICATION,
         activity,

@@ -295,7 +295,7 @@ class Kea(Source):
     def parse(self, record: Record, context: Context) -> list[Event]:
         own = _OWN.fullmatch(syslog.one_line(record.raw))
         if own is None:
-            return [self.read(syslog.read(record.raw, context), context)]
+            return [self.read(syslog.read_syslog(record.raw, context), context)]
         host = context.host
         stamp = stamp_iso(own["time"], context.zone(host), record.received_at)
         return [_read(own["body"], stamp, host, {}, context)]

@@ -184,7 +184,7 @@ class Syslog(JoiningSource):
         # Two cheap looks at the bytes: nearly no line of a stream is a record of auditd.
         if b"audit(" not in record.raw or not SERIAL.search(record.raw[:LINE_BYTES]):
             return None
-        line = syslog.read(record.raw, context)
+        line = syslog.read_syslog(record.raw, context)
         # Any program may write `audit(` into its text, and must not join the kernel's records.
         if not any(source is AUDITD for source in _knowing(line.program)):
             return None
@@ -193,9 +193,11 @@ class Syslog(JoiningSource):
     def join(self, parts: Sequence[Record], context: Context) -> list[Event]:
         """The events of one line, or of the lines that are auditd's records of one event."""
         if len(parts) > 1:
-            return AUDITD.of_lines([syslog.read(part.raw, context) for part in parts], context)
+            return AUDITD.of_lines(
+                [syslog.read_syslog(part.raw, context) for part in parts], context
+            )
         (record,) = parts
-        return events_of(syslog.read(record.raw, context), context, record)
+        return events_of(syslog.read_syslog(record.raw, context), context, record)
 
     def events_of_line(self, line: Line, context: Context) -> list[Event]:
         """The events of a line whose framing another source has read."""

@@ -195,7 +195,7 @@ class Infoblox(Source):
 
     def parse(self, record: Record, context: Context) -> list[Event]:
         raw = record.raw
-        line = unfolded(syslog.read(raw, context))
+        line = unfolded(syslog.read_syslog(raw, context))
         read_event = _read(line, context)
         if read_event is None:
             return [syslog.base_event(line, _PRODUCT)]

@@ -56,7 +56,7 @@ class Auditd(JoiningSource):
             return None
         node = re.match(rb"node=(\S{1,256}) ", raw)
         # Serial numbers begin anew on each machine, so the sender belongs to the key.
-        host = syslog.read(raw, context).host if raw[:1] == b"<" else None
+        host = syslog.read_syslog(raw, context).host if raw[:1] == b"<" else None
         return f"{node[1].decode('utf-8', 'replace') if node else host or ''}:{match[0].decode()}"
 
     def join(self, parts: Sequence[Record], context: Context) -> list[Event]:

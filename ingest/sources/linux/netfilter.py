@@ -16,7 +16,7 @@ from typing import Any
 from ingest.parsing.ocsf import NETWORK, OBSERVED, device, kept, mac_address, metadata, unmapped
 from ingest.parsing.source import Context, Event, Record, Unreadable
 from ingest.parsing.strict_json import decode_object
-from ingest.parsing.syslog import Line, SyslogSource, one_line, read
+from ingest.parsing.syslog import Line, SyslogSource, one_line, read_syslog
 from ingest.parsing.timestamps import Stamp, stamp_epoch
 from ingest.sources.shared.device_header import read_header
 from ingest.sources.shared.firewall import (
@@ -180,7 +180,7 @@ def _framed(raw: bytes, context: Context) -> Line:
         return _of_journal(raw, context)
     text = one_line(raw)
     try:
-        line = read(raw, context)
+        line = read_syslog(raw, context)
     except Unreadable:
         start = re.search(r"(?:kernel: ?)|\[ *\d+\.\d+\]|(?<!\S)IN=", text, re.ASCII)
         if start is None:

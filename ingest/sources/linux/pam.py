@@ -447,7 +447,7 @@ class Pam(SyslogSource):
 
     def known(self, line: Line, context: Context) -> Event | None:
         read_event = _read(line, context)
-        return read_event and syslog.placed(syslog.counted(read_event, line))
+        return read_event and syslog.with_device(syslog.counted(read_event, line))
 
 
 PAM = Pam(

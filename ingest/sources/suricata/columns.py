@@ -35,10 +35,10 @@ from ingest.parsing.ocsf import (
 )
 from ingest.parsing.source import ParseSettings, Read
 from ingest.parsing.vectorized import (
+    arrow_type_of,
     batch_of,
     classified,
     constant,
-    kind_of,
     looked_up,
     read_of,
     record_columns,
@@ -105,7 +105,7 @@ def _alert(events: EventColumns) -> dict[str, pa.Array]:
         return objects.take(pa.array([rule[name] for rule in rules], kind))
 
     infos = [rule["finding_info"] for rule in rules]
-    info = objects.take(column(infos, kind_of("finding_info"), "finding_info"))
+    info = objects.take(column(infos, arrow_type_of("finding_info"), "finding_info"))
     leaves = {field.name: pc.struct_field(info, field.name) for field in info.type}
     uid = pc.struct_field(info, "uid")
     decision = {name: of_rule(f"{name}_id", AN_INT) for name in ("action", "disposition")}
@@ -209,7 +209,7 @@ def _dns(events: EventColumns) -> dict[str, pa.Array]:
             A_TEXT,
         ),
         "query": struct("query", rows, pc.is_null(name), hostname=name, type=kind),
-        "answers": pa.array(events.lines.answers, kind_of("answers")),
+        "answers": pa.array(events.lines.answers, arrow_type_of("answers")),
         "rcode": rcode,
         "rcode_id": number,
     }

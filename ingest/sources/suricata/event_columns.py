@@ -24,10 +24,10 @@ from ingest.parsing.timestamps import EPOCH
 from ingest.parsing.vectorized import (
     Mask,
     addresses,
+    arrow_type_of,
     constant,
     exact_times,
     json_objects,
-    kind_of,
     looked_up,
     nowhere,
     observables,
@@ -256,7 +256,7 @@ class EventColumns:
         columns = [None if each is None else read_tls(each, context) or None for each in left]
         rest = [None if each is None else each.left() or None for each in left]
         self.rest["tls"] = objects.take(json_texts(rest))
-        return objects.take(column(columns, kind_of("tls"), "tls"))
+        return objects.take(column(columns, arrow_type_of("tls"), "tls"))
 
 
 NO_TEXT = pa.scalar(None, A_TEXT)

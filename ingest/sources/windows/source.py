@@ -21,7 +21,7 @@ from ingest.sources.windows.flat import logged
 from ingest.sources.windows.objects import logged_of_object
 from ingest.sources.windows.record import Logged
 from ingest.sources.windows.restamp import Paths, restamped_json
-from ingest.sources.windows.xml import decoded, pieces, restamped
+from ingest.sources.windows.xml import decoded, event_elements, restamped
 
 _Reader = Callable[[dict[str, Any], Context], Logged]
 # The mask of an audit does not fit 64 bits with a sign, in which numbers are read; JavaScript
@@ -120,7 +120,7 @@ class WindowsXml(Source):
         if not raw.strip():
             raise Unreadable("the record is empty")
         events: list[Event] = []
-        for piece in pieces(decoded(raw)):
+        for piece in event_elements(decoded(raw)):
             try:
                 if isinstance(piece, Unreadable):
                     raise piece

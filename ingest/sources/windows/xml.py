@@ -131,7 +131,7 @@ def decoded(raw: bytes) -> str:
         raise Unreadable(not_utf8(raw)) from None
 
 
-def pieces(text: str) -> list[str | Unreadable]:
+def event_elements(text: str) -> list[str | Unreadable]:
     """Each `<Event>` of a text, and in place of what lies between, why it cannot be read."""
     piece_list: list[str | Unreadable] = []
     end = 0
@@ -257,7 +257,7 @@ UTC_TIME = re.compile(
 
 def restamped(text: str, when: datetime) -> str:
     """The one event of `text` at another time. Raises `Unreadable`."""
-    if len([piece for piece in pieces(text) if isinstance(piece, str)]) != 1:
+    if len([piece for piece in event_elements(text) if isinstance(piece, str)]) != 1:
         raise Unreadable("not exactly one <Event>, whose time could be replaced")
     match = SYSTEM_TIME.search(text)
     new = like_iso(match[3], when, _UTC) if match else None

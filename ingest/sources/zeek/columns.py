@@ -37,10 +37,10 @@ from ingest.parsing.ocsf import (
 )
 from ingest.parsing.source import ParseSettings, Read
 from ingest.parsing.vectorized import (
+    arrow_type_of,
     batch_of,
     classified,
     constant,
-    kind_of,
     looked_up,
     nowhere,
     observables,
@@ -287,7 +287,7 @@ def dns(lines: Lines) -> dict[str, pa.Array]:
             **{"class": get["qclass_name"]},
         ),
         "answers": pa.array(
-            list(map(_answered, answers, lines.values("TTLs"))), kind_of("answers")
+            list(map(_answered, answers, lines.values("TTLs"))), arrow_type_of("answers")
         ),
         "rcode_id": pa.array(known, _INT),
         "rcode": get["rcode_name"],
@@ -322,7 +322,7 @@ def http(lines: Lines) -> dict[str, pa.Array]:
     activity = [HTTP_METHODS.get((m or "").upper(), OTHER if m else UNKNOWN) for m in methods]
     status = [UNKNOWN if c is None else SUCCESS if c < 400 else FAILURE for c in codes]
     urls = list(map(url_of, lines.values("host"), lines.values("uri"), lines.values("resp_p")))
-    url = column(urls, kind_of("http_request.url"), "http_request.url")
+    url = column(urls, arrow_type_of("http_request.url"), "http_request.url")
     unanswered = pc.is_null(get["status_code"])
     left = {
         # What says more of a response stays behind where the response itself is missing.

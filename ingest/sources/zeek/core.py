@@ -36,7 +36,7 @@ from ingest.parsing.ocsf import (
     unmapped,
 )
 from ingest.parsing.source import Context, Event, Unreadable
-from ingest.parsing.strict_json import flag, number, seconds, text
+from ingest.parsing.strict_json import flag, number, take_seconds, take_string
 from ingest.parsing.timestamps import Stamp
 from ingest.sources.zeek.row import PORT, PRODUCT, PROTOCOLS, span_of, stamp_of
 
@@ -122,7 +122,7 @@ def _four(fields: dict[str, Any], prefix: str) -> tuple[str, int | None, str, in
 
 
 def _ip(fields: dict[str, Any], key: str) -> str:
-    spelled = text(fields, key)
+    spelled = take_string(fields, key)
     ip = address(spelled) if spelled else None
     if ip is None:
         raise Unreadable(f"{key}: expected an IP address, found {str(spelled)[:40]!r}")
@@ -130,11 +130,13 @@ def _ip(fields: dict[str, Any], key: str) -> str:
 
 
 def entry_of(fields: dict[str, Any], context: Context, log: str) -> Entry:
-    sensor = first([text(fields, key) for key in ("@system", "_system_name")]) or context.host
+    sensor = (
+        first([take_string(fields, key) for key in ("@system", "_system_name")]) or context.host
+    )
     return Entry(
         fields,
         stamp_of(fields, context, sensor),
-        text(fields, "uid"),
+        take_string(fields, "uid"),
         *_ends(fields),
         sensor,
         log,
@@ -149,18 +151,18 @@ def _span(stamp: Stamp, span: float | None) -> dict[str, Any]:
 def conn(entry: Entry) -> Event:
     """One connection, seen as a whole."""
     fields, common = entry.fields, entry.common()
-    state = text(fields, "conn_state")
+    state = take_string(fields, "conn_state")
     activity, status = STATES.get(state or "", (TRAFFIC, UNKNOWN))
     source, target = common["src_endpoint"], common["dst_endpoint"]
     for end, key in ((source, "orig_l2_addr"), (target, "resp_l2_addr")):
-        spelled = text(fields, key)
+        spelled = take_string(fields, key)
         end["mac"] = mac_address(spelled)
         # No hardware address of six octets: the text goes back, to be found in `unmapped`.
         if spelled and end["mac"] is None:
             fields[key] = spelled
-    connection = entry.connection(text(fields, "proto"))
-    connection["flag_history"] = text(fields, "history")
-    connection["community_uid"] = text(fields, "community_id")
+    connection = entry.connection(take_string(fields, "proto"))
+    connection["flag_history"] = take_string(fields, "history")
+    connection["community_uid"] = take_string(fields, "community_id")
     connection |= _direction(flag(fields, "local_orig"), flag(fields, "local_resp"))
     return event(
         NETWORK,
@@ -168,13 +170,13 @@ def conn(entry: Entry) -> Event:
         entry.stamp,
         status_id=status,
         status_code=state,
-        app_name=text(fields, "service"),
+        app_name=take_string(fields, "service"),
         traffic=_traffic(fields),
         connection_info=connection,
         observables=observables(
             ("src_endpoint.ip", AN_IP, entry.src_ip), ("dst_endpoint.ip", AN_IP, entry.dst_ip)
         ),
-        **_span(entry.stamp, seconds(fields, "duration")),
+        **_span(entry.stamp, take_seconds(fields, "duration")),
         **common,
         unmapped=unmapped(fields),
     )
@@ -218,10 +220,10 @@ def _sum(key: str, one: int | None, other: int | None) -> int | None:
 def dns(entry: Entry) -> Event:
     """One question and, where Zeek saw it, its answer."""
     fields = entry.fields
-    name = text(fields, "query")
+    name = take_string(fields, "query")
     rcode = number(fields, "rcode", PORT)
-    rcode_name = text(fields, "rcode_name")
-    kind, family = text(fields, "qtype_name"), text(fields, "qclass_name")
+    rcode_name = take_string(fields, "rcode_name")
+    kind, family = take_string(fields, "qtype_name"), take_string(fields, "qclass_name")
     answers = _answers(fields)
     status = UNKNOWN if rcode is None else SUCCESS if rcode == 0 else FAILURE
     return event(
@@ -235,13 +237,13 @@ def dns(entry: Entry) -> Event:
         answers=answers,
         rcode_id=rcode if rcode is None or rcode <= HIGHEST_RCODE else OTHER,
         rcode=rcode_name,
-        connection_info=entry.connection(text(fields, "proto")),
+        connection_info=entry.connection(take_string(fields, "proto")),
         observables=observables(
             ("src_endpoint.ip", AN_IP, entry.src_ip),
             ("dst_endpoint.ip", AN_IP, entry.dst_ip),
             ("query.hostname", A_HOST, name),
         ),
-        **_span(entry.stamp, seconds(fields, "rtt")),
+        **_span(entry.stamp, take_seconds(fields, "rtt")),
         **entry.common(),
         unmapped=unmapped(fields),
     )
@@ -275,10 +277,10 @@ def _list(fields: dict[str, Any], key: str) -> list[Any] | None:
 def http(entry: Entry) -> Event:
     """One request and its response."""
     fields = entry.fields
-    method, agent = text(fields, "method"), text(fields, "user_agent")
+    method, agent = take_string(fields, "method"), take_string(fields, "user_agent")
     code = number(fields, "status_code", PORT)
-    user = text(fields, "username")
-    url = url_of(text(fields, "host"), text(fields, "uri"), entry.dst_port)
+    user = take_string(fields, "username")
+    url = url_of(take_string(fields, "host"), take_string(fields, "uri"), entry.dst_port)
     return event(
         HTTP,
         HTTP_METHODS.get((method or "").upper(), OTHER if method else UNKNOWN),
@@ -287,9 +289,9 @@ def http(entry: Entry) -> Event:
         status_code=None if code is None else str(code),
         http_request={
             "http_method": method,
-            "version": text(fields, "version"),
+            "version": take_string(fields, "version"),
             "user_agent": agent,
-            "referrer": text(fields, "referrer"),
+            "referrer": take_string(fields, "referrer"),
             "length": number(fields, "request_body_len"),
             "url": url,
         },
@@ -321,7 +323,7 @@ def _response(fields: dict[str, Any], code: int | None) -> dict[str, Any] | None
         kind = fields.pop("resp_mime_types")[0]
     return {
         "code": code,
-        "message": text(fields, "status_msg"),
+        "message": take_string(fields, "status_msg"),
         "length": number(fields, "response_body_len"),
         "content_type": kind,
     }

@@ -25,7 +25,7 @@ from zoneinfo import ZoneInfo
 
 from ingest.parsing.json_time import restamp_json
 from ingest.parsing.source import Context, Event, ParseSettings, Read, Record, Source, Unreadable
-from ingest.parsing.strict_json import decode_object, text
+from ingest.parsing.strict_json import decode_object, take_string
 from ingest.sources.zeek.access import kerberos, ntlm, radius, rdp, ssh
 from ingest.sources.zeek.core import Entry, conn, dns, entry_of, http
 from ingest.sources.zeek.files import files, ftp, pe, smb_files, smb_mapping, x509
@@ -135,7 +135,7 @@ class Zeek(Source):
             log = self._agreed("#path", record.path)
         for key in ("_path", "@stream"):
             if key in fields:
-                log = self._agreed(key, text(fields, key)) or log
+                log = self._agreed(key, take_string(fields, key)) or log
         if log is None:
             log = looks_like(dotted(fields))
         return _READERS.get(read_as(log) or "", _OTHER)(fields, context, log)

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from alerts.backtest import run as backtest_run
 from alerts.backtest.compare import compare_alerts
 from alerts.backtest.fold import Brief, Refold
-from alerts.backtest.result import alerts_of, summarise
-from alerts.backtest.rule_selection import choose, choose_against, warm_up_seconds
+from alerts.backtest.result import kept_alerts, summarise
+from alerts.backtest.rule_selection import choose_against, select_rules, warm_up_seconds
 from alerts.backtest.run import (
     Backtest,
     BacktestRequest,
@@ -69,7 +69,7 @@ def home(tmp_path: Path) -> Settings:
 
 
 def test_a_correlation_brings_what_it_counts_which_does_not_alert(home: Settings) -> None:
-    chosen = choose(home, ["guessing"])
+    chosen = select_rules(home, ["guessing"])
     assert chosen.ids == (MANY,)
     (rule,) = chosen.pack.rules
     assert (rule.id, rule.alerting, rule.feeds) == (LOGIN, False, (MANY,))
@@ -77,33 +77,33 @@ def test_a_correlation_brings_what_it_counts_which_does_not_alert(home: Settings
 
 
 def test_a_rule_alone_feeds_nobody_and_alerts(home: Settings) -> None:
-    (rule,) = choose(home, [LOGIN]).pack.rules
+    (rule,) = select_rules(home, [LOGIN]).pack.rules
     assert (rule.alerting, rule.feeds) == (True, ())
-    assert not choose(home, [LOGIN]).pack.correlations
+    assert not select_rules(home, [LOGIN]).pack.correlations
 
 
 def test_a_draft_takes_the_place_of_the_rule_with_its_id(home: Settings, tmp_path: Path) -> None:
     draft = tmp_path / "draft.yml"
     draft.write_text(DRAFT, "utf-8")
-    (drafted,) = choose(home, [str(draft)]).pack.rules
+    (drafted,) = select_rules(home, [str(draft)]).pack.rules
     assert (drafted.id, drafted.title) == (LOGIN, "Login failed, stricter")
     (live,) = choose_against(home, LOGIN, (LOGIN,)).pack.rules
     assert live.title == "Login failed"
 
 
 def test_rules_that_are_off_run_and_still_carry_for_each_other(home: Settings) -> None:
-    whole = choose(home, ["guessing"]).pack
+    whole = select_rules(home, ["guessing"]).pack
     PackStore(store_folder(home)).disable(MANY, "ann", "noisy")
-    assert choose(home, ["guessing"]).pack == whole
+    assert select_rules(home, ["guessing"]).pack == whole
 
 
 def test_what_is_no_rule_is_refused_by_name(home: Settings, tmp_path: Path) -> None:
     broken = tmp_path / "broken.yml"
     broken.write_text("title: Broken\nlogsource: {product: linux}\n", "utf-8")
     with pytest.raises(Usage, match=r"broken\.yml is refused"):
-        choose(home, [str(broken)])
+        select_rules(home, [str(broken)])
     with pytest.raises(Usage, match="no rule 'nobody'"):
-        choose(home, ["nobody"])
+        select_rules(home, ["nobody"])
     store = PackStore(store_folder(home))
     other = store.put(RulePack())
     with pytest.raises(Usage, match="has none of the rules"):
@@ -225,7 +225,7 @@ class Cut(Exception):
 
 
 def wish(settings: Settings, names: Sequence[str], against: str | None = None) -> BacktestRequest:
-    rules = choose(settings, names)
+    rules = select_rules(settings, names)
     other = choose_against(settings, against, rules.ids) if against else None
     return BacktestRequest(tuple(names), rules, NOON, NOON + timedelta(hours=3), other, against)
 
@@ -271,7 +271,7 @@ def test_a_backtest_knows_what_was_known_then_and_nothing_else(lake: Lake) -> No
 
     told = {
         (a["entity"], a["first"], a["rule_id"]): a["count"]
-        for a in alerts_of(folder(run, settings))
+        for a in kept_alerts(folder(run, settings))
     }
     assert {(entity, rule) for entity, _, rule in told} == {
         (A, LOGIN), (A, MANY), (B, LOGIN), (B, MANY), ("192.0.2.9", LOGIN), (IP, LOGIN),

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from alerts.backtest.plain_history import SMALL_ROWS, PlainHistory
-from alerts.backtest.result import alerts_of, summarise
+from alerts.backtest.result import kept_alerts, summarise
 from alerts.backtest.run import Backtest, backtest_folder, begin_backtest
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore, Query, RulePack
@@ -63,7 +63,7 @@ def backtested(
     rows = {
         "findings": read(work.finding_files()),
         "attributed": read([folder / "attributed" / name for name in run.attributed or ()]),
-        "alerts": alerts_of(folder),
+        "alerts": kept_alerts(folder),
     }
     work.finish()
     return {name: value for name, value in result.items() if name != "id"}, rows

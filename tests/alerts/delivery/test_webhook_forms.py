@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator
 from alerts.cli import webhooks
 from alerts.delivery.consumer import AlertRevision
 from alerts.delivery.webhook import Undelivered, check, post, target_of
-from alerts.delivery.webhook_forms import plain, rendered, wants
+from alerts.delivery.webhook_forms import plain, webhook_body, webhook_wants
 from alerts.delivery.webhook_queue import Queue, queue_file
 from alerts.rulebook.rule_switch import compiled_rules
 from alerts.rulepack.locations import store_folder
@@ -59,7 +59,7 @@ def alert(text: str = "guessing", **keys: Any) -> dict[str, Any]:
 
 
 def body_of(form: str, alert: dict[str, Any], console: str | None = CONSOLE, **keys: Any) -> Any:
-    made = rendered(hook(form, **keys), KEY, json.dumps(alert).encode(), console)
+    made = webhook_body(hook(form, **keys), KEY, json.dumps(alert).encode(), console)
     decoded = json.loads(made)
     CONTRACTS[form].validate(decoded)
     return decoded
@@ -326,12 +326,12 @@ def test_what_is_not_known_is_refused(keys: dict[str, Any], said: str) -> None:
 
 def test_a_filter_chooses_by_level_rule_and_types_of_entities() -> None:
     given = alert()
-    assert wants(hook("headgate"), given)
-    assert not wants(hook("headgate", levels=("low",)), given)
-    assert wants(hook("headgate", rules=("r0", "r1")), given)
-    assert not wants(hook("headgate", rules=("r0",)), given)
-    assert wants(hook("headgate", entities=("user", "ip")), given)
-    assert not wants(hook("headgate", entities=("user",)), given)
+    assert webhook_wants(hook("headgate"), given)
+    assert not webhook_wants(hook("headgate", levels=("low",)), given)
+    assert webhook_wants(hook("headgate", rules=("r0", "r1")), given)
+    assert not webhook_wants(hook("headgate", rules=("r0",)), given)
+    assert webhook_wants(hook("headgate", entities=("user", "ip")), given)
+    assert not webhook_wants(hook("headgate", entities=("user",)), given)
 
 
 def test_issues_are_made_once_an_alert_and_other_hooks_hear_of_each_revision(

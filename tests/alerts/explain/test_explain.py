@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from alerts.backtest.rerun import rerun_verdict
-from alerts.backtest.rule_selection import choose
+from alerts.backtest.rule_selection import select_rules
 from alerts.cli import __main__
 from alerts.matching.match_reasons import reason_text, reasons, rule_text, selections
 from alerts.rulepack.locations import store_folder
@@ -130,7 +130,7 @@ def told(lake: Lake) -> Settings:
     events = [login(f"a{n}", n * 10) for n in range(4)] + [login("b0", 4000)]
     dhcp = login("dhcp-1", -600, class_uid=4004, message="DHCPACK on 10.0.0.1")
     store = PackStore(store_folder(settings))
-    pack = choose(settings, ["login_failed", "guessing"]).pack
+    pack = select_rules(settings, ["login_failed", "guessing"]).pack
     store.set_current(store.put(pack))
     findings, attributions, alerts = streamed(settings, pack, events)
     insert(lake, EVENT, [dhcp, *events])
@@ -213,7 +213,7 @@ def test_what_changed_since_is_told(told: Settings, capsys: pytest.CaptureFixtur
     rules = told.home / "rules" / "logins.yml"
     rules.write_text(rules.read_text("utf-8").replace("user.name: root", "user.name: ann"), "utf-8")
     store = PackStore(store_folder(told))
-    store.set_current(store.put(choose(told, ["login_failed"]).pack))
+    store.set_current(store.put(select_rules(told, ["login_failed"]).pack))
     assert command(told, "explain", ids[LOGIN], "--again", "--output", "json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["rule"]["unchanged"] is False

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from alerts.matching import confirmation, few_rows
 from alerts.matching.column_access import Picked
-from alerts.matching.confirmation import Confirmation, Ready
+from alerts.matching.confirmation import Confirmation, ReadyRule
 from alerts.matching.event_rows import brute_force, event_batch
 from alerts.matching.matcher import Matcher
 from alerts.rulepack.predicate import All, Either, Node, Not, Test, holds, literals_of
@@ -109,7 +109,7 @@ def _throws_at_b(columns: Slots, row: int) -> bool:
 
 def test_a_rule_that_throws_is_set_aside_at_the_same_row_whatever_is_remembered() -> None:
     node = All((Test("message", "exists", True), Test("user.name", "exists", True)))
-    rules = [Ready(node, _throws_at_b), Ready(node, lambda columns, row: True)]
+    rules = [ReadyRule(node, _throws_at_b), ReadyRule(node, lambda columns, row: True)]
     asked = Confirmation(rules, {"message": 0, "user.name": 1})
     batch = event_batch([_event(n, (text, "u", None)) for n, text in enumerate("abac")])
     answers = [
@@ -123,7 +123,9 @@ def test_a_rule_that_throws_is_set_aside_at_the_same_row_whatever_is_remembered(
 
 def test_what_is_remembered_stays_within_its_bounds() -> None:
     node = All((Test("message", "contains", "7"), Test("user.name", "exists", True)))
-    asked = Confirmation([Ready(node, lambda columns, row: True)], {"message": 0, "user.name": 1})
+    asked = Confirmation(
+        [ReadyRule(node, lambda columns, row: True)], {"message": 0, "user.name": 1}
+    )
     asked.most, asked.most_chars = 5, 12
     for number in range(40):
         batch = event_batch([_event(0, (str(number) * 3, "u", None))])

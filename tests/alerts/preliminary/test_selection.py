@@ -22,8 +22,8 @@ from alerts.preliminary.selection import (
     MOST,
     Selection,
     chosen_now,
+    early_findings,
     is_selected,
-    marked,
     marks_all,
     selected_rules,
     selection_of,
@@ -48,7 +48,7 @@ def batch(*rows: dict[str, Any]) -> pa.RecordBatch:
 
 def told(*rows: dict[str, Any], chosen: Selection = CHOSEN, rules: tuple[str, ...] = ("r",)) -> Any:
     """The findings' event uids that are told early, in their order."""
-    result = marked(batch(*rows), pa.array(rules, pa.string()), chosen).to_pylist()
+    result = early_findings(batch(*rows), pa.array(rules, pa.string()), chosen).to_pylist()
     assert {row["answer_by"] for row in result} <= {None, BY}
     return [row["event_uid"] for row in result if row["answer_by"] is not None]
 

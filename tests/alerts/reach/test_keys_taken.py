@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from alerts.reach import windows_places
-from alerts.reach.windows_places import Log, consumed, parsed, sample
+from alerts.reach.windows_places import Log, consumed, event_of_data, sample
 from alerts.rulepack.derived_fields import fold, text_of
 from alerts.rulepack.field_mapping import LogSource, mapping
 from alerts.rulepack.predicate import at, present
@@ -64,7 +64,7 @@ def lost(source: LogSource, log: Log, provider: str, event_id: int) -> set[str]:
 
 
 def _kept(source: LogSource, log: Log, provider: str, event_id: int, name: str, value: str) -> bool:
-    event, _, left = parsed(log, provider, event_id, {name: value})
+    event, _, left = event_of_data(log, provider, event_id, {name: value})
     return name in left or holds(source, event, name, value, str(event_id))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from alerts.reach import windows_places
-from alerts.reach.windows_places import rendered, traced
+from alerts.reach.windows_places import places_text, traced
 from alerts.rulepack.field_mapping import mapping_data
 from tests.alerts.raw_records import ANN, member, ran
 from tests.alerts.reach.fired import fired
@@ -124,4 +124,4 @@ def test_the_places_are_what_the_parsers_do_now(monkeypatch: pytest.MonkeyPatch)
 def test_the_whole_file_is_what_the_parsers_do_now() -> None:
     places, changed = traced()
     assert {(name, field) for name, _, field in changed} <= OTHER_WORDS
-    assert rendered(places) == windows_places.PLACES_FILE.read_text("utf-8")
+    assert places_text(places) == windows_places.PLACES_FILE.read_text("utf-8")

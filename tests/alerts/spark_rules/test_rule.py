@@ -34,7 +34,7 @@ from alerts.spark_rules.disabled_rules import Aside
 from alerts.spark_rules.live import Queries
 from alerts.spark_rules.notebook import rule_from, sql_rule
 from alerts.spark_rules.rule import QueryRule
-from alerts.spark_rules.windows import Touched, spans
+from alerts.spark_rules.windows import Touched, window_spans
 from alerts.tables import FINDING
 from alerts.verify.differences import Batches, Stray, judge_finding
 from infra.config.settings import Settings, load
@@ -293,7 +293,7 @@ def test_spans_hold_every_window_of_every_event_whole(
         b for s in seconds for b in range(-window, s + 1) if b % slide == 0 and s < b + window
     }
     assert found == {begin * 1_000_000 for begin in begins}
-    merged = spans(found, window * 1_000_000, most)
+    merged = window_spans(found, window * 1_000_000, most)
     assert len(merged) <= most
     assert all(earlier[1] < later[0] for earlier, later in pairwise(merged))
     for begin in found:

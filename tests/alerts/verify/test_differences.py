@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.backtest.rule_selection import choose
+from alerts.backtest.rule_selection import select_rules
 from alerts.domain.finding import RULE_FAILED, identity
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore
@@ -171,7 +171,7 @@ SEGMENTS = [
 def test_history_says_the_same_or_why_not(lake: Lake) -> None:
     settings = with_rules(lake.settings)
     lake = Lake(lake.spark, settings)
-    pack = choose(settings, ["login_failed", "guessing"]).pack
+    pack = select_rules(settings, ["login_failed", "guessing"]).pack
     PackStore(store_folder(settings)).put(pack)
     findings, attributions, alerts = streamed(settings, pack, EVENTS)
     gone = dict(findings[0]) | {"finding_id": identity(LOGIN, "gone"), "event_uid": "gone"}

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from alerts.cli import webhooks
-from alerts.delivery.feed import FeedCursor, place_of
+from alerts.delivery.feed import FeedCursor, cursor_place
 from alerts.tables import ALERT
 from api.app import create_app
 from api.auth import token_of
@@ -103,9 +103,9 @@ def test_a_cursor_of_another_lake_is_refused(client: TestClient, lake: Lake) -> 
     assert answered.status_code == 422
     assert "another lake" in answered.json()["detail"]
     own = table_id(lake.folder(ALERT))
-    assert place_of(FeedCursor(3, "a", 1).cursor(own), own) == FeedCursor(3, "a", 1)
+    assert cursor_place(FeedCursor(3, "a", 1).cursor(own), own) == FeedCursor(3, "a", 1)
     with pytest.raises(Usage, match="another lake"):
-        place_of(foreign, own)
+        cursor_place(foreign, own)
 
 
 @pytest.mark.full

@@ -17,7 +17,7 @@ import pytest
 
 from api import cli, serving
 from api.auth import token_of
-from api.observability.audit_log import note_unended, under_way
+from api.observability.audit_log import audited_act, note_unended
 from infra.config.settings import Settings, load
 from infra.errors import Retryable
 
@@ -91,7 +91,7 @@ def test_no_thread_holds_up_an_end_for_longer_than_five_seconds() -> None:
 def test_an_act_whose_process_ended_is_noted_by_the_next_one(tmp_path: Path) -> None:
     settings = load(home=tmp_path)
     if (child := os.fork()) == 0:
-        with under_way(settings, "statement", {"sql": "SELECT 1"}, who="eve"):
+        with audited_act(settings, "statement", {"sql": "SELECT 1"}, who="eve"):
             os._exit(0)
     os.waitpid(child, 0)
     assert noted(settings) == []
@@ -106,6 +106,6 @@ def test_what_cannot_be_noted_is_not_done(tmp_path: Path) -> None:
     (tmp_path / "spool").write_text("no folder")
     with (
         pytest.raises(Retryable, match="cannot be written"),
-        under_way(settings, "statement", {"sql": "SELECT 1"}),
+        audited_act(settings, "statement", {"sql": "SELECT 1"}),
     ):
         raise AssertionError

@@ -13,7 +13,7 @@ from enrich.dhcp.checkpoint_rebuild import rebuild
 from enrich.dhcp.lease_rules import DECLINE, RELEASE
 from enrich.dhcp.sessions_job import sessions
 from enrich.dhcp.state_encoding import CELLS, VERSION, WHOLE
-from enrich.dhcp.state_layout import Shape, claim, layout_folder, note_layout, read_layout
+from enrich.dhcp.state_layout import StateLayout, claim, layout_folder, note_layout, read_layout
 from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import load
 from infra.errors import Fatal, Usage
@@ -118,7 +118,7 @@ def test_another_number_of_buckets_is_refused_until_the_state_is_rebuilt(setting
         claim(other)
 
 
-def layout_with(settings, shape: Shape | None) -> Path:
+def layout_with(settings, shape: StateLayout | None) -> Path:
     """A checkpoint that has run; None: of a release that noted no shape."""
     folder = layout_folder(settings)
     offsets = folder / "spark" / "offsets"
@@ -130,12 +130,12 @@ def layout_with(settings, shape: Shape | None) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("noted", [None, Shape(WHOLE, 16), Shape(VERSION, 16)])
-def test_a_checkpoint_with_blobs_of_before_goes_on(settings, noted: Shape | None) -> None:
+@pytest.mark.parametrize("noted", [None, StateLayout(WHOLE, 16), StateLayout(VERSION, 16)])
+def test_a_checkpoint_with_blobs_of_before_goes_on(settings, noted: StateLayout | None) -> None:
     folder = layout_with(settings, noted)
-    assert read_layout(folder) == (noted or Shape(WHOLE, None))
+    assert read_layout(folder) == (noted or StateLayout(WHOLE, None))
     claim(settings)
-    assert read_layout(folder) == Shape(VERSION, 16)
+    assert read_layout(folder) == StateLayout(VERSION, 16)
 
 
 @pytest.mark.parametrize(
@@ -144,10 +144,10 @@ def test_a_checkpoint_with_blobs_of_before_goes_on(settings, noted: Shape | None
 def test_a_state_that_is_not_read_is_refused_with_its_remedy(
     settings, version: int, said: str
 ) -> None:
-    folder = layout_with(settings, Shape(version, 16))
+    folder = layout_with(settings, StateLayout(version, 16))
     with pytest.raises(Fatal, match=rf"{said}.*'headgate rebuild sessions' makes it anew"):
         claim(settings)
-    assert read_layout(folder) == Shape(version, 16)
+    assert read_layout(folder) == StateLayout(version, 16)
 
 
 def test_a_setting_that_asks_for_cells_names_the_remedy(settings) -> None:

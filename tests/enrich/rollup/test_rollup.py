@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from alerts.delivery.publisher import read_all
 from enrich.rollup.jobs import for_counting, logins, rollup, tell_again
-from enrich.rollup.reconcile import again, counted_in
+from enrich.rollup.reconcile import counted_in, recount_hours
 from enrich.rollup.reconcile import waiting as waiting_hours
 from enrich.rollup.topic import Topic
 from enrich.rollup.unpublished import UnpublishedHours, unpublished_hours
@@ -214,7 +214,7 @@ def test_checks_answer_the_same_with_counts_and_without(story: Story) -> None:
 @pytest.mark.full
 def test_counting_anew_changes_nothing_that_was_right(story: Story) -> None:
     before = ask(story.lake, "SELECT * EXCLUDE (destination_sketch) FROM gold.rollup ORDER BY ALL")
-    found = again(story.lake, at(0), at(HOUR))
+    found = recount_hours(story.lake, at(0), at(HOUR))
     assert (found.hours, found.missing, found.unmended) == (2, 0, 0)
     assert found.recounted
     after = ask(story.lake, "SELECT * EXCLUDE (destination_sketch) FROM gold.rollup ORDER BY ALL")
@@ -226,7 +226,7 @@ def test_what_is_counted_anew_goes_out_as_well(story: Story, broker: Broker) -> 
     kafka = {"bootstrap": broker.address, "rollups_topic": "counted-anew"}
     lake = Lake(story.lake.spark, load(home=story.lake.settings.home, kafka=kafka))
     ensure_topics(lake.settings, jobs=("rollup",))
-    found = again(lake, at(0), at(HOUR))  # as the command does it, beside the job
+    found = recount_hours(lake, at(0), at(HOUR))  # as the command does it, beside the job
     noted = [hour for _, hours in unpublished_hours(lake.settings) for hour in hours]
     assert sorted(noted) == sorted(found.recounted)
     tell_again(lake, Topic(lake.settings))
@@ -255,12 +255,12 @@ def test_what_is_noted_once_more_while_it_is_told_is_told_again(tmp_path: Path) 
 def test_hours_that_retention_has_emptied_keep_their_counts(story: Story) -> None:
     settings = load(home=story.lake.settings.home, retention={"silver_days": 0.5})
     version = story.lake.version(ROLLUP)
-    found = again(Lake(story.lake.spark, settings), at(0), at(HOUR))
+    found = recount_hours(Lake(story.lake.spark, settings), at(0), at(HOUR))
     assert found.recounted == []
     assert found.unmended > 0
     assert story.lake.version(ROLLUP) == version
     with pytest.raises(Usage, match="compared up to 2026-11-21T10:00:00"):
-        again(story.lake, at(0), at(10 * HOUR))
+        recount_hours(story.lake, at(0), at(10 * HOUR))
 
 
 def test_the_command_lists_hours_that_differed(
@@ -400,7 +400,7 @@ def test_hours_that_a_shorter_retention_has_emptied_keep_their_counts(story: Sto
     note_retention(folder, Applied(datetime.now(UTC)))
     version = story.lake.version(ROLLUP)
     try:
-        found = again(story.lake, at(0), at(HOUR))
+        found = recount_hours(story.lake, at(0), at(HOUR))
     finally:
         (folder / "_expired").unlink()
     assert found.recounted == []
@@ -451,7 +451,7 @@ def test_what_a_reparse_changed_is_counted_anew_and_nobody_takes_its_counts_befo
     goes_on(9)
     assert differences(lake) != NONE, "more of it may change"
     with pytest.raises(Retryable, match="reparse is changing events"):
-        again(lake, BEGIN, BEGIN + timedelta(hours=1))
+        recount_hours(lake, BEGIN, BEGIN + timedelta(hours=1))
     lock.release()
 
     goes_on(10)

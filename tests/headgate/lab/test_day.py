@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headgate.cli import main
-from headgate.lab.day import Day, stamp
+from headgate.lab.day import Day, lab_instant
 from headgate.lab.record_files import day_events, read_lines, read_manifest
 from headgate.lab.write import lookups, make_day, shortened, write_day
 from infra.errors import Usage
@@ -79,7 +79,7 @@ def test_what_is_asked_was_held_by_whom_the_truth_names(day: Day) -> None:
 
 
 def _iso(seconds: float) -> str:
-    return stamp(seconds).isoformat(timespec="milliseconds")
+    return lab_instant(seconds).isoformat(timespec="milliseconds")
 
 
 def test_questions_do_not_tell_the_answers(folder: Path) -> None:

@@ -13,8 +13,8 @@ from infra.checkpoint.batch_decisions import (
     SEAL,
     decided,
     decisions_file,
+    decisions_in,
     forget_digest,
-    opened,
     write_decision,
 )
 from infra.errors import Fatal
@@ -52,7 +52,7 @@ def test_no_turned_bit_changes_what_was_decided(
     content = bytearray(decisions_file(folder, 7).read_bytes())
     content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     try:
-        found = opened(content.decode("utf-8", "replace"))
+        found = decisions_in(content.decode("utf-8", "replace"))
     except Damaged:
         return
     # Else it turned in the checksum's name, which then is one more that nobody asks for.

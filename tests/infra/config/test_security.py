@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from api.app import create_app
 from api.auth import token_of
 from infra.cli.doctor import open_paths
-from infra.config.secrets import either, hidden, is_secret, of_file
+from infra.config.secrets import either, is_secret, of_file, without_secrets
 from infra.config.settings import KafkaSettings, Settings, load
 from infra.errors import Fatal, Usage
 from infra.kafka.auth import QUOTED_PASSWORD, environment, hand_to_executors, java_security
@@ -138,7 +138,9 @@ secret = "{CANARY}"
 
 
 def test_no_secret_setting_is_shown_in_any_form() -> None:
-    shown = hidden({"kafka": {"password": SecretStr(CANARY), "password_file": Path("/run/p")}})
+    shown = without_secrets(
+        {"kafka": {"password": SecretStr(CANARY), "password_file": Path("/run/p")}}
+    )
     assert shown == {"kafka": {"password": "*****", "password_file": Path("/run/p")}}
     kafka = {"user": "kim", "protocol": "SASL_SSL", "password": CANARY}
     assert CANARY not in repr(load(kafka=kafka))

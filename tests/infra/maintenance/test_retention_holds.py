@@ -14,7 +14,7 @@ from infra.cli import maintenance as maintenance_command
 from infra.config.settings import load
 from infra.errors import Fatal
 from infra.maintenance import maintenance
-from infra.maintenance.retention_holds import last, sentence
+from infra.maintenance.retention_holds import held_up_sentence, last
 from infra.runtime.job_status import JobStatus, write_status
 from infra.streaming.batch import Batch
 from infra.streaming.lake import Lake
@@ -69,7 +69,7 @@ def test_a_job_that_is_switched_off_is_named_with_what_to_do(
     assert left.succeeded_at == left.at
     # The same again, until the job reads on.
     again = maintenance.tend(lake, NUMBER)
-    assert sentence(lake.settings, again.held) in line
+    assert held_up_sentence(lake.settings, again.held) in line
 
     (root / "rollup").rename(root.parent / "rollup")
     assert maintenance.tend(lake, NUMBER).held == ()
@@ -93,7 +93,7 @@ def test_a_job_holds_nothing_up_while_it_runs_or_is_not_far_behind(
     told: list[str] = []
     done = maintenance.tend(lake, NUMBER, told.append)
     assert [one.off for one in done.held] == [None]
-    assert "job rollup has not read silver.number" in sentence(lake.settings, done.held)
+    assert "job rollup has not read silver.number" in held_up_sentence(lake.settings, done.held)
     assert told[-1].endswith("nothing is deleted until each of these jobs has caught up: rollup")
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.errors import Fatal
-from infra.process.ordered_pool import in_order
+from infra.process.ordered_pool import map_in_order
 
 
 def text(batch: list[int]) -> bytes:
@@ -22,8 +22,8 @@ def text(batch: list[int]) -> bytes:
 @given(st.lists(st.lists(st.integers(0, 9), max_size=3), max_size=9))
 def test_results_are_those_of_one_process_in_order(batches: list[list[int]]) -> None:
     expected = [text(batch) for batch in batches]
-    assert list(in_order(text, iter(batches), cores=2)) == expected
-    assert list(in_order(text, iter(batches), cores=1)) == expected
+    assert list(map_in_order(text, iter(batches), cores=2)) == expected
+    assert list(map_in_order(text, iter(batches), cores=1)) == expected
 
 
 def test_little_is_read_ahead_and_none_after_the_reader_left() -> None:
@@ -34,7 +34,7 @@ def test_little_is_read_ahead_and_none_after_the_reader_left() -> None:
             taken.append(number)
             yield [number]
 
-    results = in_order(text, batches(), cores=2)
+    results = map_in_order(text, batches(), cores=2)
     assert next(results) == b"0\n"
     assert len(taken) <= 6
     results.close()
@@ -43,7 +43,7 @@ def test_little_is_read_ahead_and_none_after_the_reader_left() -> None:
 
 def test_work_that_fails_says_why() -> None:
     with pytest.raises(TypeError, match="%d format"):
-        list(in_order(text, iter([[1], ["a"], [2]]), cores=2))  # type: ignore[list-item]
+        list(map_in_order(text, iter([[1], ["a"], [2]]), cores=2))  # type: ignore[list-item]
 
 
 def ended(batch: list[int]) -> bytes:
@@ -54,4 +54,4 @@ def ended(batch: list[int]) -> bytes:
 
 def test_a_process_that_was_ended_is_named_and_not_passed_over() -> None:
     with pytest.raises(Fatal, match="ended from outside"):
-        list(in_order(ended, iter([[1], [2], [3]]), cores=2))
+        list(map_in_order(ended, iter([[1], [2], [3]]), cores=2))

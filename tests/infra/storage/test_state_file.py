@@ -142,7 +142,7 @@ def cap(home: Path) -> Path:
 
 
 def shape(home: Path) -> Path:
-    state_layout.note_layout(home, state_layout.Shape(2, 64))
+    state_layout.note_layout(home, state_layout.StateLayout(2, 64))
     return home / "state.json"
 
 

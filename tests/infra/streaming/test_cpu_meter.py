@@ -22,7 +22,7 @@ from infra.streaming.cpu_meter import (
     UNMETERED,
     CpuMeter,
     _ticks,
-    meter_of,
+    cpu_meter_of,
 )
 
 INGEST, ALERT = Path("ingest"), Path("alert")
@@ -87,9 +87,9 @@ def test_what_nobody_knows_is_not_told_as_nothing() -> None:
     cpu.begin(INGEST)
     used.seconds = None
     assert cpu.end(INGEST) == dict.fromkeys(CPU_COLUMNS)
-    assert meter_of("local[2]") is DRIVER_METER
+    assert cpu_meter_of("local[2]") is DRIVER_METER
     for elsewhere in ("spark://host:7077", "k8s://host", "local-cluster[2,1,1024]"):
-        assert meter_of(elsewhere) is UNMETERED
+        assert cpu_meter_of(elsewhere) is UNMETERED
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="Linux tells it in /proc")

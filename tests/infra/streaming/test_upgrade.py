@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from infra.checkpoint.offset_log import NO_PLACE, places, read_up_to
+from infra.checkpoint.offset_log import NO_PLACE, offset_lines, read_up_to
 from infra.delta.duckdb_views import open_engine
 from infra.delta.schema import Column, Table, struct
 from infra.delta.schema_evolution import additions, schema_of
@@ -168,7 +168,7 @@ def test_what_was_killed_between_two_files_is_extended_once(tmp_path: Path) -> N
     (spark / "offsets" / ".1.crc").write_bytes(b"of another content")
     _extend("counts", spark, [0, 1], [0, None, 1])
     for number in (0, 1):
-        assert places(spark / "offsets" / str(number)) == [place("a"), "-", place("b")]
+        assert offset_lines(spark / "offsets" / str(number)) == [place("a"), "-", place("b")]
     assert not (spark / "offsets" / ".1.crc").exists()
     assert [table for table, _ in read_up_to(spark / "offsets" / "1")] == ["a", "b"]
     (spark / "offsets" / "1").write_bytes(b"")

@@ -34,8 +34,8 @@ from ingest.completeness.gaps import (
     accept,
     compare_offsets,
     find_gaps,
+    gap_statement,
     require_no_gap,
-    statement,
 )
 from ingest.tables import RECORD
 from reporting.ledger.gaps import missed
@@ -75,7 +75,7 @@ def test_a_topic_never_seen_misses_what_expired_before() -> None:
 
 def test_a_statement_changes_with_anything_in_it() -> None:
     one = Gap("expired", "logs.a", 0, 5, 9, 9)
-    assert statement([one]) != statement([Gap("expired", "logs.a", 0, 5, 10, 10)])
+    assert gap_statement([one]) != gap_statement([Gap("expired", "logs.a", 0, 5, 10, 10)])
     assert one.sentence() == (
         "topic logs.a partition 0: messages 5 to 8 (4) were deleted by the broker's retention "
         "before they were read"
@@ -151,7 +151,7 @@ def test_expired_messages_stop_the_job_until_a_person_says_go_on(
     (gap,) = find_gaps(source)
     with pytest.raises(Usage, match="that is not what is missing now"):
         accept(source, "0" * 12, "me", "for no reason")
-    accept(source, statement([gap]), "me", "the disk was full")
+    accept(source, gap_statement([gap]), "me", "the disk was full")
     send(source, "m5")
     assert drain() == ["m0", "m1", "m4", "m5"]
     assert find_gaps(source) == ()
@@ -199,7 +199,7 @@ def test_a_topic_made_anew_stops_the_job_also_where_it_has_more_messages(
         drain()
     (gap,) = find_gaps(source)
     assert (gap.kind, gap.from_offset, gap.messages, gap.goes_on_at) == ("recreated", 2, None, 0)
-    accept(source, statement([gap]), "me", "moved to another cluster")
+    accept(source, gap_statement([gap]), "me", "moved to another cluster")
     assert drain() == ["new0", "new1", "new2", "new3", "new4", "old0", "old1"]
 
 
@@ -228,7 +228,7 @@ def test_a_batch_that_was_planned_and_lost_its_messages_is_planned_anew(
     checksum = folder / "spark" / "offsets" / f".{before.done}.crc"
     shutil.copy(checksum, checksum.with_name(f".{planned.name}.crc"))
     expire(source, 2)
-    accept(source, statement(find_gaps(source)), "me", "a test")
+    accept(source, gap_statement(find_gaps(source)), "me", "a test")
     assert drain() == ["m0", "m2", "m3"]
 
 
@@ -265,9 +265,11 @@ def test_a_log_that_ends_too_early_is_gone_on_with_where_it_is_new(source: Setti
     send(source, "new2", "new3")
     (gap,) = find_gaps(source)
     assert (gap.kind, gap.from_offset, gap.goes_on_at) == ("reset", 10, 2)
-    stated = statement([gap])
+    stated = gap_statement([gap])
     send(source, "new4")
-    assert statement(find_gaps(source)) == stated, "what comes while one reads it changes nothing"
+    assert gap_statement(find_gaps(source)) == stated, (
+        "what comes while one reads it changes nothing"
+    )
     accept(source, stated, "me", "the power was cut")
     assert kafka_checkpoint(source.checkpoint_root / "ingest").offsets[sent, 0] == 2
 
@@ -285,7 +287,7 @@ def test_keys_of_a_batch_that_is_dropped_are_dropped(source: Settings) -> None:
     for name in ("1-a.parquet", "10-a.parquet"):
         (folder / "keys" / name).touch()
     expire(source, 2)
-    accept(source, statement(find_gaps(source)), "me", "a test")
+    accept(source, gap_statement(find_gaps(source)), "me", "a test")
     assert [file.name for file in (folder / "keys").iterdir()] == ["10-a.parquet"]
 
 

@@ -15,7 +15,7 @@ from infra.kafka.client import Broker, topic_of
 from infra.streaming.kafka_offsets import BrokerRange, kafka_checkpoint
 from infra.streaming.kafka_offsets import OffsetReader as Offsets
 from infra.streaming.lake import Lake
-from ingest.completeness.gaps import accept, find_gaps, statement
+from ingest.completeness.gaps import accept, find_gaps, gap_statement
 from ingest.completeness.log_truncation import first_new
 from ingest.pipeline.ingest_job import Topics
 from ingest.tables import RECORD
@@ -89,7 +89,7 @@ def test_a_log_that_grew_beyond_what_it_lost_is_told_and_gone_on_with(
         drain()
     (gap,) = find_gaps(source)
     assert (gap.kind, gap.from_offset, gap.messages, gap.goes_on_at) == ("reset", 5, None, 3)
-    accept(source, statement([gap]), "me", "the power was cut")
+    accept(source, gap_statement([gap]), "me", "the power was cut")
     assert find_gaps(source) == ()
 
     after = drain()
@@ -104,7 +104,7 @@ def test_a_log_that_grew_beyond_what_it_lost_is_told_and_gone_on_with(
     one_by_one(source, "newer4", "newer5", "newer6", "newer7")
     (gap,) = find_gaps(source)
     assert (gap.from_offset, gap.goes_on_at) == (7, 4)
-    accept(source, statement([gap]), "me", "again")
+    accept(source, gap_statement([gap]), "me", "again")
     assert drain()["newer4"] == f"{own}~2:0:4"
 
 

@@ -19,7 +19,7 @@ from ingest.completeness.offset_ranges import (
     Stretch,
     count_ranges,
     merged_ranges,
-    size,
+    offset_count,
     without,
 )
 from tests.examples import examples
@@ -129,7 +129,7 @@ def test_what_is_left_of_holes_is_what_nothing_explains(
     apart = sorted((at, at + 1) for at in points(holes))
     left = without(apart, known)
     assert points(left) == points(holes) - points(known)
-    assert size(left) == len(points(left))
+    assert offset_count(left) == len(points(left))
 
 
 @given(SPANS, st.integers(1, 9))

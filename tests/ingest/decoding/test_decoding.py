@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from infra.config.settings import load
 from infra.errors import Fatal, Retryable, Usage
-from ingest.decoding.decoding import readable
+from ingest.decoding.decoding import decoded_record
 from ingest.decoding.protobuf import message_indexes
 from ingest.parsing.event_rows import event_rows
 from ingest.parsing.source import Format, ParseSettings, Record
@@ -130,10 +130,10 @@ def test_avro_bytes_written_by_hand(folder: Path) -> None:
     raw = b"\x03" + bytes([len(line) * 2]) + line
     packed = Format("avro", schema_file=str(folder / "p.avsc"))
     record = Record("r", "syslog", "live", NOW, raw)
-    plain = readable(record, ParseSettings(formats={"syslog": packed}))
+    plain = decoded_record(record, ParseSettings(formats={"syslog": packed}))
     assert json.loads(plain.raw) == {"n": -2, "message": line.decode()}
     field = Format("avro", schema_file=str(folder / "p.avsc"), field="message")
-    assert readable(record, ParseSettings(formats={"syslog": field})).raw == line
+    assert decoded_record(record, ParseSettings(formats={"syslog": field})).raw == line
     assert record.raw == raw
 
 
@@ -150,7 +150,7 @@ def test_an_avro_container_file_brings_its_schema() -> None:
     fastavro.writer(out, AVSC, [DNS, DNS | {"uid": "CAvro2"}], codec="deflate")
     found = rows(out.getvalue(), Format("avro"), "json")
     assert (
-        readable(
+        decoded_record(
             Record("r", "json", "live", NOW, out.getvalue()),
             ParseSettings(formats={"json": Format("avro")}),
         ).raw.count(b"\n")
@@ -181,7 +181,7 @@ def test_protobuf_keeps_numbers_names_times_and_what_it_does_not_know(folder: Pa
     settings = ParseSettings(formats={"json": packed})
     # Field 99, a varint 5, is in no schema.
     raw = line.SerializeToString() + b"\x98\x06\x05"
-    found = json.loads(readable(Record("r", "json", "live", NOW, raw), settings).raw)
+    found = json.loads(decoded_record(Record("r", "json", "live", NOW, raw), settings).raw)
     assert found == {
         "raw": base64.b64encode(b"hi").decode(),
         "big": 2**60,
@@ -193,7 +193,7 @@ def test_protobuf_keeps_numbers_names_times_and_what_it_does_not_know(folder: Pa
     field = ParseSettings(
         formats={"json": Format("protobuf", packed.schema_file, None, "logs.Line", "raw")}
     )
-    assert readable(Record("r", "json", "live", NOW, raw), field).raw == b"hi"
+    assert decoded_record(Record("r", "json", "live", NOW, raw), field).raw == b"hi"
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_a_registry_is_asked_once_for_a_schema(registry: str) -> None:
 def test_a_registry_resolves_references_and_serves_protobuf(registry: str) -> None:
     settings = ParseSettings(formats={"json": Format("avro", registry=registry)})
     record = Record("r", "json", "live", NOW, b"\0\0\0\0\x02\x0a")
-    assert json.loads(readable(record, settings).raw) == {"part": {"n": 5}}
+    assert json.loads(decoded_record(record, settings).raw) == {"part": {"n": 5}}
     raw = proto_class("logs.Outer.Dns")(**DNS).SerializeToString()
     is_dns(rows(b"\0\0\0\0\x03" + b"\x04\x00\x00" + raw, Format("protobuf", registry=registry)))
 

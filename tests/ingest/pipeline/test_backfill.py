@@ -21,7 +21,7 @@ from infra.delta.duckdb_views import connect
 from infra.delta.log_reader import table_id
 from infra.errors import Fatal, Usage
 from infra.maintenance.idle_checkpoints import move_on
-from infra.maintenance.retention_holds import RetentionHold, sentence
+from infra.maintenance.retention_holds import RetentionHold, held_up_sentence
 from infra.storage.file_lock import ExclusiveLock
 from infra.streaming.job_lock import JobLock
 from infra.streaming.lake import Lake
@@ -105,7 +105,7 @@ def test_between_imports_its_place_moves_on_past_what_is_not_for_it(
 
 @pytest.mark.full
 def test_an_import_that_has_left_something_is_asked_to_be_run_once_more(lake: Lake) -> None:
-    said = sentence(lake.settings, [RetentionHold("ops.file", IMPORT_JOB, 0.0, None)])
+    said = held_up_sentence(lake.settings, [RetentionHold("ops.file", IMPORT_JOB, 0.0, None)])
     assert said.endswith("run headgate import once more, it takes nothing twice")
     assert "move its checkpoint" not in said
 

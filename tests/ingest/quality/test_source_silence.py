@@ -22,7 +22,7 @@ from ingest.quality.silence_baseline import (
     OUTAGE,
     SourceActivity,
     Unknown,
-    joined,
+    merged_intervals,
     outages,
     without_ticks,
 )
@@ -408,7 +408,7 @@ def test_unknown_times_that_overlap_count_once(spans: list[tuple[int, int]]) -> 
     minutes = {n for start, length in spans for n in range(start, start + length)}
     inside = Unknown(intervals[::3], intervals[1::3], intervals[2::3]).within((at(10), at(40)))
     assert inside == 60 * len(minutes & set(range(10, 40)))
-    assert sum((b - a).total_seconds() for a, b in joined(intervals)) == 60 * len(minutes)
+    assert sum((b - a).total_seconds() for a, b in merged_intervals(intervals)) == 60 * len(minutes)
 
 
 def test_a_silence_that_was_told_lasts_until_the_source_is_heard() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.errors import Usage
-from reporting.erasure.request import ErasureRequest, words_of
+from reporting.erasure.request import ErasureRequest, subject_words
 from reporting.erasure.subject_match import Search, device, person
 
 NAMES = ["anna", "CORP\\anna", "anna@corp.example", "Anna Å. Smith", "élodie", "jos"]
@@ -92,7 +92,7 @@ def test_a_name_that_is_too_short_is_refused() -> None:
     with pytest.raises(Usage, match="'al': shorter than 3 characters"):
         person(["al"], "x")
     with pytest.raises(Usage, match="no name of 'anna' is left to look for"):
-        words_of(
+        subject_words(
             ErasureRequest("user", "anna", but=("anna",)), [], "x"
         )  # else it would be all text
 

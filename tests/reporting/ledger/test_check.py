@@ -28,7 +28,7 @@ from infra.runtime.driver import Driver
 from infra.runtime.outbox_flusher import flush_outbox
 from infra.streaming.lake import Lake
 from ingest.completeness import log_truncation
-from ingest.completeness.gaps import accept, find_gaps, statement
+from ingest.completeness.gaps import accept, find_gaps, gap_statement
 from ingest.completeness.ledger_state import LedgerCheckState, ledger_check_folder
 from ingest.tables import EVENT, RECORD
 from reporting.cli.ledger_check import accept_holes as accept_holes
@@ -252,7 +252,7 @@ def test_a_gap_that_nobody_has_accepted_fails_and_an_accepted_one_does_not(
     expire(source, 2)
     assert "messages 1 to 1 (1) were deleted" in checked(source).failures[0]
     assert LedgerCheckState.load(ledger_check_folder(source)).lost == 1
-    accept(source, statement(find_gaps(source)), "me", "a test")
+    accept(source, gap_statement(find_gaps(source)), "me", "a test")
     drain()
     found = checked(source)
     assert (looked(found), found.failures) == ([(1, 3, 1, 0, 0)], [])
@@ -273,7 +273,7 @@ def test_a_topic_made_anew_is_looked_at_from_its_beginning(
     client.delete_topics([topic])[topic].result(20)
     remake(source, topic)
     send(source, "new0", "new1", "new2", "new3")
-    accept(source, statement(find_gaps(source)), "me", "moved")
+    accept(source, gap_statement(find_gaps(source)), "me", "moved")
     drain()
     lose(lake, "offset = 0 AND string(raw) = 'new0'")
     assert looked(checked(source)) == [(0, 4, 3, 1, 0)]

@@ -20,7 +20,7 @@ from ingest.completeness.offset_ranges import CountedStretch, Span, Stretch
 from reporting.cli.ledger_check import ROWS, accept_holes, parted
 from reporting.ledger.check import KEPT, _again, _sources
 from reporting.ledger.completeness import excuse, forgive
-from reporting.ledger.missing_offsets import Accepted, Explainer, Reasons, hole_id
+from reporting.ledger.missing_offsets import AcceptedGap, Explainer, Reasons, hole_id
 
 TEN = datetime(2026, 11, 20, 10, tzinfo=UTC)
 DECLARED = {
@@ -119,19 +119,21 @@ def test_an_event_that_is_written_again_behind_a_check_is_told_by_the_next(
 
 
 PLACE = ("logs.sshd", 0)
-EXPIRED = Accepted(PLACE, "expired", 0, 1_000_000, 1_000_000, at(0))
+EXPIRED = AcceptedGap(PLACE, "expired", 0, 1_000_000, 1_000_000, at(0))
 
 
-def anew(kind: str) -> Accepted:
+def anew(kind: str) -> AcceptedGap:
     """What a person accepted as the partition began to give its offsets once more."""
-    return Accepted(PLACE, kind, 5_000_000, None, 0, at(30))
+    return AcceptedGap(PLACE, kind, 5_000_000, None, 0, at(30))
 
 
-def hole(named: str, span: Span, minute: int) -> Accepted:
-    return Accepted(PLACE, "hole", *span, span[1], at(minute), hole_id(named, PLACE, span))
+def hole(named: str, span: Span, minute: int) -> AcceptedGap:
+    return AcceptedGap(PLACE, "hole", *span, span[1], at(minute), hole_id(named, PLACE, span))
 
 
-def excused_of(lake: duckdb.DuckDBPyConnection, home: Path, named: str, *gaps: Accepted) -> Reasons:
+def excused_of(
+    lake: duckdb.DuckDBPyConnection, home: Path, named: str, *gaps: AcceptedGap
+) -> Reasons:
     """What becomes of a hole of 100 to 109 in the log that is named so; the one of now is `new`."""
     explain = Explainer(load(home=home), lake, gaps, {}, None, {PLACE[0]: "new"})
     stretch = Stretch(*PLACE, named, 0, 50_000)
@@ -146,7 +148,7 @@ def test_a_gap_of_the_former_log_excuses_nothing_of_the_one_made_anew(
     assert excused_of(lake, tmp_path, "new", EXPIRED) == fine
     assert excused_of(lake, tmp_path, "new", EXPIRED, anew(kind)) == lost
     assert excused_of(lake, tmp_path, "old", EXPIRED, anew(kind)) == fine
-    late = Accepted(PLACE, "expired", 90, 120, 120, at(40))
+    late = AcceptedGap(PLACE, "expired", 90, 120, 120, at(40))
     assert excused_of(lake, tmp_path, "new", anew(kind), late) == fine
     assert excused_of(lake, tmp_path, "old", anew(kind), late) == lost
 

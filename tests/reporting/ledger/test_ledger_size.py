@@ -16,7 +16,7 @@ from infra.delta.duckdb_views import connect, open_engine, spill
 from infra.errors import Fatal
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT, RECORD
-from reporting.ledger.completeness import LedgerSlice, completeness, cut, hourly
+from reporting.ledger.completeness import LedgerSlice, completeness, hourly, time_slices
 from tests.api.story import DAY, DEAD, event, insert, record
 
 NEXT = DAY + timedelta(days=1)
@@ -34,7 +34,7 @@ def test_slices_follow_each_other_and_hold_no_more_than_they_may(
 ) -> None:
     since = DAY + timedelta(seconds=late)
     weights = [(DAY + at * MINUTE, rows) for at, rows in sorted(minutes.items())]
-    found = list(cut(weights, since, NEXT, most))
+    found = list(time_slices(weights, since, NEXT, most))
     assert [one.until for one in found[:-1]] == [one.since for one in found[1:]]
     assert (found[0].since, found[-1].until) == (since, NEXT)
     held: Counter[LedgerSlice] = Counter()
@@ -55,7 +55,7 @@ def test_whatever_the_rate_a_row_is_read_a_few_times(rows: list[int], step: time
     weights = [(DAY + at * step, many) for at, many in enumerate(rows) if many]
     until = DAY + len(rows) * step
     read = 0
-    for one in cut(weights, DAY, until, most):
+    for one in time_slices(weights, DAY, until, most):
         begin, end = one.beside
         assert begin <= one.since < one.until <= end
         assert one.parts == 1
