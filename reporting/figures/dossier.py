@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from alerts.lifecycle.risk_score import INCIDENT, LED_TO
 from reporting.document.request import ReportRequest
 
 MOST = 200
@@ -31,9 +32,15 @@ WHERE window_start < $until AND window_end >= $since
 ORDER BY event_time, alert_id
 """
 )
-_OF_INCIDENT = (
-    _ALERTS + "WHERE alert_id = $subject OR incident_id = $subject ORDER BY event_time, alert_id"
-)
+_OF_INCIDENT = f"""
+{_ALERTS} WHERE alert_id = $subject OR incident_id = $subject OR alert_id IN (
+  SELECT shown.alert_id FROM gold.alert_current shown
+  JOIN gold.alert_current made ON made.rule_id = '{INCIDENT}' AND {LED_TO}
+  WHERE shown.incident_id IS NULL
+  -- Of an alert that two incidents may have come of, the earlier one.
+  GROUP BY shown.alert_id HAVING min_by(made.alert_id, (made.window_end, made.alert_id)) = $subject)
+ORDER BY event_time, alert_id
+"""
 _ACTIONS = """
 SELECT "at", who, action, value, comment, alert_id FROM gold.alert_action
 WHERE alert_id IN (SELECT unnest($ids)) ORDER BY "at"
@@ -69,7 +76,8 @@ def alerts_naming(request: ReportRequest, names: list[str]) -> list[dict[str, An
 
 
 def alerts_of_incident(request: ReportRequest) -> list[dict[str, Any]]:
-    """The alert that is the subject, and those raised while it was its entity's incident."""
+    """The alert that is the subject; if it is an incident, those that led to it and those raised
+    while it was its entity's, as in the console."""
     return request.ask(_OF_INCIDENT)
 
 

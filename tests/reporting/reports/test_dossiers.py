@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from alerts.lifecycle.risk_score import INCIDENT
 from infra.errors import Usage
 from reporting.document.archive import in_form
 from reporting.document.content import Report
@@ -60,6 +61,26 @@ def test_an_incident_is_named_by_its_alert(day: MemoryLake) -> None:
     assert {row["mac"] for row in report.data()["leases"][1]} == {A}
     with pytest.raises(Usage, match="there is no such alert"):
         incident.compose(day.request(HOME, "2026-11-20", "alert-9"))
+
+
+def test_a_dossier_of_an_incident_has_the_alerts_that_led_to_it() -> None:
+    lake = story_in_memory()
+    for number in (1, 2):
+        lake.connection.execute(
+            f"""INSERT INTO gold.alert
+            SELECT * REPLACE ('incident-{number}' AS alert_id, '{INCIDENT}' AS rule_id,
+                              window_end + INTERVAL {number} SECOND AS window_end)
+            FROM gold.alert WHERE alert_id = 'alert-1'"""
+        )
+
+    def alerts(subject: str) -> set[str]:
+        report = incident.compose(lake.request(HOME, "2026-11-20", subject))
+        return {row["alert_id"] for row in report.data()["alerts"][1]}
+
+    # Both may have come of it: it is the earlier one's.
+    assert alerts("incident-1") == {"incident-1", "alert-1"}
+    assert alerts("incident-2") == {"incident-2"}
+    assert alerts("alert-1") == {"alert-1"}
 
 
 def test_a_dossier_is_called_by_what_happened_to_whom_and_when(day: MemoryLake) -> None:
