@@ -35,7 +35,6 @@ from alerts.anomaly.store import ModelHeader, ModelStore, Peers
 from alerts.anomaly.train import LEAST_DEVICES, peers_of, train
 from alerts.cli.explain import asking
 from alerts.compiler.model_rule_files import (
-    BUNDLED_MODELS,
     THRESHOLD,
     is_model,
     quantity,
@@ -45,7 +44,7 @@ from alerts.explain.explain import explain
 from alerts.lifecycle.alert_job import alert
 from alerts.rulebook.model_rule_tests import check_models
 from alerts.rulebook.rule_store import model_rules, recompile
-from alerts.rulepack.locations import store_folder
+from alerts.rulepack.locations import BUNDLED_MODELS, store_folder
 from alerts.rulepack.rule_pack import ModelRule, PackStore
 from alerts.tables import ALERT, DEVICE_HOUR, FINDING
 from alerts.verify.models import KnownModel, judge_hours, read_hours

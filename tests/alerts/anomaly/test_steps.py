@@ -19,11 +19,11 @@ from alerts.anomaly.steps import ALONE, SeenStep, StepCounts, hour_stray
 from alerts.anomaly.store import ModelStore, StepModel
 from alerts.anomaly.train import train
 from alerts.cli.models import aged, retrain
-from alerts.compiler.model_rule_files import BUNDLED_MODELS, read_models
+from alerts.compiler.model_rule_files import read_models
 from alerts.domain.step import STEPS, is_step, program
 from alerts.rulebook.model_rule_tests import check_models
 from alerts.rulebook.rule_store import model_rules, recompile
-from alerts.rulepack.locations import store_folder
+from alerts.rulepack.locations import BUNDLED_MODELS, store_folder
 from alerts.rulepack.rule_pack import PackStore
 from alerts.tables import DEVICE_HOUR, FINDING
 from alerts.verify.models import KnownModel, judge_hours, read_hours

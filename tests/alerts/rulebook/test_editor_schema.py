@@ -14,7 +14,7 @@ import yaml
 
 from alerts.compiler.compiler import BUNDLED, compile_rules
 from alerts.compiler.correlation_conditions import CORRELATION_TYPES
-from alerts.compiler.model_rule_files import BUNDLED_MODELS
+from alerts.rulepack.locations import BUNDLED_MODELS
 from infra.config.settings import load
 from tests.alerts.cli.test_rules import run
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from alerts.compiler.compiler import BUNDLED
-from alerts.compiler.model_rule_files import BUNDLED_MODELS
 from alerts.rulebook.style import STYLE_CODES, lint_files
+from alerts.rulepack.locations import BUNDLED_MODELS
 from infra.config.settings import load
 from infra.errors import Usage
 from tests.alerts.cli.test_rules import run
