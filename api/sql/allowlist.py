@@ -60,10 +60,15 @@ _FUNCTIONS: Mapping[str, type[exp.Expr]] = {
     "size": exp.ArraySize, "array_contains": exp.ArrayContains,
     "get_json_object": exp.JSONExtractScalar,
 }  # fmt: skip
-"""Functions by their usual Spark name (if, nvl, ifnull, now, rlike, cast and the like come too)."""
+"""Functions by their usual Spark name."""
 
 ANONYMOUS = frozenset({"now", "isnull", "isnotnull"})
 """Functions that the parser has no class for."""
+
+NAMES = frozenset(_FUNCTIONS) | ANONYMOUS | {
+    "cast", "date_sub", "if", "ifnull", "like", "nvl", "rlike", "to_date", "try_cast",
+}  # fmt: skip
+"""All by name; the last come from other clauses and names of `STRUCTURE` and `_FUNCTIONS`."""
 
 _ALLOWED = STRUCTURE | frozenset(_FUNCTIONS.values()) | {exp.Anonymous}
 _NO_COLUMNS = frozenset(
@@ -214,7 +219,7 @@ def _known(tables: Collection[str]) -> str:
 def _no_function(name: str) -> Unequal:
     return Unequal(
         f"function {name.lower()} is not known to answer alike; those that do are "
-        f"{', '.join(sorted({*_FUNCTIONS, 'cast', 'if', 'now', 'rlike', 'try_cast'}))}"
+        f"{', '.join(sorted(NAMES))}"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import textwrap
 from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
 
@@ -17,6 +18,8 @@ from pydantic_core import PydanticUndefined
 from alerts.asyncapi_document import asyncapi_document
 from api.observability.metrics import Meters
 from api.problems import _KINDS
+from api.sql.allowlist import NAMES
+from api.sql.spark_functions import FUNCTIONS, TABLE_FUNCTIONS
 from headgate.cli import COMMANDS, main
 from infra.config.intelligence_section import TaxiiFeedSettings
 from infra.config.listen_section import (
@@ -55,6 +58,7 @@ def pages() -> dict[str, str]:
             asyncapi_document(KafkaSettings()), sort_keys=False, allow_unicode=True, width=100
         ),
         "sources.md": printed("sources") + "\n".join(table()) + "\n",
+        "sql-functions.md": "\n".join(functions()),
     }
 
 
@@ -153,6 +157,22 @@ def problems() -> Iterator[str]:
         yield f"- `{name}` ({status}): {' '.join(docs)}"
     yield "\nOther refusals have the name of their status: `not-found` (404), `unauthorized` (401),"
     yield "`forbidden` (403).\n"
+
+
+def functions() -> Iterator[str]:
+    """What a statement may call."""
+    yield "# Functions of SQL statements\n"
+    yield "Made by `make docs`; do not edit. `engine` chooses [who answers](api.md#statements)."
+    for title, names in (
+        ("DuckDB, as Spark does", NAMES),
+        ("Spark", FUNCTIONS),
+        ("Spark, in the place of a table", TABLE_FUNCTIONS),
+    ):
+        # Operators are among them, by their signs.
+        called = sorted(name for name in names if name.isidentifier())
+        yield f"\n## {title}\n"
+        yield "\n".join(textwrap.wrap(" ".join(f"`{name}`" for name in called), 100))
+    yield ""
 
 
 def write() -> None:
