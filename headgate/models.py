@@ -141,7 +141,7 @@ class ModelBook:
         if not model:
             raise Usage(f"rule '{rule}' has no model yet: hg.models.train(...), then put_live")
         judge = ModelStore(store_folder(self._settings)).get(model)
-        duck = connect(self._settings.lake_root, needs=("gold.device_hour",))
+        duck = connect(self._settings.lake_root, needs=("gold.device_hour",), only=())
         try:
             return drift_of(duck, judge, *_span(since, until))
         finally:

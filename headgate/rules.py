@@ -196,7 +196,7 @@ class RuleBook:
             self._spark()  # the session it then finds running
             findings, total, _ = rule_tests.preview_query(settings, chosen, since, limit)
         else:
-            with connect(settings.lake_root, needs=("silver.event",)) as connection:
+            with connect(settings.lake_root, needs=("silver.event",), only=()) as connection:
                 findings, total, _ = over_events.preview(connection, chosen, since, limit)
         shown = ["event_time", "source", "ip", "user_name", "host_name", "event_uid", "snippet"]
         rows = [{name: row[name] for name in shown} for row in findings]

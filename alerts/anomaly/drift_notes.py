@@ -50,7 +50,7 @@ def note_drift(settings: Settings, now: datetime) -> None:
     if not rules:
         return
     store = ModelStore(store_folder(settings))
-    duck = connect(settings.lake_root, needs=("gold.device_hour",))
+    duck = connect(settings.lake_root, needs=("gold.device_hour",), only=())
     try:
         notes = {
             rule.id: DriftNote(rule.name or rule.id, rule.model, now, drift.state, drift.sentence)

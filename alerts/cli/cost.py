@@ -63,7 +63,7 @@ def _predicted(
     from infra.delta.duckdb_views import connect
 
     rules = _rules(args, settings)
-    connection = connect(settings.lake_root, needs=("silver.event",))
+    connection = connect(settings.lake_root, needs=("silver.event",), only=())
     try:
         most = args.sample or (EVENTS_OF_ALL if args.all else EVENTS)
         taken = sample(connection, rules, since, until, most)
@@ -91,7 +91,7 @@ def _live(args: argparse.Namespace, settings: Settings, since: datetime, until: 
 
     pack = select_rules(settings, args.rule).pack if args.rule else None
     wanted = {rule.id for rule in (*pack.rules, *pack.queries)} if pack is not None else None
-    connection = connect(settings.lake_root, needs=("ops.rule_cost",))
+    connection = connect(settings.lake_root, needs=("ops.rule_cost",), only=())
     try:
         rows, events, micros = live_costs(connection, since, until)
     finally:

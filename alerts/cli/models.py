@@ -231,7 +231,7 @@ def drift_models(args: argparse.Namespace, settings: Settings) -> int:
     store = ModelStore(store_folder(settings))
     rows: list[dict[str, Any]] = []
     if rules:
-        duck = connect(settings.lake_root, needs=("gold.device_hour",))
+        duck = connect(settings.lake_root, needs=("gold.device_hour",), only=())
         try:
             for rule in rules:
                 drift = drift_of(duck, store.get(rule.model), since, until)

@@ -92,7 +92,7 @@ def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
         rows, total, looked_at = spark_rules.preview_spark_rule(settings, rule, since, args.limit)
         counts = PreviewCounts(rows, total, looked_at, timedelta(0), {})
     else:
-        connection = connect(settings.lake_root, needs=("silver.event",))
+        connection = connect(settings.lake_root, needs=("silver.event",), only=())
         try:
             counts = preview_counts(connection, rule, since, args.limit)
         finally:

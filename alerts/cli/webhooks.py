@@ -287,7 +287,7 @@ class TableFeed:
         from infra.delta.duckdb_views import connect
 
         place = cursor_place(after, "")
-        connection = connect(self._settings.lake_root, needs=("gold.alert",))
+        connection = connect(self._settings.lake_root, needs=("gold.alert",), only=())
         try:
             # By pages: sorted as a whole, what a long outage left would not fit into memory.
             while rows := connection.execute(FEED_SQL, {**asdict(place), "most": PAGE}).fetchall():

@@ -19,7 +19,7 @@ from infra.delta.duckdb_views import connect
 from ingest.quality.outcome_store import quality_lock
 from ingest.quality.self_events import send
 from ingest.quality.silence_rules import OURS, finished
-from ingest.quality.source_silence import silences
+from ingest.quality.source_silence import ASKED, NEEDS, silences
 
 if TYPE_CHECKING:
     import duckdb
@@ -91,7 +91,8 @@ def _seen(
     pack = store.get(store.current())
     connection = connect(
         settings.lake_root,
-        needs=("bronze.record", "silver.event"),
+        needs=NEEDS,
+        only=ASKED,
         memory=settings.api.statement_memory,
     )
     try:
@@ -235,7 +236,7 @@ def _take_back(settings: Settings, state: CoverageState, at: datetime) -> int:
     if not state.closing:
         return 0
     closed = 0
-    connection = connect(settings.lake_root, needs=("gold.alert", "gold.alert_current"))
+    connection = connect(settings.lake_root, needs=("gold.alert", "gold.alert_current"), only=())
     try:
         for key, since in list(state.closing.items()):
             asked = {"rule": RULE_ID, "uid": key}

@@ -119,7 +119,9 @@ def ask(
     from infra.delta.duckdb_views import connect
 
     # Few resources on purpose: the query runs beside Spark on the driver's machine.
-    connection = connect(settings.lake_root, needs=("silver.event",), memory="256MB", threads=1)
+    connection = connect(
+        settings.lake_root, needs=("silver.event",), only=(), memory="256MB", threads=1
+    )
     try:
         return connection.execute(LAST_SEEN_SQL, bounds).fetchall()
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:

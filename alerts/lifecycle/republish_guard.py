@@ -140,7 +140,7 @@ def _told(settings: Settings) -> Iterator[list[tuple[str, int]]]:
     from infra.delta.duckdb_views import connect
 
     # DuckDB, not Spark: only two columns are wanted, in batches that fit into memory.
-    with closing(connect(settings.lake_root, needs=("gold.alert",))) as lake:
+    with closing(connect(settings.lake_root, needs=("gold.alert",), only=())) as lake:
         answer = lake.execute("SELECT alert_id, revision FROM gold.alert")
         for batch in answer.fetch_record_batch(_AT_ONCE):
             alerts, revisions = (batch.column(index).to_pylist() for index in range(2))

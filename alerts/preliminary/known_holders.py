@@ -93,5 +93,5 @@ class KnownHolders:
 
     def _before(self) -> list[dict[str, Any]]:
         since = clock.now() - timedelta(seconds=self._settings.jobs.max_lease_seconds)
-        with connect(self._settings.lake_root, needs=("silver.dhcp_segment",)) as duck:
+        with connect(self._settings.lake_root, needs=("silver.dhcp_segment",), only=()) as duck:
             return list(duck.execute(_SQL, {"since": since}).to_arrow_table().to_pylist())

@@ -43,5 +43,5 @@ class KnownSuppressions:
         return tuple(sorted(self._known.values(), key=lambda known: known.suppression_id))
 
     def _before(self) -> list[dict[str, Any]]:
-        with connect(self._settings.lake_root, needs=("gold.alert_action",)) as duck:
+        with connect(self._settings.lake_root, needs=("gold.alert_action",), only=()) as duck:
             return list(duck.execute(_SQL).to_arrow_table().to_pylist())

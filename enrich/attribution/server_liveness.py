@@ -88,7 +88,7 @@ def server_activity(
         connect,  # the workers, too, import this module; they need no engine
     )
 
-    connection = connect(lake_root, needs=("silver.event",), memory=memory)
+    connection = connect(lake_root, needs=("silver.event",), only=(), memory=memory)
     try:
         # Further back than the span: a server may have been silent all through it.
         bounds = {"since": since - _LOOK_BACK, "until": until}

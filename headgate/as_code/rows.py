@@ -77,7 +77,7 @@ def preview_rows(
     files = [c.name for c in plan.changes if c.kind == RULES.name and c.after is not None]
     field = f"findings since {since.isoformat(timespec='seconds')}"
     rows = []
-    connection = connect(settings.lake_root, needs=("silver.event",))
+    connection = connect(settings.lake_root, needs=("silver.event",), only=())
     try:
         for rule_id in rules.ids_in(files):
             rule = rules.after.sources[rule_id].rule

@@ -118,16 +118,24 @@ def needed(names: Iterable[str], known: Sequence[Definition]) -> tuple[Definitio
 
 
 def connect(
-    lake_root: Location, *, needs: Sequence[str] = (), memory: str = "1GB", threads: int = 2
+    lake_root: Location,
+    *,
+    needs: Sequence[str] = (),
+    only: Sequence[str] | None = None,
+    memory: str = "1GB",
+    threads: int = 2,
 ) -> duckdb.DuckDBPyConnection:
     """A DuckDB connection with all tables and views of the lake that exist.
 
+    `only`: with these, where they are there, and `needs` alone: to look at every table takes longer
+    than to ask a few. Each statement reads the newest snapshot, unlike those of `AskedViews`.
     Raises `NoLakeHere` when there is no lake, `Retryable` when one of `needs` cannot
     be read yet.
     """
     _require_lake(lake_root)
+    known = definitions(lake_root)
     connection = open_engine(memory=memory, threads=threads)
-    left = refresh(connection, definitions(lake_root))
+    left = refresh(connection, known if only is None else needed([*needs, *only], known))
     lacking = {name: left[name] for name in needs if name in left}
     if lacking:
         raise Retryable(missing_sentence(lacking))

@@ -29,7 +29,10 @@ def newest_times(
     """Arrival of the newest record of each partition that bronze has any of."""
     try:
         connection = connect(
-            settings.lake_root, needs=("bronze.record",), memory=settings.api.statement_memory
+            settings.lake_root,
+            needs=("bronze.record",),
+            only=(),
+            memory=settings.api.statement_memory,
         )
     except HeadgateError:  # no table yet, so nothing is in it
         return {}

@@ -20,6 +20,8 @@ HOUR = timedelta(hours=1)
 
 TABLES = ("gold.arrival_minute", "ops.rollup_check")
 """What is asked, where it is there."""
+ASKED = (*TABLES, RECOUNT.name)
+"""The same with what says that events were changed since."""
 
 _THERE = """
 SELECT table_schema || '.' || table_name FROM information_schema.tables
@@ -47,8 +49,7 @@ def span(
 
     As `[start, end)`; where there are none, both are `until`.
     """
-    names = [*TABLES, RECOUNT.name]
-    there = {row[0] for row in connection.execute(_THERE, {"names": names}).fetchall()}
+    there = {row[0] for row in connection.execute(_THERE, {"names": list(ASKED)}).fetchall()}
     # A lake whose job rollup never ran has no counts, and the rows answer for all.
     if not there.issuperset(TABLES):
         return until, until

@@ -110,7 +110,7 @@ def _history(
     from infra.delta.duckdb_views import connect
     from ingest.quality.outcome_store import outcome_history
 
-    connection = connect(settings.lake_root, needs=("ops.quality",))
+    connection = connect(settings.lake_root, needs=("ops.quality",), only=())
     try:
         rows = outcome_history(connection, since, until, failed=args.failed)
     finally:
@@ -142,9 +142,9 @@ def _silence(
 ) -> int:
     from infra.delta.duckdb_views import connect
     from ingest.quality.silence_rules import finished
-    from ingest.quality.source_silence import silences, span_text
+    from ingest.quality.source_silence import ASKED, NEEDS, silences, span_text
 
-    connection = connect(settings.lake_root, needs=("bronze.record", "silver.event"))
+    connection = connect(settings.lake_root, needs=NEEDS, only=ASKED)
     try:
         now = until or datetime.now(UTC)
         # Not beyond what ingest has read: a source is not silent because ingest is behind.

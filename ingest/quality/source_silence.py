@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from ingest.completeness.rollup_coverage import ASKED as COUNTS
 from ingest.completeness.rollup_coverage import span as compared
 from ingest.quality.outcome_store import QualityState, quality_folder
 from ingest.quality.silence_baseline import (
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 
     from infra.config.settings import Settings
 
+
+NEEDS = ("bronze.record", "silver.event")
+ASKED = (*NEEDS, *COUNTS, "ops.file", "ops.ledger", "ops.gap")
+"""What is asked; of what is not in `NEEDS`, where it is there."""
 
 LOOK_BACK = timedelta(days=30)
 """A habit older than this counts no more, and a source not heard for so long is forgotten."""

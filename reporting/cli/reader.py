@@ -20,9 +20,11 @@ from reporting.ledger.completeness import excuse, forgive
 
 
 def open_lake(settings: Settings, needs: Sequence[str]) -> duckdb.DuckDBPyConnection:
-    """The lake for questions about completeness: with what is excused, and room to spill."""
+    """The tables and views of `needs`, and no others, for questions about completeness: with what
+    is excused, and room to spill."""
     before = batches_under_way(settings.checkpoint_root)
-    connection = connect(settings.lake_root, needs=needs, memory=settings.api.statement_memory)
+    memory = settings.api.statement_memory
+    connection = connect(settings.lake_root, needs=needs, only=(), memory=memory)
     with suppress(OSError):  # where nothing may be written it does with its memory
         spill(connection, scratch(settings.scratch_root))
     # One may have begun before the tables were looked at, and one since.

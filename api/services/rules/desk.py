@@ -145,7 +145,7 @@ class RuleDesk:
         found_rule = known_rule(compiled, rule_id_of(compiled, rule))
         if isinstance(found_rule, Query):
             raise _needs_spark(rule, "preview")
-        connection = connect(self._settings.lake_root, needs=("silver.event",))
+        connection = connect(self._settings.lake_root, needs=("silver.event",), only=())
         try:
             rows, total, looked_at = preview(connection, found_rule, since, limit)
         finally:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from infra.delta.duckdb_views import AskedViews, Definition, open_engine
+from infra.delta.duckdb_views import AskedViews, Definition, connect, open_engine
 from infra.delta.plain_files import FollowedTables, PlainTables, Span
 from infra.errors import Retryable
 
@@ -150,6 +150,32 @@ def test_what_is_needed_and_not_there_yet_is_named(
     with pytest.raises(Retryable, match=r"silver.both \(a table it rests on is missing\)"):
         AskedViews(table.folder.parent, needs=["silver.both"])
     assert not folder.exists()
+
+
+def test_a_connection_for_some_tables_has_what_they_rest_on_and_no_others(
+    table: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = table.folder.parent
+    known = (
+        Definition("silver.t", "", str(table.folder), COLUMNS),
+        Definition("silver.u", "", str(table.folder), COLUMNS),
+        Definition("silver.gone", "", str(root / "gone"), COLUMNS),
+        Definition("silver.few", "SELECT * FROM silver.t WHERE n < 2", None),
+    )
+    monkeypatch.setattr("infra.delta.duckdb_views.definitions", lambda root: known)
+    table.begin()
+    table.commit(table.add(1))
+
+    def views(*needs: str, only: tuple[str, ...] | None) -> set[str]:
+        with connect(root, needs=needs, only=only, memory="256MB", threads=1) as connection:
+            sql = "SELECT view_name FROM duckdb_views() WHERE schema_name = 'silver'"
+            return {name for (name,) in connection.execute(sql).fetchall()}
+
+    assert views("silver.few", only=()) == {"few", "t"}
+    assert views("silver.t", only=("silver.u", "silver.gone")) == {"t", "u"}
+    assert views("silver.t", only=None) == {"few", "t", "u"}
+    with pytest.raises(Retryable, match=r"silver.gone \(it is made when its first job starts"):
+        views("silver.gone", only=())
 
 
 def test_a_plain_table_has_the_rows_that_delta_has(table: Written) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -16,6 +17,8 @@ from infra.config.settings import Settings, load
 from infra.delta.duckdb_views import connect
 from infra.delta.ops_tables import LEDGER
 from infra.streaming.lake import Lake
+from ingest.completeness import rollup_coverage as rollup
+from ingest.quality import source_silence
 from ingest.quality.outcome_store import QualityState, quality_folder
 from ingest.quality.self_events import of_silences
 from ingest.quality.silence_baseline import (
@@ -29,7 +32,7 @@ from ingest.quality.silence_baseline import (
 from ingest.quality.silence_rules import finished
 from ingest.quality.source_silence import Silence, silences, span_text
 from ingest.tables import RECORD
-from ingest.tables_quality import LANDED
+from ingest.tables_quality import LANDED, RECOUNT
 from tests.ingest.logs import good
 
 AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -77,6 +80,12 @@ def judged(
         sources={name: {"silent_minutes": minutes} for name, minutes in sources.items()},
     )
     return {one.source: one for one in silences(connection, settings, AT)}
+
+
+def test_every_table_that_is_asked_is_listed() -> None:
+    texts = [Path(module.__file__ or "").read_text("utf-8") for module in (source_silence, rollup)]
+    named = set(re.findall(r"(?:FROM|JOIN) ((?:bronze|silver|gold|ops)\.\w+)", " ".join(texts)))
+    assert named | {RECOUNT.name} == set(source_silence.ASKED)
 
 
 def test_a_silence_longer_than_any_before_is_broken_and_no_other() -> None:
