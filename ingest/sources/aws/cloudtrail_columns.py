@@ -40,7 +40,9 @@ from ingest.parsing.vectorized import (
     classified,
     constant,
     exact_times,
+    null_where,
     observables,
+    only_where,
     read_of,
     record_columns,
     struct,
@@ -220,7 +222,7 @@ class _Calls:
     def filled(self, name: str) -> pa.Array:
         """The values, null for empty ones."""
         values = self.array(name)
-        return pc.if_else(pc.equal(values, ""), pa.scalar(None, _TEXT), values)
+        return null_where(pc.equal(values, ""), values)
 
     def of_user(self, name: str) -> pa.Array:
         """What the user of each record has under `name`."""
@@ -258,7 +260,7 @@ def _columns(calls: _Calls) -> dict[str, pa.Array]:
             pc.is_null(written),
             ip=ip,
             # It may be the name of an AWS service, which is no host.
-            svc_name=pc.if_else(pc.is_null(ip), written, pa.scalar(None, _TEXT)),
+            svc_name=only_where(pc.is_null(ip), written),
         ),
         "cloud": _cloud(calls),
         "http_request": struct("http_request", rows, pc.is_null(agent), user_agent=agent),

@@ -40,6 +40,7 @@ from ingest.parsing.vectorized import (
     classified,
     constant,
     looked_up,
+    null_where,
     read_of,
     record_columns,
     struct,
@@ -56,7 +57,6 @@ from ingest.sources.suricata.common import code_of
 from ingest.sources.suricata.event_columns import (
     A_TEXT,
     AN_INT,
-    NO_TEXT,
     EventColumns,
     json_texts,
     true_of,
@@ -115,7 +115,7 @@ def _alert(events: EventColumns) -> dict[str, pa.Array]:
         columns |= events.flow()
     if "tls" in events.top:
         columns["tls"] = events.tls()
-    events.event_code = pc.if_else(pc.equal(uid, "unknown"), NO_TEXT, uid)
+    events.event_code = null_where(pc.equal(uid, "unknown"), uid)
     return (
         classified(FINDING, constant(1, rows, AN_INT), pa.nulls(rows, AN_INT), rows)
         | columns

@@ -30,7 +30,9 @@ from ingest.parsing.vectorized import (
     json_objects,
     looked_up,
     nowhere,
+    null_where,
     observables,
+    only_where,
     sensor_columns,
     struct,
 )
@@ -65,8 +67,8 @@ class EventColumns:
         if self.turned is not None:
             mask = pa.array(self.turned)
             for end, ip, port in zip(("src", "dest"), lines.ips, ports, strict=True):
-                self.rest[f"{end}_ip"] = pc.if_else(mask, _json(ip), NO_TEXT)
-                self.rest[f"{end}_port"] = pc.if_else(mask, _json(port), NO_TEXT)
+                self.rest[f"{end}_ip"] = only_where(mask, _json(ip))
+                self.rest[f"{end}_port"] = only_where(mask, _json(port))
 
     def common(self) -> dict[str, pa.Array]:
         """The columns that all types fill alike, to be asked for once the type's own are made."""
@@ -126,8 +128,8 @@ class EventColumns:
         """The application protocol; `failed` says that none was recognised, and is left."""
         spoken = self.top.array("app_proto")
         failed = pc.equal(spoken, "failed")
-        self.rest["app_proto"] = pc.if_else(failed, '"failed"', NO_TEXT)
-        return pc.if_else(failed, NO_TEXT, spoken)
+        self.rest["app_proto"] = pc.if_else(failed, '"failed"', _NO_TEXT)
+        return null_where(failed, spoken)
 
     def ends(self, before: str) -> pa.Array:
         """Both ends, for a message."""
@@ -213,14 +215,14 @@ class EventColumns:
             url_string=whole,
             hostname=host,
             path=pc.struct_field(parts, "path"),
-            query_string=pc.if_else(pc.equal(query, ""), NO_TEXT, query),
+            query_string=null_where(pc.equal(query, ""), query),
             port=part.array("http_port", AN_INT),
             scheme=constant("http", rows),
         )
         # What says more of a response stays behind where the response itself is missing.
         for name, kind in (("http_content_type", A_TEXT), ("length", A_LONG)):
             left = _json(part.array(name, kind))
-            self.rest[f"http.{name}"] = pc.if_else(unanswered, left, NO_TEXT)
+            self.rest[f"http.{name}"] = only_where(unanswered, left)
         self.observed = (
             ("http_request.url.hostname", A_HOST, host),
             ("http_request.url.url_string", A_URL, whole),
@@ -259,7 +261,7 @@ class EventColumns:
         return objects.take(column(columns, arrow_type_of("tls"), "tls"))
 
 
-NO_TEXT = pa.scalar(None, A_TEXT)
+_NO_TEXT = pa.scalar(None, A_TEXT)
 _SIX_OR_FOUR = (pa.scalar(6, AN_INT), pa.scalar(4, AN_INT))
 _TAKEN: Mapping[str, frozenset[str]] = {
     "": frozenset(
@@ -286,8 +288,7 @@ def _json(values: pa.Array) -> pa.Array:
     """JSON text of each value; null for null and for empty text."""
     if values.type != A_TEXT:
         return values.cast(A_TEXT)
-    plain = pc.if_else(pc.equal(values, ""), NO_TEXT, values)
-    return looked_up(plain, encode, A_TEXT)
+    return looked_up(null_where(pc.equal(values, ""), values), encode, A_TEXT)
 
 
 def json_texts(values: list[Any]) -> pa.Array:

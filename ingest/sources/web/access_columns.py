@@ -36,7 +36,9 @@ from ingest.parsing.vectorized import (
     constant,
     exact_times,
     looked_up,
+    null_where,
     observables,
+    only_where,
     plain_texts,
     read_of,
     record_columns,
@@ -132,7 +134,7 @@ def _pieces(texts: pa.Array, by: str, times: int | None = None) -> Callable[[int
 
 
 def _none_if(texts: pa.Array, nothing: str) -> pa.Array:
-    return pc.if_else(pc.equal(texts, nothing), pa.scalar(None, pa.string()), texts)
+    return null_where(pc.equal(texts, nothing), texts)
 
 
 def _times(days: pa.Array, offsets: pa.Array) -> pa.Array:
@@ -154,9 +156,9 @@ def _shown(texts: pa.Array) -> pa.Array:
     """Quoted fields without their escapes; null for those that say nothing."""
     escaped = pc.match_substring(texts, "\\")
     if pc.any(escaped).as_py():
-        asked = pc.if_else(escaped, texts, pa.scalar(None, pa.string()))
-        texts = pc.if_else(escaped, looked_up(asked, unescape, pa.string()), texts)
-    return pc.if_else(pc.is_in(texts, _NOTHING), pa.scalar(None, pa.string()), texts)
+        plain = looked_up(only_where(escaped, texts), unescape, pa.string())
+        texts = pc.if_else(escaped, plain, texts)
+    return null_where(pc.is_in(texts, _NOTHING), texts)
 
 
 def _sound(lines: _Lines) -> pa.Array:

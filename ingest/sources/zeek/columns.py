@@ -43,7 +43,9 @@ from ingest.parsing.vectorized import (
     constant,
     looked_up,
     nowhere,
+    null_where,
     observables,
+    only_where,
     read_of,
     record_columns,
     sensor_columns,
@@ -129,7 +131,7 @@ _TEXT = pa.string()
 
 def _named(values: pa.Array) -> pa.Array:
     """The values without empty ones, which name nobody."""
-    return pc.if_else(pc.equal(values, ""), pa.scalar(None, _TEXT), values)
+    return null_where(pc.equal(values, ""), values)
 
 
 def _connection(lines: Lines, protocol: pa.Array, **more: pa.Array) -> pa.Array:
@@ -207,7 +209,7 @@ def conn(lines: Lines) -> dict[str, pa.Array]:
     }
     spelled = {f"{end}_l2_addr": _named(get[f"{end}_l2_addr"]) for end in ("orig", "resp")}
     odd = {
-        name: pc.if_else(pc.is_null(mac), spelled[name], None).to_pylist()
+        name: only_where(pc.is_null(mac), spelled[name]).to_pylist()
         for name, mac in (("orig_l2_addr", source), ("resp_l2_addr", target))
         if mac.null_count != spelled[name].null_count
     }

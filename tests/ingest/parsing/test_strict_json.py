@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from ingest.parsing.ocsf import address
 from ingest.parsing.source import Unreadable
 from ingest.parsing.strict_json import decode_object, plain_object
-from ingest.parsing.vectorized import addresses
 
 _NUMBERS = [
     *(0, -1, 2**53 + 1, 2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 2**64, 10**30),
@@ -50,16 +47,3 @@ def test_too_many_values_are_refused_without_spaces() -> None:
     with pytest.raises(Unreadable, match="200001 values"):
         decode_object(raw)
     assert plain_object(raw) is None
-
-
-def test_addresses_are_those_that_are_read_each_by_itself() -> None:
-    texts = [
-        *("10.0.0.1", "255.255.255.255", "0.0.0.0", "1.2.3.04", "1.2.3.256", "1.2.3", "1.2.3.4\n"),
-        *(" 1.2.3.4", "\u0661.2.3.4", "::1", "FE80::1", "::ffff:10.0.0.1"),
-        *("fe80::1%eth0", "", "host"),
-        None,
-    ]
-    alone = [None if text is None else address(text) for text in texts]
-    assert addresses(pa.array(texts, pa.string())).to_pylist() == alone
-    assert addresses(pa.array(["10.0.0.1", None], pa.string())).to_pylist() == ["10.0.0.1", None]
-    assert addresses(pa.array([], pa.string())).to_pylist() == []

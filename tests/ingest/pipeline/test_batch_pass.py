@@ -13,10 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.delta.parquet_writer import Target, arrow_schema
-from ingest.parsing.source import ParseSettings
+from ingest.parsing.arrow_parser import Parser
+from ingest.parsing.source import ParseSettings, lookup
 from ingest.pipeline import batch_pass
 from ingest.pipeline.batch_pass import Pass, Reach, slices
 from ingest.tables import EVENT, RECORD
+from tests.ingest import columnar
+from tests.ingest.columnar import plain
 
 SENT = [{"key": "host", "value": b"gate-1"}]
 
@@ -50,6 +53,33 @@ def test_slices_hold_all_rows_in_order_and_no_more_than_they_may(
     for one in cut:
         assert len(one) <= rows
         assert len(one) == 1 or sum(len(raw or b"") for raw in one) <= most
+
+
+@pytest.mark.parametrize("source", ["nginx", "sshd"])
+def test_what_is_read_in_slices_is_what_is_read_at_once(source: str) -> None:
+    line = {
+        "nginx": '10.0.0.{} - - [20/Nov/2026:21:50:34 -0500] "GET /{} HTTP/1.1" 200 1 "-" "a{}"',
+        "sshd": "Nov 20 21:50:34 bastion sshd[{}]: Failed password for root from 10.0.0.{} port {}",
+    }[source]
+    raws = [line.format(n, n, n).encode() for n in range(1, 251)]
+    batch = columnar.records(source, raws)
+    whole = [event for events in Parser(columnar.SETTINGS)(batch) for event in plain(events)]
+    with pytest.MonkeyPatch.context() as limits:
+        limits.setattr(batch_pass, "SLICE_ROWS", 100)
+        cut = list(slices(iter([batch])))
+    assert [len(each) for each in cut] == [100, 100, 50]
+    for each in cut:
+        # None of them is left to be read line by line.
+        read = lookup(source).columns(each, columnar.SETTINGS)
+        assert read is not None
+        assert not read.left
+    parser = Parser(columnar.SETTINGS)
+    parts = [event for each in cut for events in parser(each) for event in plain(events)]
+    assert sorted(parts, key=_uid) == sorted(whole, key=_uid)
+
+
+def _uid(event: dict[str, Any]) -> str:
+    return str(event["event_uid"])
 
 
 def test_no_headers_are_null_in_bronze_and_others_as_they_were_sent(tmp_path: Path) -> None:
