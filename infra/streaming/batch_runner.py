@@ -50,12 +50,14 @@ class BatchGate:
     @contextmanager
     def inside(self) -> Iterator[None]:
         """A batch's stay; raises `Retryable` when the gate is shut."""
-        if self._shut.is_set():
-            # The query is being stopped: its thread is interrupted while we wait.
-            time.sleep(5)
-            raise Retryable("the job is being stopped")
         with self._free:
-            yield
+            # Asked in here: a batch that asked before might follow one that a stop waited for.
+            if not self._shut.is_set():
+                yield
+                return
+        # The query is being stopped: its thread is interrupted while we wait.
+        time.sleep(5)
+        raise Retryable("the job is being stopped")
 
 
 class BatchRunner:

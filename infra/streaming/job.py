@@ -39,19 +39,16 @@ class Job:
         lock: JobLock,
         gate: BatchGate,
         pulse: Pulse,
-        intake: Intake | None = None,
-        control: QueryControl | None = None,
-        reads: Sequence[str | None] = (),
-        pause: float = 0.0,
+        intake: Intake | None,
     ) -> None:
         self.name = name
         self.query = query
         self.pulse = pulse
-        self.control = control
+        self.control: QueryControl | None = None
         """What of its query is set from outside; none for one that ends by itself."""
-        self.reads = reads
+        self.reads: Sequence[str | None] = ()
         """Paths of the tables it reads, in the order of its offsets; None for Kafka."""
-        self.pause = pause
+        self.pause = 0.0
         """Least seconds between the beginnings of two batches while it keeps up; 0: none."""
         self._intake = intake
         self._lock = lock
@@ -138,15 +135,21 @@ def start_job(
         pause = trigger_seconds if intake is None else intake.start(trigger_seconds)
         # From here on Spark calls the batch in a thread of its own.
         query = _begun(name, rows, runner, folder, output_mode, pause)
-        if intake is not None:
-            intake.attach(rows.sparkSession, query, pulse)
-        if trigger_seconds is None:
-            return Job(name, query, lock, gate, pulse, intake)
-        control, paths = QueryControl(rows.sparkSession, query), streamed_paths(rows)
-        return Job(name, query, lock, gate, pulse, intake, control, paths, trigger_seconds)
     except BaseException:
         lock.release()
         raise
+    job = Job(name, query, lock, gate, pulse, intake)
+    try:
+        if intake is not None:
+            intake.attach(rows.sparkSession, query, pulse)
+        if trigger_seconds is not None:
+            job.control, job.reads = QueryControl(rows.sparkSession, query), streamed_paths(rows)
+            job.pause = trigger_seconds
+    except BaseException:
+        # The lock is given back once no batch can commit any more.
+        job.stop()
+        raise
+    return job
 
 
 def _require_sound(name: str, folder: Path, lock: JobLock, attempts: int) -> None:

@@ -18,6 +18,7 @@ from infra.delta.schema import Column, Table
 from infra.errors import Fatal
 from infra.process.batch_telemetry import BatchRecord, hear_batches
 from infra.runtime.outbox_flusher import flush_outbox
+from infra.streaming import job as job_module
 from infra.streaming.batch import Batch
 from infra.streaming.job import Job
 from infra.streaming.job_lock import JobLock
@@ -148,6 +149,30 @@ def test_a_job_that_was_stopped_is_nobodys_before_its_batch_has_left(lake, numbe
         except Fatal:
             assert time.monotonic() < end
             time.sleep(0.1)
+
+
+@pytest.mark.full
+def test_a_job_that_begins_but_cannot_be_handed_over_ends(lake, numbers, monkeypatch):
+    """Else it would go on without its lock, and a second one write every batch again."""
+    numbers(1)
+    inside = threading.Event()
+
+    def batch(rows: DataFrame, run: Batch) -> None:
+        inside.set()
+        lake.append(rows.selectExpr("n * n AS n"), SQUARE, run)
+
+    def broken(rows: DataFrame) -> list[str | None]:
+        assert inside.wait(60)
+        raise RuntimeError("its plan is not to be read")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(job_module, "streamed_paths", broken)
+        with pytest.raises(RuntimeError, match="not to be read"):
+            lake.each_batch("squares", lake.stream(NUMBER), batch, trigger_seconds=60)
+    assert "squares" not in [query.name for query in lake.spark.streams.active]
+    numbers(2)
+    squares(lake).wait()
+    assert written(lake) == [1, 4]
 
 
 def test_tables_are_made_by_one_driver_at_a_time(lake, monkeypatch):
