@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.delta.parquet_writer import STRING_PREFIX, upper_bound
+from infra.delta.parquet_writer import STRING_PREFIX, FileWriter, Target, upper_bound
 
 LAST = "\U0010ffff"
 
@@ -21,3 +29,59 @@ def test_no_text_lies_above_the_bound_of_the_highest(text: str) -> None:
 def test_a_text_that_goes_on_with_the_last_character_has_no_bound(rest: str) -> None:
     assert upper_bound("a" * STRING_PREFIX + rest) is None
     assert upper_bound("a" * STRING_PREFIX + "b" + rest) == "a" * STRING_PREFIX + LAST
+
+
+_TEXTS = st.sampled_from(
+    ["", "a", "\u00e9" * 40, "x" * 33, "\U0010ffff" * 40, "z\ud7ff"]
+) | st.text(max_size=40)
+_TIMES = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))
+_ROWS = st.lists(
+    st.tuples(
+        st.none() | _TEXTS,
+        st.none() | st.integers(-(2**63), 2**63 - 1),
+        st.none() | _TIMES,
+        st.none() | st.floats(),
+    ),
+    max_size=6,
+)
+
+
+@given(st.lists(_ROWS, max_size=4), st.integers(1, 5))
+def test_statistics_leave_out_no_row_of_any_batch(batches: list[Any], group_rows: int) -> None:
+    """A reader passes over a file whose bounds lie beside what it seeks."""
+    kinds = (pa.string(), pa.int64(), pa.timestamp("us", "UTC"), pa.float64())
+    schema = pa.schema(list(zip("abcd", kinds, strict=True)))
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as limits:
+        limits.setattr("infra.delta.parquet_writer.GROUP_ROWS", group_rows)
+        writer = FileWriter(Target("t", Path(folder), "t-", schema, tuple("abcd")))
+        for rows in batches:
+            values = zip(*[(None,) * 4, *rows], strict=True)
+            columns = [pa.array(list(each), kind) for each, kind in zip(values, kinds, strict=True)]
+            # Part of a longer batch, as most are.
+            writer.write(pa.RecordBatch.from_arrays(columns, schema=schema).slice(1))
+        told = writer.close()
+        every = [row for rows in batches for row in rows]
+        if told is None:
+            assert not every
+            return
+        assert pq.read_table(Path(folder) / told.name).num_rows == told.rows == len(every)
+    stats = json.loads(told.stats)
+    low, high = stats["minValues"], stats["maxValues"]
+    for name, values in zip("abcd", zip(*every, strict=True), strict=True):
+        there = [value for value in values if value is not None]
+        assert stats["nullCount"][name] == len(every) - len(there)
+        # Not a number is beside every bound.
+        assert (name in low) == (bool(there) and name != "d")
+    for row in every:
+        for name, value in zip("abc", row, strict=False):
+            if value is None:
+                continue
+            if isinstance(value, datetime):
+                assert datetime.fromisoformat(low[name]) <= value
+                # Readers allow for the millisecond that is cut off.
+                assert value - datetime.fromisoformat(high[name]) < timedelta(milliseconds=1)
+            elif isinstance(value, str):
+                assert low[name].encode() <= value.encode()
+                assert name not in high or value.encode() <= high[name].encode()
+            else:
+                assert low[name] <= value <= high[name]

@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ingest.parsing.source import Unreadable
 from ingest.parsing.strict_json import decode_object, plain_object
@@ -33,6 +35,40 @@ def test_spaces_between_fields_change_nothing(levels: int, number: float) -> Non
     assert (plain_object(compact) is not None) == (usual and levels < 64)
     if usual and levels < 64:
         assert repr(read) == repr(value)
+
+
+_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**64), 2**64)
+    | st.floats(allow_nan=False)
+    # Halves of surrogate pairs among them.
+    | st.text(st.characters(exclude_categories=()), max_size=4),
+    lambda inside: (
+        st.lists(inside, max_size=3)
+        | st.dictionaries(st.text('a"\\: \u00e9', max_size=3), inside, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text(max_size=3), _VALUES, max_size=4), st.booleans())
+def test_any_object_is_read_alike_with_spaces_and_without(
+    value: dict[str, Any], ascii_only: bool
+) -> None:
+    # Python writes what is beyond a float as a word that JSON does not have.
+    text = json.dumps(value, ensure_ascii=ascii_only).replace("Infinity", "1e999")
+    compact = json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":"))
+    compact = compact.replace("Infinity", "1e999")
+    assert repr(_read(compact)) == repr(_read(text)) == repr(_read(f" {compact}"))
+
+
+def _read(text: str) -> Any:
+    try:
+        return decode_object(text.encode("utf-8", "surrogatepass"))
+    except Unreadable as error:
+        # Where it is wrong differs with the spaces.
+        return str(error).partition(" at byte")[0]
 
 
 def test_a_key_that_stands_twice_is_seen_without_spaces() -> None:
