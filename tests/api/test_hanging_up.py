@@ -184,3 +184,42 @@ def test_a_shared_question_ends_when_the_last_who_waits_has_gone() -> None:
             second.result(30)
     # One that all have left is no answer for who comes now.
     assert flight.answer("question", lambda _: "anew") == "anew"
+
+
+def test_who_joins_as_the_last_one_leaves_is_answered() -> None:
+    flight, begun, answered = InFlight(), threading.Event(), threading.Event()
+    ended: list[Ended] = []
+    looked: list[bool] = []
+
+    class Leaves(threading.Event):
+        """Goes just after the newcomer saw it, while another thread looks who is still there."""
+
+        def is_set(self) -> bool:
+            if super().is_set():
+                return True
+            self.set()
+            looks = threading.Thread(target=lambda: looked.append(ended[0].is_set()), daemon=True)
+            looks.start()
+            looks.join(0.2)
+            return False
+
+    def work(until_then: Ended) -> str:
+        ended.append(until_then)
+        begun.set()
+        assert answered.wait(30)
+        return "answer"
+
+    leaving = Leaves()
+
+    def ask(gone: threading.Event, answer: Callable[[Ended], str]) -> str:
+        begin_request().gone = gone
+        return flight.answer("question", answer)
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(Context().run, ask, leaving, work)
+        assert begun.wait(30)
+        second = pool.submit(Context().run, ask, threading.Event(), lambda _: "never asked")
+        until(lambda: bool(looked), what="nobody looked")
+        assert looked == [False], "one more waits for it"
+        answered.set()
+        assert (first.result(30), second.result(30)) == ("answer", "answer")

@@ -133,13 +133,29 @@ def interrupted(cursor: duckdb.DuckDBPyConnection, end: float, ended: Ended) -> 
 class _UnderWay:
     """A question, its answer once it is there, and who waits for that."""
 
-    def __init__(self) -> None:
+    def __init__(self, gone: threading.Event) -> None:
         self.answer: Future[Any] = Future()
-        self.waiting: list[threading.Event] = []
+        self.waiting = [gone]
+        self._left = False
+        # Who joins and who looks whether all have left must not pass each other by.
+        self._lock = threading.Lock()
 
     def is_set(self) -> bool:
         """Whether all who wait for it have gone."""
-        return all(gone.is_set() for gone in self.waiting)
+        with self._lock:
+            return self._all_left()
+
+    def joined(self, gone: threading.Event) -> bool:
+        """Let one more wait for it; False where all have left: its end is nobody's answer."""
+        with self._lock:
+            if self._all_left():
+                return False
+            self.waiting.append(gone)
+            return True
+
+    def _all_left(self) -> bool:
+        self._left = self._left or all(gone.is_set() for gone in self.waiting)
+        return self._left
 
 
 class InFlight:
@@ -158,11 +174,9 @@ class InFlight:
         gone = current_request().gone
         with self._lock:
             running = self._running.get(question)
-            # One that all have left is being ended: its end is no answer for a newcomer.
-            first = running is None or running.is_set()
+            first = running is None or not running.joined(gone)
             if running is None or first:
-                running = self._running[question] = _UnderWay()
-            running.waiting.append(gone)
+                running = self._running[question] = _UnderWay(gone)
         if not first:
             while not wait([running.answer], LOOK_SECONDS).done:
                 if gone.is_set():
