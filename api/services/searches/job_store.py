@@ -74,6 +74,7 @@ class JobStore(Generic[AnyJob]):
         """Keep a job and run it in its turn; as far as it is after `wait` seconds at most.
 
         `gone`: once it is set meanwhile the job is removed, with `Cancelled`: nobody knows its id.
+        Raises what `work` raises in that time; afterwards the job alone says that it failed.
         """
         self.sweep()
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -87,7 +88,7 @@ class JobStore(Generic[AnyJob]):
             # Before the job is known by its state.
             (self._folder / job.id / _LIMITS).write_text(str(caller.limits), "utf-8")
             self._keep(job)
-            running = self._pool.submit(work, job, cancelled)
+            running = self._pool.submit(self._work, work, job, cancelled)
             self._under_way[job.id] = (running, cancelled)
         running.add_done_callback(lambda _: self._over(job.id))
         until = time.monotonic() + wait
@@ -97,7 +98,23 @@ class JobStore(Generic[AnyJob]):
                 raise Cancelled("the caller hung up")
             if time.monotonic() >= until:
                 break
+        if running.done() and not running.cancelled():
+            running.result()
         return self.get(caller, job.id)
+
+    def _work(
+        self,
+        work: Callable[[AnyJob, threading.Event], None],
+        job: AnyJob,
+        cancelled: threading.Event,
+    ) -> None:
+        try:
+            work(job, cancelled)
+        except Exception as error:
+            # Else it would be running until its time is over.
+            problem = f"{type(error).__name__}: {error}"
+            self._keep(job.model_copy(update={"state": "failed", "problem": problem}))
+            raise
 
     def _mine(self, caller: Caller) -> list[AnyJob]:
         """The caller's jobs, newest first; an administrator without limits sees everybody's."""
