@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Never
 
+from alerts.compiler.compiler import RuleSource
+from alerts.compiler.model_rule_files import ModelSource
+from alerts.domain.short_ids import id_begun_by
 from alerts.rulepack.locations import is_bundled
 from api.services.reader import Reader
 from api.services.rules.desk import RuleDesk
@@ -33,36 +36,35 @@ class TenantRules:
 
     def all(self) -> wire.RuleList:
         """The rules, and no files that are refused."""
-        alerted = self._alerted()
-        items = [
-            _plain(item)
-            for item in self._desk.all().items
-            if item.id in alerted or is_bundled(self._desk.source(item.id).path)
-        ]
+        there = self._there()
+        items = [_plain(item) for item in self._desk.all().items if item.id in there]
         return wire.RuleList(items=items, refused=[])
 
     def one(self, rule: str) -> wire.RuleDetail:
-        """A rule by id or name; raises `NoSuch`, for one that is not to be seen, too."""
-        try:
-            source = self._desk.source(rule)
-        except NoSuch:
-            raise _no_rule(rule) from None
-        detail = self._desk.one(source.rule.id)
+        """A rule by id or name, or how its id begins; raises `NoSuch`, for one that is not to be
+        seen, too."""
+        there = self._there()
+        # Looked for among these alone: the desk names ids that are alike, and files it refuses.
+        names = (rule_id for rule_id, source in there.items() if source.rule.name == rule)
+        rule_id = id_begun_by("rule", next(names, rule), there)
+        if rule_id is None:
+            raise NoSuch(f"no rule '{rule}'; GET /api/v1/rules lists them")
+        source, detail = there[rule_id], self._desk.one(rule_id)
+        plain = _plain(detail.rule)
         if is_bundled(source.path):
-            return detail.model_copy(update={"rule": _plain(detail.rule), "path": source.path.name})
-        if detail.rule.id not in self._alerted():
-            raise _no_rule(rule)
+            return detail.model_copy(update={"rule": plain, "path": source.path.name})
         written = {"text": "", "path": "", "version": "", "runbook": "", "falsepositives": []}
-        return detail.model_copy(update={"rule": _plain(detail.rule)} | written)
+        return detail.model_copy(update={"rule": plain} | written)
 
-    def _alerted(self) -> set[str]:
-        """Ids of the rules that made an alert of these tenants."""
-        return {str(row["rule_id"]) for row in self._reader.rows(_ALERTED, needs=("gold.alert",))}
-
-
-def _no_rule(rule: str) -> NoSuch:
-    # The same for all: the desk's own sentence names the ids that are like it.
-    return NoSuch(f"no rule '{rule}'; GET /api/v1/rules lists them")
+    def _there(self) -> dict[str, RuleSource | ModelSource]:
+        """The rules that are to be seen, by id."""
+        alerted = self._reader.rows(_ALERTED, needs=("gold.alert",))
+        made = {str(row["rule_id"]) for row in alerted}
+        return {
+            rule_id: source
+            for rule_id, source in self._desk.every().items()
+            if rule_id in made or is_bundled(source.path)
+        }
 
 
 def _plain(item: wire.RuleItem) -> wire.RuleItem:

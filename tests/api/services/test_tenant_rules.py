@@ -12,6 +12,7 @@ from tests.api.test_tenants import OTHER
 
 SHARED = "11111111-1111-4111-8111-111111111111"
 THEIRS = "22222222-2222-4222-8222-222222222222"
+ALIKE = "11111111-2222-4222-8222-222222222222"
 RULE = """title: {title}
 id: {id}
 status: test
@@ -30,9 +31,10 @@ falsepositives: ["{other} does so"]
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TenantDesk]:
     home = tmp_path_factory.mktemp("tenant-rules")
     (home / "rules").mkdir()
-    for rule_id, title in ((SHARED, "Root at work"), (THEIRS, f"Root at {OTHER}")):
+    titles = {SHARED: "Root at work", THEIRS: f"Root at {OTHER}", ALIKE: f"Root of {OTHER}"}
+    for rule_id, title in titles.items():
         text = RULE.format(id=rule_id, title=title, other=OTHER)
-        (home / "rules" / f"{rule_id[:4]}.yml").write_text(text)
+        (home / "rules" / f"{rule_id[:13]}.yml").write_text(text)
     (home / "rules" / "bent.yml").write_text(f"title: {OTHER}\n")
     running = TenantDesk(home, alerts={"rules": [str(home / "rules")]})
     for tenant in NAMES:
@@ -47,13 +49,13 @@ def test_rules_are_read_with_nothing_that_a_team_wrote_of_others(desk: TenantDes
     why = {"reason": f"asked by {OTHER}"}
     whole = root.get("/api/v1/rules").json()
     assert OTHER in str(whole["refused"])
-    own = {SHARED, THEIRS}
+    own = {SHARED, THEIRS, ALIKE}
     bundled = next(item for item in whole["items"] if item["id"] not in own)["id"]
     assert root.post(f"/api/v1/rules/{bundled}/disable", json=why).status_code == 200
     listed = ann.get("/api/v1/rules")
     assert listed.status_code == 200, listed.text
     items = {item["id"]: item for item in listed.json()["items"]}
-    assert items.keys() == {item["id"] for item in whole["items"]} - {THEIRS}
+    assert items.keys() == {item["id"] for item in whole["items"]} - {THEIRS, ALIKE}
     assert listed.json()["refused"] == []
     assert items[bundled]["state"] == "off"
     assert_own(desk, listed.text)
@@ -64,7 +66,11 @@ def test_rules_are_read_with_nothing_that_a_team_wrote_of_others(desk: TenantDes
     assert (mine.json()["rule"]["title"], mine.json()["text"]) == ("Root at work", "")
     assert_own(desk, mine.text)
     unknown = ann.get("/api/v1/rules/nothing").json()
-    for name in (THEIRS, THEIRS[:8], f"Root at {OTHER}"):
+    # As its id begins, whatever else begins so; and one that is refused is not told of.
+    assert ann.get(f"/api/v1/rules/{SHARED[:8]}").json() == mine.json()
+    assert root.get(f"/api/v1/rules/{SHARED[:8]}").status_code == 422
+    assert "is refused" in root.get("/api/v1/rules/bent").text
+    for name in (THEIRS, THEIRS[:8], f"Root at {OTHER}", "bent"):
         answer = ann.get(f"/api/v1/rules/{name}")
         assert answer.status_code == 404
         assert answer.json()["detail"] == unknown["detail"].replace("nothing", name)
@@ -81,7 +87,7 @@ def test_rules_are_read_with_nothing_that_a_team_wrote_of_others(desk: TenantDes
     ):
         assert answer.status_code == 403, answer.text
         assert_own(desk, answer.text)
-    assert (desk.settings.home / "rules" / f"{SHARED[:4]}.yml").read_text().count(OTHER) == 3
+    assert (desk.settings.home / "rules" / f"{SHARED[:13]}.yml").read_text().count(OTHER) == 3
     explained = ann.get(f"/api/v1/alerts/{desk.ids['acme']}/explain").json()
     assert explained["rule"]["condition"] is None
 
