@@ -14,6 +14,7 @@ from enrich.attribution.lease_lookup import CLAIMS_DUCKDB
 from enrich.attribution.server_liveness import LAST_SEEN_SQL
 from enrich.dhcp.lease_rules import ended_so_far
 from infra.config.settings import ScopeSettings
+from infra.config.tenants import owner_of, site_of
 from infra.errors import Usage
 
 _NEEDS = ("silver.dhcp_segment", "silver.event")
@@ -60,7 +61,7 @@ def holder(
         sites = ", ".join(str(claim.scope) for claim in leased)
         raise Usage(f"{ip} was leased in several scopes then ({sites}); say which with scope=")
     # What configuration says of an address stands above what DHCP says.
-    by_hand = standing(ip, scope, scopes)
+    by_hand = _by_hand(reader.tenants, ip, scope, scopes, _saids)
     chosen = None if by_hand == STATIC else next(iter(leased or covering), None)
     status = LEASED if chosen and chosen.mac else NONE
     if by_hand == STATIC or (by_hand == OUTSIDE and chosen is None):
@@ -71,6 +72,22 @@ def holder(
     # What other sites use of the same addresses.
     scopes = () if limited else scopes
     return _told(reader, scopes, ip, at, known_by, site, status, row, _saids)
+
+
+def _by_hand(
+    tenants: Sequence[str] | None,
+    ip: str,
+    scope: str | None,
+    scopes: Sequence[ScopeSettings],
+    said: Sequence[Said],
+) -> str | None:
+    """`standing`; for who is limited to tenants by the settings of their own parts of sites."""
+    if tenants is None:
+        return standing(ip, scope, scopes)
+    parts = {scope} if scope is not None else {claim.scope for claim in said}
+    sites = {site_of(part) for part in parts if part and owner_of(part) in tenants}
+    # Without any, what other sites have at this address is all there is, and nothing to tell.
+    return standing(ip, None, [site for site in scopes if site.name in sites]) if sites else None
 
 
 def _told(

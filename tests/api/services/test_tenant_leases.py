@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.api.tenant_desk import IP, MAC, TenantDesk, assert_own
+from api.services.leases import holder
+from api.services.reader import Reader
+from enrich.tables import DHCP_SEGMENT
+from infra.config.settings import ScopeSettings, load
+from ingest.tables import EVENT
+from tests.api.tenant_desk import BEAT, IP, MAC, TenantDesk, assert_own, held
 from tests.api.test_tenants import NOBODY, NOW, OTHER, OWN
+from tests.headgate.as_code.delta_by_hand import append_rows
 
 THEN = NOW.isoformat()
 DAYS = "since=2026-11-19T00:00:00Z&until=2026-11-22T00:00:00Z"
@@ -68,6 +76,28 @@ def test_of_several_tenants_the_scope_says_whose_is_meant(desk: TenantDesk) -> N
         assert "tenant-globex.default" in answer.text
     theirs = lease(both, scope="tenant-globex.default").json()
     assert theirs["lease"]["hostname"] == OTHER
+
+
+def test_what_other_sites_have_set_by_hand_is_not_told(tmp_path: Path) -> None:
+    settings = load(home=tmp_path)
+    append_rows(settings.lake_root, DHCP_SEGMENT, [BEAT, held("acme"), held("globex")])
+    append_rows(settings.lake_root, EVENT, [])
+    sites = (
+        ScopeSettings(name="default", networks=("10.0.0.0/24",), static=("10.0.0.9",)),
+        ScopeSettings(name="lab", networks=(), static=(IP, "10.9.9.9")),
+    )
+
+    def status(reader: Reader, ip: str, scope: str | None = None) -> str:
+        return holder(reader, sites, ip, NOW, scope).status
+
+    with closing(Reader(settings)) as whole, closing(Reader(settings, ("acme",))) as own:
+        assert status(whole, "10.9.9.9") == "static"
+        assert status(own, IP) == "leased"
+        assert status(own, IP, "default") == "leased"
+        assert status(own, "10.9.9.9") == "none"
+        assert status(own, "10.9.9.9", "tenant-globex.lab") == "none"
+        assert status(own, "10.0.0.9", "default") == "static"
+        assert status(own, "10.9.9.9", "default") == "outside"
 
 
 @pytest.mark.full
