@@ -128,7 +128,7 @@ class Cases:
             if target.case_id == case.case_id:
                 raise Usage("into: a case cannot be merged into itself")
             if target.status == "merged":
-                raise ChangeRefused(f"{target.case_id} was merged into {target.merged_into} itself")
+                raise ChangeRefused(f"{target.case_id} was merged into {_into(target)} itself")
             # The act's instant follows from this one (`next_instant`), and has to be after both
             # histories.
             case.changed_at = max(case.changed_at, target.changed_at)
@@ -186,7 +186,7 @@ class Cases:
                 )
             if case.status == "merged":
                 raise ChangeRefused(
-                    f"{case.case_id} was merged into {case.merged_into}; work on that one"
+                    f"{case.case_id} was merged into {_into(case)}; work on that one"
                 )
             yield case
 
@@ -242,6 +242,11 @@ def case_detail(case: Case) -> wire.CaseDetail:
 def _fields(case: Case, model: type[wire.CaseItem]) -> dict[str, object]:
     row = asdict(case) | {"alert_count": len(case.alerts)}
     return {name: row[name] for name in model.model_fields}
+
+
+def _into(case: Case) -> str:
+    """What a case was merged into; its id is not told where that one is not to be seen."""
+    return case.merged_into or "another case"
 
 
 def _person(name: str | None, who: str) -> str | None:
