@@ -20,7 +20,7 @@ from alerts.cases.case_store import NoSuchCase
 from alerts.delivery.triage_request import ChangeRefused
 from api.auth_roles import Role
 from api.console.render import error_page, page_before
-from api.console.wrong_values import wrong_value
+from api.console.wrong_values import sentence_of, wrong_value
 from api.problems import retry_after
 from api.services.alert_snapshot import NoSuchAlert
 from api.services.triage import Stale
@@ -147,5 +147,5 @@ def _told(error: Exception) -> tuple[int, str]:
         return 422, wrong_value(error)
     for kind, status in _STATUS:
         if isinstance(error, kind):
-            return status, str(error)
+            return status, sentence_of(error)
     return (503 if isinstance(error, Retryable | Cancelled) else 500), str(error)

@@ -1,4 +1,4 @@
-"""What is wrong with a value of a form, as people say it."""
+"""What is wrong with a form or one of its values, as people say it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
+
+from api.services.triage import Stale
 
 _WORDS = {
     "missing": "is missing",
@@ -36,6 +38,11 @@ def wrong_value(error: ValidationError | RequestValidationError) -> str:
     # What a check of several values says names them by itself.
     name = f"{place[-1]}: " if place else ""
     return name + _why(str(wrong["type"]), dict(wrong.get("ctx") or {}), str(wrong["msg"]))
+
+
+def sentence_of(error: Exception) -> str:
+    """What an error says to who looks at pages: ETags are not theirs to send."""
+    return error.plain if isinstance(error, Stale) else str(error)
 
 
 def _why(kind: str, limits: dict[str, Any], sentence: str) -> str:

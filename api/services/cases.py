@@ -121,14 +121,14 @@ class Cases:
                 raise several_ids("alert", alert_id, ids)
             return self._act(case, who, "unlink", alert_ids=ids)
 
-    def merge(self, who: str, name: str, into: str) -> Case:
-        """Let another case take this one in; returns that one."""
-        with self._changing(name, ANY_REVISION) as case:
+    def merge(self, who: str, name: str, into: str, if_match: str = ANY_REVISION) -> Case:
+        """Let another case take this one in; returns that one. Raises `Stale` as `change` does."""
+        with self._changing(name, if_match) as case:
             target = self.get(into)
             if target.case_id == case.case_id:
                 raise Usage("into: a case cannot be merged into itself")
             if target.status == "merged":
-                raise ChangeRefused(f"{target.case_id} was merged into {_into(target)} itself")
+                raise ChangeRefused(f"{_merged(target)} itself; choose another")
             # The act's instant follows from this one (`next_instant`), and has to be after both
             # histories.
             case.changed_at = max(case.changed_at, target.changed_at)
@@ -179,15 +179,17 @@ class Cases:
             case = self.get(name)
             wanted = if_match.strip().removeprefix("W/")
             if wanted not in (ANY_REVISION, case.etag):
-                raise Stale(
+                changed = (
                     f"{case.case_id} is no longer what you looked at: {case.changed_by} changed it "
-                    f"at {case.changed_at:%Y-%m-%dT%H:%M:%SZ}. It is {case.etag} now; look again",
+                    f"at {case.changed_at:%Y-%m-%dT%H:%M:%SZ}."
+                )
+                raise Stale(
+                    f"{changed} It is {case.etag} now; look again",
                     case.etag,
+                    f"{changed} Look at it as it is now; what still holds, send again",
                 )
             if case.status == "merged":
-                raise ChangeRefused(
-                    f"{case.case_id} was merged into {_into(case)}; work on that one"
-                )
+                raise ChangeRefused(f"{_merged(case)}; {_instead(case)}")
             yield case
 
     def _act(
@@ -244,9 +246,14 @@ def _fields(case: Case, model: type[wire.CaseItem]) -> dict[str, object]:
     return {name: row[name] for name in model.model_fields}
 
 
-def _into(case: Case) -> str:
-    """What a case was merged into; its id is not told where that one is not to be seen."""
-    return case.merged_into or "another case"
+def _merged(case: Case) -> str:
+    # Who is limited to tenants is not told the id of a case of others.
+    into = case.merged_into or "another case"
+    return f"{case.case_id} was merged into {into}"
+
+
+def _instead(case: Case) -> str:
+    return "work on that one" if case.merged_into else "nothing is added to it any more"
 
 
 def _person(name: str | None, who: str) -> str | None:

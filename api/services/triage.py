@@ -47,11 +47,15 @@ Row = dict[str, Any]
 
 
 class Stale(Fatal):
-    """The alert is no longer what the caller looked at."""
+    """An alert or a case is no longer what the caller looked at.
 
-    def __init__(self, text: str, etag: str) -> None:
+    `etag`: as it is now; `plain`: the sentence for who sends no ETag by hand.
+    """
+
+    def __init__(self, text: str, etag: str, plain: str | None = None) -> None:
         super().__init__(text)
         self.etag = etag
+        self.plain = plain or text
 
 
 class NoSuchAct(Usage):
@@ -297,10 +301,11 @@ class Triage:
                     "from GET /api/v1/alerts/{alert_id}, or send *"
                 )
             who = changed_since(self._reader, alert, wanted)
+            changed = f"alert {alert.alert_id} is no longer what you looked at: {who}."
             raise Stale(
-                f"alert {alert.alert_id} is no longer what you looked at: {who}. "
-                f"It is {alert.etag} now; look again and send that as If-Match",
+                f"{changed} It is {alert.etag} now; look again and send that as If-Match",
                 alert.etag,
+                f"{changed} Look at it as it is now; what still holds, send again",
             )
         return alert
 

@@ -16,7 +16,7 @@ from api.console.page import Page, console_router
 from api.console.render import respond
 from api.console.request import CheckedForm, Here, Signed, signed_in
 from api.console.session import ConsoleSession
-from api.console.wrong_values import wrong_value
+from api.console.wrong_values import sentence_of, wrong_value
 from api.routes.access import Services
 from api.services.alert_snapshot import alerts_now
 from api.services.triage import Stale
@@ -63,7 +63,7 @@ def close(request: Request, services: Here, session: Analyst, form: CheckedForm)
         done = _apply(services, session, ids, change, form)
     # Back to the form with what was typed: a note that took minutes must not be lost.
     except (Stale, ChangeRefused, Usage) as error:
-        return _form(request, services, session, ids, problem=str(error), form=form)
+        return _form(request, services, session, ids, problem=sentence_of(error), form=form)
     # After the alerts: if they could not be closed, nothing may be silenced for them.
     if _field(form, "silence"):
         done["silenced"] = _silence(services, session, form, note)

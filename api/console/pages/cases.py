@@ -19,6 +19,7 @@ from api.console.wrong_values import wrong_value
 from api.routes.cases import evidence_file
 from api.services.alert_snapshot import alerts_now
 from api.services.console import attack_axis
+from api.services.triage import ANY_REVISION
 from api.wire.cases import CaseChange, NewCase
 from infra.errors import Usage
 
@@ -132,14 +133,18 @@ def change(
 ) -> Response:
     """Change what the form names: title, assignee, status with outcome, note."""
     names = ("title", "assignee", "status", "outcome", "note")
-    given = {name: _field(form, name) or None for name in names if name in form}
-    # Only the assignee may be emptied: an empty text anywhere else was left alone.
-    given = {name: value for name, value in given.items() if value or name == "assignee"}
+    filled = {name: _field(form, name) or None for name in names if name in form}
+    # Only the assignee may be emptied: an empty text beside another change was left alone.
+    given = {name: value for name, value in filled.items() if value or name == "assignee"}
+    if not given:
+        raise Usage(f"{next(iter(filled), 'note')}: is empty")
     try:
         asked = CaseChange(**given)
     except ValidationError as error:
         raise Usage(wrong_value(error)) from None
-    services.cases.change(session.caller.name, case_id, asked, _field(form, "etag") or "*")
+    # A note overwrites nothing, so any state of the case will do.
+    seen = ANY_REVISION if set(given) == {"note"} else _seen(form)
+    services.cases.change(session.caller.name, case_id, asked, seen)
     return _to(request, case_id)
 
 
@@ -148,7 +153,8 @@ def merge(
     request: Request, services: Here, session: Analyst, case_id: str, form: CheckedForm
 ) -> Response:
     """Let another case take this one in."""
-    target = services.cases.merge(session.caller.name, case_id, _field(form, "into"))
+    into = _field(form, "into")
+    target = services.cases.merge(session.caller.name, case_id, into, _seen(form))
     return _to(request, target.case_id)
 
 
@@ -167,6 +173,14 @@ def _to(request: Request, case_id: str) -> Response:
     if request.headers.get("HX-Request"):
         return Response(status_code=204, headers={"HX-Redirect": target})
     return RedirectResponse(target, status_code=303)
+
+
+def _seen(form: dict[str, list[str]]) -> str:
+    """Which state of the case the form was made of."""
+    etag = _field(form, "etag")
+    if not etag:
+        raise Usage("the form does not say which state of the case it was made of; load it again")
+    return etag
 
 
 def _field(form: dict[str, list[str]], name: str) -> str:

@@ -12,6 +12,7 @@ from api.console.page import Page, console_router
 from api.console.pages.act import Analyst
 from api.console.render import respond
 from api.console.request import CheckedForm, Here, Signed
+from api.console.wrong_values import sentence_of
 from api.routes.access import Services
 from api.services.alert_snapshot import NoSuchAlert
 from api.services.proposals import NoSuchProposal
@@ -38,7 +39,7 @@ def confirm(
         done = services.proposals.confirm(session.caller.name, proposal_id, _field(form, "etag"))
     # On the page itself, where the proposal stands with what happened meanwhile.
     except (Stale, ChangeRefused, NoSuchProposal, NoSuchAlert, Usage) as error:
-        return _page(request, services, problem=str(error))
+        return _page(request, services, problem=sentence_of(error))
     return _page(request, services, decided=done, outcome="confirmed")
 
 
