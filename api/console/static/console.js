@@ -109,6 +109,7 @@
     (where ?? document.getElementById("notices"))?.prepend(box);
     if (stays) box.append(dismissal());
     else setTimeout(() => box.remove(), bad ? 12000 : 4000);
+    return box;
   }
   function dismissal() {
     const button = document.createElement("button");

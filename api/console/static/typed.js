@@ -1,5 +1,6 @@
-// What was typed into a form is kept in this tab until it is sent: a session that ends, or a value
-// that is refused, must not take it away. The rule editor keeps its own text (editor.js).
+// What was typed into a form is kept in this tab until it is sent: a session that ends, a value that
+// is refused, or another form of the page that is sent must not take it away. The rule editor keeps
+// its own text (editor.js).
 "use strict";
 (() => {
   const KEY = "headgate.typed";
@@ -24,19 +25,34 @@
   const kept = (field) => field.name && !["hidden", "password", "submit", "button", "file"].includes(field.type);
   const mayKeep = (form) => form && !form.matches("[data-editor], [action='/login'], [action='/logout'], [method=dialog]");
 
-  function keep(form, field) {
-    write({
-      page: location.pathname,
+  // A text that is no longer what the page had.
+  const written = (field) => field.matches("textarea, input:not([type=checkbox], [type=radio])") && field.value !== field.defaultValue;
+
+  function contents(form, last) {
+    return {
       form: goesTo(form),
       place: like(form).indexOf(form),
-      last: field?.name ?? null,
+      last,
       ask: form.closest("dialog") ? window.headgateAsked ?? null : null,
-      fields: [...form.elements].filter(kept).map((each) => [each.name, each.value, Boolean(each.checked)]),
-    });
+      fields: [...form.elements].filter(kept).map((each) => [each.name, each.value, Boolean(each.checked), written(each)]),
+    };
   }
   addEventListener("input", (event) => {
     const { form } = event.target;
-    if (mayKeep(form)) keep(form, event.target);
+    if (mayKeep(form)) write({ page: location.pathname, ...contents(form, event.target.name) });
+  });
+  // On the window: what is not sent after all has been prevented by then.
+  addEventListener("submit", (event) => {
+    const form = event.target;
+    if (event.defaultPrevented || form.method !== "post" || !mayKeep(form)) return;
+    const before = read();
+    const unsent = (other) => other !== form && other.method === "post" && mayKeep(other) && [...other.elements].some((field) => kept(field) && written(field));
+    write({
+      page: location.pathname,
+      sent: true,
+      ...contents(form, before?.form === goesTo(form) ? before.last : null),
+      others: [...document.forms].filter(unsent).map((other) => contents(other, null)),
+    });
   });
   document.addEventListener("htmx:afterRequest", (event) => {
     // Of the detail: the form itself may be gone from the page by now.
@@ -46,33 +62,46 @@
 
   // -- and comes back ------------------------------------------------------------------------
 
-  function say(problem) {
-    const words = problem ? `Not done: ${problem}` : "Your session ended before this was sent. What you typed is here again: look at it, and send it.";
-    window.headgateNotice(words, Boolean(problem), first("dialog[open] form"), true);
+  // `homeless`: texts whose fields the page has no longer.
+  function say(words, bad, homeless) {
+    const lost = homeless.length ? " The page has no place any more for what you typed; here it is:" : "";
+    const box = window.headgateNotice(words + lost, bad, first("dialog[open] form"), true);
+    if (!homeless.length) return;
+    const text = document.createElement("textarea");
+    text.readOnly = true;
+    text.setAttribute("aria-label", "What you typed");
+    text.value = homeless.join("\n\n");
+    box.firstChild.append(text);
   }
   function fill(typed) {
     const form = [...document.forms].filter((each) => goesTo(each) === typed.form)[typed.place];
-    if (!form) return false;
-    for (const [name, value, checked] of typed.fields) {
-      for (const field of [...form.elements].filter((each) => each.name === name)) {
+    const fields = form ? [...form.elements] : [];
+    const homeless = [];
+    for (const [name, value, checked, wasWritten] of typed.fields) {
+      const same = fields.filter((each) => each.name === name);
+      if (!same.length && wasWritten && value) homeless.push(value);
+      for (const field of same) {
         if (field.type === "radio") { if (field.value === value) field.checked = checked; }
         else if (field.type === "checkbox") { if (field.value === value) field.checked = checked; }
         else field.value = value;
       }
     }
-    for (let fold = form.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
-    const last = [...form.elements].find((field) => field.name === typed.last);
-    last?.focus();
-    return true;
+    for (let fold = form?.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+    fields.find((field) => field.name && field.name === typed.last)?.focus();
+    return homeless;
+  }
+  const fillAll = (several) => several.flatMap(fill);
+  function tell(typed) {
+    const words = typed.problem ? `Not done: ${typed.problem}` : "Your session ended before this was sent. What you typed is here again: look at it, and send it.";
+    say(words, Boolean(typed.problem), fillAll([typed, ...(typed.others ?? [])]));
   }
   function again(typed) {
-    if (!typed.ask || !window.htmx) { fill(typed); say(typed.problem); return; }
+    if (!typed.ask || !window.htmx) { tell(typed); return; }
     window.headgateAsked = typed.ask;
     document.addEventListener("htmx:afterSettle", function settled() {
       if (!first("dialog[open] form")) return;
       document.removeEventListener("htmx:afterSettle", settled);
-      fill(typed);
-      say(typed.problem);
+      tell(typed);
     });
     window.htmx.ajax("GET", typed.ask, { target: "#act", swap: "innerHTML" });
   }
@@ -92,7 +121,12 @@
       return;
     }
     write(null);
-    if (typed?.lost && typed.page === location.pathname) again(typed);
+    const here = typed?.page === location.pathname;
+    if (typed?.lost && here) again(typed);
+    else if (typed?.sent && !typed.lost && typed.others.length) {
+      const homeless = fillAll(typed.others);
+      if (here || homeless.length) say("What you typed into another form was not sent yet.", false, homeless);
+    }
   }
   if (document.readyState === "loading") addEventListener("DOMContentLoaded", start);
   else start();
