@@ -68,6 +68,7 @@ class ReportRun(_Run):
 
     report: str = Field(description="its name")
     interval: str = Field(description="as asked for")
+    subject: str = Field("", description="of a dossier: what it is about, as asked for")
     files: list[str] = Field(description="when done: names for `GET /api/v1/reports/{name}`")
 
 

@@ -11,7 +11,7 @@ from reporting.document.content import Report
 from reporting.document.request import ReportRequest
 from reporting.interval import Interval
 from reporting.ledger.completeness import roomy
-from reporting.reports import ListedReport, reports
+from reporting.reports import reports
 
 
 def make_report(
@@ -21,7 +21,7 @@ def make_report(
     listed = reports().get(name)
     if listed is None:
         raise Usage(f"no report '{name}'; 'headgate report list' shows them")
-    _check_subject(listed, subject)
+    listed.check_subject(subject)
     module = listed.load()
     with roomy():
         connection, versions = open_pinned(settings, module.TABLES)
@@ -30,10 +30,3 @@ def make_report(
         )
         made: Report = module.compose(request)
     return made
-
-
-def _check_subject(listed: ListedReport, subject: str) -> None:
-    if listed.subject and not subject:
-        raise Usage(f"report {listed.name}: give --subject, {listed.subject}")
-    if subject and not listed.subject:
-        raise Usage(f"report {listed.name}: is about no single thing; leave --subject out")

@@ -44,6 +44,11 @@ def build(subparsers: Any) -> None:
         help="one file, its form by its ending (.html .pdf .json .zip); "
         "default: <home>/reports/<name>-<span>.*",
     )
+    run.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="only say of what time it would be, or why it cannot be asked for",
+    )
     run.set_defaults(run=run_report)
     listed = kinds.add_parser("list", help="reports there are, and those kept")
     add_output_option(listed)
@@ -54,11 +59,17 @@ def build(subparsers: Any) -> None:
 
 def run_report(args: argparse.Namespace, settings: Settings) -> int:
     """Write the report and print where it is."""
+    form = _form_of(args)
+    interval = parse_interval(args.interval, args.zone or settings.reports.zone)
+    if args.dry_run:
+        from reporting.reports import reports
+
+        reports()[args.name].check_subject(args.subject)
+        print_lines([f"{args.name}: {interval}"])
+        return 0
     from reporting.cli.making import make_report
     from reporting.document.archive import forget_old, in_form, keep, write
 
-    form = _form_of(args)
-    interval = parse_interval(args.interval, args.zone or settings.reports.zone)
     report = make_report(settings, args.name, interval, args.subject)
     if args.out is not None:
         paths = [write(args.out, in_form(report, form))]

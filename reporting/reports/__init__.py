@@ -17,6 +17,8 @@ from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 
+from infra.errors import Usage
+
 
 @dataclass(frozen=True)
 class ListedReport:
@@ -30,6 +32,13 @@ class ListedReport:
     def load(self) -> ModuleType:
         """Its module."""
         return import_module(f"{__name__}.{self.module}")
+
+    def check_subject(self, subject: str) -> None:
+        """Raises `Usage` where it needs a subject and has none, or the other way round."""
+        if self.subject and not subject:
+            raise Usage(f"report {self.name}: give --subject, {self.subject}")
+        if subject and not self.subject:
+            raise Usage(f"report {self.name}: is about no single thing; leave --subject out")
 
 
 @cache

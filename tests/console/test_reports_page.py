@@ -55,17 +55,38 @@ def test_who_reads_has_none_made_and_looking_makes_nothing(tmp_path):
 def test_a_report_that_failed_is_told_of_for_a_day_or_until_it_is_asked_for_again():
     now = datetime(2026, 11, 27, 12, tzinfo=UTC)
 
-    def run(name: str, state: str, hours: float, interval: str = "yesterday") -> ReportRun:
+    def run(
+        name: str, state: str, hours: float, interval: str = "yesterday", subject: str = ""
+    ) -> ReportRun:
         made = now - timedelta(hours=hours)
-        return ReportRun(id=name, state=state, who="ann", made_at=made, ended_at=None,
-                         problem=None, report="daily", interval=interval, files=[])  # fmt: skip
+        return ReportRun(id=name, state=state, who="ann", made_at=made, ended_at=None, problem=None,
+                         report="daily", interval=interval, subject=subject, files=[])  # fmt: skip
 
     runs = [
         run("making", "running", 0), run("failed before it", "failed", 1),
         run("other time", "failed", 2, "2026-11"), run("done", "done", 3, "2026-W47"),
         run("failed, then done", "failed", 4, "2026-W47"), run("old", "failed", 25, "2026-10"),
+        run("of laptop-7", "failed", 5, subject="laptop-7"),
     ]  # fmt: skip
-    assert [each.id for each in unfinished(runs, now)] == ["making", "other time"]
+    assert [each.id for each in unfinished(runs, now)] == ["making", "other time", "of laptop-7"]
+
+
+def test_a_dossier_without_a_subject_or_of_no_time_is_refused_when_it_is_asked_for(tmp_path):
+    app, _, ann = browsers(tmp_path)
+    form = {"csrf": csrf_of(ann.get("/reports").text)}
+    for given, words in (
+        ({"report": "device", "interval": "yesterday"}, "device: give the subject, a MAC address"),
+        ({"report": "daily", "interval": "2026-13"}, "interval 2026-13: there is no such month"),
+    ):
+        refused = ann.post("/reports", data=form | given)
+        assert refused.status_code == 422
+        assert words in html.unescape(refused.text)
+    assert app.state.services.reports.listed().items == []
+    again = ann.get("/reports?make=1&report=device&interval=2026-W47&subject=laptop-7").text
+    assert '<option value="device" selected>' in again
+    assert 'name="subject" maxlength="500" value="laptop-7"' in again
+    assert "--subject" not in again
+    app.state.services.close()
 
 
 @pytest.mark.full

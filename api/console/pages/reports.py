@@ -36,11 +36,12 @@ def reports(
     make: bool = False,
     report: str = "daily",
     interval: str = "yesterday",
+    subject: str = "",
 ) -> Response:
     """The list, each report once with its forms, and one of the pages.
 
-    `make`: with the form that has one made, of this `report` and `interval`; which kinds there are
-    takes a command to say.
+    `make`: with the form that has one made, of this `report`, `interval` and `subject`; which kinds
+    there are takes a command to say.
     """
     may_make = session.caller.may("analyst")
     kept = stored_reports(services.settings)
@@ -56,7 +57,7 @@ def reports(
         show=show,
         may_make=may_make,
         kinds=services.reports.kinds().items if make and may_make else [],
-        wanted={"report": report, "interval": interval},
+        wanted={"report": report, "interval": interval, "subject": subject},
         runs=unfinished(services.reports.listed().items, datetime.now(UTC)),
         scheduled=services.settings.reports.scheduled,
         report_zone=services.settings.reports.zone,
@@ -78,7 +79,7 @@ def unfinished(runs: Sequence[ReportRun], now: datetime) -> list[ReportRun]:
     shown: list[ReportRun] = []
     asked = set()
     for run in runs:
-        wanted = run.report, run.interval
+        wanted = run.report, run.interval, run.subject
         failed = run.state == "failed"
         if not (run.state == "done" or (failed and (wanted in asked or now - run.made_at > _TOLD))):
             shown.append(run)

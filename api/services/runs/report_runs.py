@@ -15,7 +15,7 @@ from infra.errors import Fatal, Retryable, Usage
 from infra.process.subprocesses import CommandResult, run_command
 
 KIND = "report"
-_LIST_SECONDS = 60.0
+_ANSWER_SECONDS = 60.0
 
 
 class ReportDesk:
@@ -31,8 +31,7 @@ class ReportDesk:
         """Reports that there are; asked of the command once, as they do not change while we run."""
         with self._lock:
             if self._kinds is None:
-                command = ("report", "list", "--output", "json")
-                result = run_command(command, self._settings, threading.Event(), _LIST_SECONDS)
+                result = self._ask("report", "list", "--output", "json")
                 if result.code != 0:
                     raise Retryable(f"the reports cannot be listed: {result.sentence}")
                 rows = [row for row in json.loads(result.printed) if row["what"] == "report"]
@@ -42,7 +41,7 @@ class ReportDesk:
             return self._kinds
 
     def make(self, who: str, wanted: wire.ReportWanted) -> wire.ReportRun:
-        """Ask for one."""
+        """Ask for one; raises `Usage` for a name, time, zone or subject that it cannot be of."""
         names = [kind.name for kind in self.kinds().items]
         if wanted.report not in names:
             raise Usage(f"no report '{wanted.report}'; there are {', '.join(names)}")
@@ -50,8 +49,15 @@ class ReportDesk:
         options = [f"--interval={wanted.interval}", f"--subject={wanted.subject}"]
         options += [f"--zone={wanted.zone}"] if wanted.zone else []
         options += [f"--format={form}" for form in dict.fromkeys(wanted.formats)]
-        about = {"report": wanted.report, "interval": wanted.interval, "files": []}
         command = ("report", "run", wanted.report, *options)
+        # Told at once: who asked has left by the time that a run fails.
+        checked = self._ask(*command, "--dry-run")
+        if checked.code == Usage.exit_code:
+            raise Usage(_in_words(checked.sentence))
+        if checked.code != 0:
+            raise Retryable(f"whether it can be made is not known: {checked.sentence}")
+        about = {"report": wanted.report, "interval": wanted.interval, "subject": wanted.subject,
+                 "files": []}  # fmt: skip
         return wire.ReportRun.model_validate(
             _shown(self._runs.submit(KIND, who, about, command, _files))
         )
@@ -65,11 +71,19 @@ class ReportDesk:
         runs = self._runs.listed(KIND)
         return wire.ReportRuns(items=[wire.ReportRun.model_validate(run) for run in runs])
 
+    def _ask(self, *command: str) -> CommandResult:
+        return run_command(command, self._settings, threading.Event(), _ANSWER_SECONDS)
+
 
 def _files(result: CommandResult) -> Mapping[str, Any]:
     if result.code != 0:
-        raise Fatal(result.sentence or f"the command ended with {result.code}")
+        raise Fatal(_in_words(result.sentence) or f"the command ended with {result.code}")
     return {"files": [Path(line).name for line in result.printed.splitlines() if line]}
+
+
+def _in_words(sentence: str) -> str:
+    """What the command said, of what was asked for and not of its options."""
+    return sentence.replace("--interval ", "interval ").replace("--subject", "the subject")
 
 
 def _shown(run: dict[str, Any]) -> dict[str, Any]:

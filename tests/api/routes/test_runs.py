@@ -18,6 +18,7 @@ from api.services.act_store import StateFolder, new_id
 from api.services.runs.command_runs import RUNS_KEPT, CommandRuns
 from infra.config.settings import Settings, load
 from tests.api.desk import audited
+from tests.full import rest_full
 
 TOKEN = "t" * 32
 MINUTE = 60.0
@@ -56,6 +57,29 @@ def test_a_run_that_fails_says_what_the_command_said(client: TestClient, home: S
     assert [item["id"] for item in listed] == [run["id"]]
     acts = [(row["act"], row["target"], row["outcome"]) for row in audited(home)]
     assert acts == [("report.run", run["id"], outcome) for outcome in ("ok", "failed")]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    rest_full(
+        1,
+        [
+            ({"report": "device"}, "report device: give the subject, a MAC address"),
+            ({"report": "daily", "subject": "laptop-7"}, "leave the subject out"),
+            ({"report": "daily", "interval": "2026-11-20/2026-11-19"}, "ends before it begins"),
+            ({"report": "daily", "zone": "Mars/Base"}, "zone Mars/Base: no such zone"),
+        ],
+    ),
+)
+def test_a_report_that_cannot_be_is_refused_when_it_is_asked_for(
+    client: TestClient, home: Settings, given: dict[str, str], words: str
+) -> None:
+    refused = client.post("/api/v1/reports", json={"interval": "2026-11-20"} | given)
+    assert refused.status_code == 422
+    assert words in refused.json()["detail"]
+    assert "--" not in refused.json()["detail"]
+    assert client.get("/api/v1/reports/runs").json()["items"] == []
+    assert [row for row in audited(home) if row["act"] == "report.run"] == []
 
 
 def test_a_load_of_which_nothing_can_be_read_changes_nothing(

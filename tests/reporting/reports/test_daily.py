@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.config.settings import load
 from infra.errors import Retryable, Usage
 from infra.streaming.lake import Lake
 from reporting.document.html import to_html
@@ -172,6 +173,18 @@ def test_the_command_writes_the_page_and_lists_it(
     assert run(asked, told.settings) == 0
     assert run(["report", "list"], told.settings) == 0
     assert "daily-2026-11-20_2026-11-21.html" in capsys.readouterr().out
+
+
+def test_a_dry_run_says_of_what_time_it_would_be_and_makes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = load(home=tmp_path)
+    asked = ["report", "run", "device", "--interval", "2026-W47", "--dry-run"]
+    with pytest.raises(Usage, match="give --subject, a MAC address"):
+        run(asked, settings)
+    assert run([*asked, "--subject", "laptop-7"], settings) == 0
+    assert capsys.readouterr().out == "device: 2026-11-16 to 2026-11-23 UTC\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_table_that_is_missing_is_named(lake: Lake, tmp_path: Path) -> None:
