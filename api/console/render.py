@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -140,6 +141,7 @@ def templates() -> jinja2.Environment:
         "plain": plain_text,
         "exact": _exact,
         "seg": _segment,
+        "shell": lambda value: shlex.quote(str(value)),
         "when": _when,
         "iso_when": _iso_when,
         "instants": lambda text: _INSTANT.sub(r"\1 \2 UTC", str(text or "")),

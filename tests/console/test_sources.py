@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import re
+import shlex
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -104,6 +106,9 @@ def test_new_fields_and_dead_letters_are_shown_with_what_text_cannot_show(tmp_pa
     none = admin.get("/sources/dead?source=zeek:dns&since=-24h").text
     assert "Of what arrived of zeek:dns since" in none
     assert "--source sshd --dry-run" in letters
+    hostile = admin.get("/sources/dead", params={"source": "a'; id", "since": "-24h"}).text
+    (command,) = re.findall(r'data-copy="(headgate reparse [^"]+)"', hostile)
+    assert shlex.split(html.unescape(command))[-3:] == ["--source", "a'; id", "--dry-run"]
     assert shown(b"\xff\xfe login")["hex"].startswith("000000  ff fe 20")
     assert shown(b"a plain line")["hex"] == ""
 

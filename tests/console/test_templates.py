@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,3 +73,47 @@ def test_each_field_that_a_template_names_is_named_in_the_code_too() -> None:
 
 LOOP = frozenset({"index0", "first", "last", "items"})
 """What Jinja and Python's own types bring."""
+
+
+OURS = ("address", "kind", "rest_query", "alert_id", "case_id", "token", "evidence_sql")
+"""What is no text of others: ids and addresses that we made, and SQL, which is for no shell."""
+
+
+def bare(text: nodes.Node) -> Iterator[nodes.Node]:
+    """The parts of a text that are copied as a log or an address had them."""
+    match text:
+        case nodes.Const() | nodes.Filter(name="shell" | "seg" | "iso"):
+            return
+        case nodes.Concat():
+            parts = text.nodes
+        case nodes.CondExpr():
+            parts = [text.expr1, *([text.expr2] if text.expr2 else [])]
+        case nodes.Name(name=name) | nodes.Getattr(attr=name) if name in OURS:
+            return
+        case _:
+            yield text
+            return
+    for part in parts:
+        yield from bare(part)
+
+
+def copies(made: jinja2.Environment) -> Iterator[tuple[str, nodes.Node]]:
+    """What pages offer to copy, by template."""
+    assert made.loader is not None
+    for name in made.list_templates(filter_func=lambda name: name.endswith(".html")):
+        tree = made.parse(made.loader.get_source(made, name)[0])
+        for call in tree.find_all(nodes.Call):
+            if isinstance(call.node, nodes.Getattr) and call.node.attr == "copy":
+                yield name, call.args[1]
+
+
+def test_a_command_that_is_copied_holds_no_word_that_a_shell_would_run() -> None:
+    """Names come from logs and addresses, and whoever copies pastes into a shell."""
+    made = templates()
+    offered = list(copies(made))
+    assert len(offered) > 20
+    assert [(name, part) for name, text in offered for part in bare(text)] == []
+    loose = made.parse("{{ ui.copy('x', 'headgate lease ' ~ value) }}")
+    assert [part for call in loose.find_all(nodes.Call) for part in bare(call.args[1])] != []
+    page = made.from_string("headgate sql {{ ('SELECT \\'$(id)\\' < ' ~ 1)|shell }}")
+    assert shlex.split(html.unescape(page.render())) == ["headgate", "sql", "SELECT '$(id)' < 1"]
