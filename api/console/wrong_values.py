@@ -35,8 +35,9 @@ def wrong_value(error: ValidationError | RequestValidationError) -> str:
     """
     wrong = error.errors()[0]
     place: Sequence[Any] = wrong["loc"]
-    # What a check of several values says names them by itself.
-    name = f"{place[-1]}: " if place else ""
+    # Of a value of a list its list is known to people; what a check of several values says names
+    # them by itself.
+    name = next((f"{part}: " for part in reversed(place) if isinstance(part, str)), "")
     return name + _why(str(wrong["type"]), dict(wrong.get("ctx") or {}), str(wrong["msg"]))
 
 

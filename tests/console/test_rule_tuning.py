@@ -134,6 +134,12 @@ def test_what_was_refused_comes_back_into_its_own_filter_and_time_alone(app, set
         (fold,) = re.findall(r"<details.*?</details>", refused, re.DOTALL)
         assert fold.startswith("<details open>") == comes_back
         assert ('value="bob"' in fold) == comes_back
+    lost = ann.post(
+        f"/rules/{LOGIN}/tuning/filter",
+        data=form | {"conditions": other, "reason": "a scanner of ours", "expires": "soon"},
+    ).text
+    assert "is no date such as" in lost
+    assert "“a scanner of ours”" in lost, "its form is gone, and it was typed there"
 
 
 def test_who_is_no_engineer_sees_proposals_and_keeps_none(app, settings):

@@ -33,7 +33,7 @@ GOOD = {
         (
             ReportWanted,
             {"report": "daily", "interval": "yesterday", "formats": ["doc"]},
-            "0: must be one of 'html', 'pdf', 'json' or 'csv'",
+            "formats: must be one of 'html', 'pdf', 'json' or 'csv'",
         ),
     ],
 )

@@ -203,7 +203,8 @@ def _end_of(days: str) -> datetime | None:
     """When a key ends that is to last so many days; None: it does not end."""
     if not days:
         return None
-    if not days.isdecimal() or not 1 <= int(days[:9]) <= _MOST_DAYS:
+    # Its length first: zeros before it could hide a number that no date can be of.
+    if not (days.isdecimal() and len(days) <= 9 and 1 <= int(days) <= _MOST_DAYS):
         # Taken for none, a slip of the pen would make a key that never ends.
         raise Usage(f"days: '{days[:20]}'; from 1 to {_MOST_DAYS}, or empty for a key without end")
     return datetime.now(UTC) + timedelta(days=int(days))

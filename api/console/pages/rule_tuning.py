@@ -122,6 +122,8 @@ def _page(
     proposals, unknown = None, None
     if isinstance(rule, Rule):
         proposals, unknown = _proposals(services, rule.id, days)
+    refused = _refused(given or {})
+    shown = [each.model_dump()["conditions"] for each in proposals.items] if proposals else []
     context: dict[str, Any] = {
         "page": RULES,
         "rule": rule,
@@ -133,7 +135,9 @@ def _page(
         "may_keep": may_keep,
         "problem": problem,
         "given": given or {},
-        "refused": _refused(given or {}),
+        "refused": refused,
+        # Its form is gone: what was typed there has to stand somewhere.
+        "homeless": (given or {}).get("reason", "") if refused and refused not in shown else "",
         "expires": date.fromordinal((datetime.now(UTC) + _LASTS).toordinal()),
     }
     return respond(request, "rule_tuning.html", 422 if problem else 200, **context)
