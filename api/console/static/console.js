@@ -25,7 +25,12 @@
     if (event.defaultPrevented || event.target.method === "dialog") return;
     // Clicked twice fast, what the first made is refused to the second, and that alone is told.
     if (event.target.method === "post") {
-      if (Date.now() - (sent.get(event.target) ?? 0) < 10000) { event.preventDefault(); return; }
+      const since = Date.now() - (sent.get(event.target) ?? 0);
+      if (since < 10000) {
+        event.preventDefault();
+        if (since > 1000) notice("It was sent already; its answer is awaited.");
+        return;
+      }
       sent.set(event.target, Date.now());
     }
     begin();
