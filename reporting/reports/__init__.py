@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 
-from infra.errors import Usage
+from infra.errors import Fatal, Usage
 
 
 @dataclass(frozen=True)
@@ -44,17 +44,24 @@ class ListedReport:
 @cache
 def reports() -> MappingProxyType[str, ListedReport]:
     """Every report there is, by name."""
-    listed = [
-        ListedReport(words["NAME"], words["DOC"], words.get("SUBJECT"), file.stem)
-        for file in sorted(Path(__file__).parent.glob("*.py"))
-        if {"NAME", "DOC"} <= (words := dict(_texts(file))).keys()
-    ]
-    return MappingProxyType({report.name: report for report in listed})
+    files = sorted(Path(__file__).parent.glob("[!_]*.py"))
+    return MappingProxyType({report.name: report for report in map(listed_report, files)})
+
+
+def listed_report(file: Path) -> ListedReport:
+    """The report of a module's file; raises `Fatal` where it does not say which it is."""
+    words = dict(_texts(file))
+    if lacking := [name for name in ("NAME", "DOC") if name not in words]:
+        raise Fatal(f"{file}: write {' and '.join(lacking)} out as a text; it is read, not run")
+    return ListedReport(words["NAME"], words["DOC"], words.get("SUBJECT"), file.stem)
 
 
 def _texts(file: Path) -> Iterator[tuple[str, str]]:
     """The names of a module that are texts, without running it."""
     for line in ast.parse(file.read_text("utf-8")).body:
         match line:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text)))
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=str(text)))
+            ):
                 yield name, text

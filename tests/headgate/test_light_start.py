@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from reporting.reports import reports
+from infra.errors import Fatal
+from reporting.reports import listed_report, reports
 
 HEAVY = {"pyspark", "pyarrow", "pandas", "numpy", "duckdb", "sqlglot", "fastapi", "sigma"}
 
@@ -44,3 +46,14 @@ def test_a_report_is_listed_as_its_module_says() -> None:
         words = (module.NAME, module.DOC, getattr(module, "SUBJECT", None))
         assert words == (listed.name, listed.doc, listed.subject)
     assert {"daily", "device", "query"} <= reports().keys()
+
+
+def test_a_report_whose_name_is_no_text_is_not_left_out_in_silence(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "tally.py"
+    file.write_text('NAME: str = "tally"\nDOC = "How many."\n')
+    assert listed_report(file).name == "tally"
+    file.write_text('NAME = "tal" + str()\nDOC = "How many."\n')
+    with pytest.raises(Fatal, match=r"tally\.py: write NAME out as a text"):
+        listed_report(file)
