@@ -46,7 +46,10 @@ def test_the_list_has_the_cases_of_the_tenants_alerts_alone(
     assert (merged["status"], merged["merged_into"]) == ("merged", None)
     noted = ann.post(f"/api/v1/cases/{MERGED}/notes", json={"text": "x"})
     assert noted.status_code == 409
-    assert noted.json()["detail"] == f"{MERGED} was merged into another case; work on that one"
+    assert (
+        noted.json()["detail"]
+        == f"{MERGED} was merged into another case; nothing is added to it any more"
+    )
     assert root.get(f"/api/v1/cases/{MERGED}").json()["merged_into"] == "case-bb00000002"
 
 
