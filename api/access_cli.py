@@ -86,6 +86,12 @@ def _list_keys(arguments: argparse.Namespace, settings: Settings) -> int:
         for key in sorted(Credentials(settings).read().keys, key=lambda key: key.name)
     ]
     print_rows(rows, arguments.output)
+    if not rows:
+        # On stderr: a program that reads JSON or CSV gets an empty list.
+        print("no key was made; 'headgate keys add NAME --role ROLE' makes one", file=sys.stderr)
+    if settings.api.keys:
+        names = ", ".join(key.name for key in settings.api.keys)
+        print(f"the settings have others: {names}", file=sys.stderr)
     return 0
 
 
@@ -136,6 +142,9 @@ def _list_users(arguments: argparse.Namespace, settings: Settings) -> int:
         for user in users
     ]
     print_rows(rows, arguments.output)
+    if not rows:
+        message = "there is no account; 'headgate accounts put NAME --role ROLE' makes one"
+        print(message, file=sys.stderr)
     return 0
 
 

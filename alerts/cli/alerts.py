@@ -90,6 +90,9 @@ def _list_alerts(args: argparse.Namespace, settings: Settings) -> int:
     wanted = Wanted(tuple(args.level or ()), since, args.entity, args.limit, args.muted)
     rows, more = newest_revisions(settings, wanted)
     print_rows(rows, args.output)
+    if not rows:
+        limited = args.level or args.since or args.entity
+        print("there is no alert like that" if limited else "there is no alert", file=sys.stderr)
     if more:
         print(f"the newest {len(rows)}; there are more (--limit)", file=sys.stderr)
     return 0
@@ -131,7 +134,7 @@ def _published(args: argparse.Namespace, settings: Settings) -> int:
     table = settings.lake_root / ALERT.path
     first, newest = oldest_version(table) - 1, newest_version(table)
     if newest < 0:
-        raise Usage(f"{table}: there is no such table yet")
+        raise Usage(f"{table}: there is no such table yet; job alert makes it (headgate up)")
     require_broker(settings.kafka)
     if not args.now and args.up_to is None:
         return _show_places(settings, Publisher(settings), newest, args.output)

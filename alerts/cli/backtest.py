@@ -129,6 +129,8 @@ def backtests(args: argparse.Namespace, settings: Settings) -> int:
             for run in runs
         ]
         print_rows(rows, args.output)
+        if not rows:
+            print("no backtest is kept; 'headgate rules backtest RULE' makes one", file=sys.stderr)
         return 0
     result = [run for run in runs if run.id.startswith(args.id)]
     if len(result) != 1 or result[0].finished is None:

@@ -27,6 +27,12 @@ MOST_BAD = 20
 """Entries that are named one by one; the others are counted."""
 
 
+_NO_FEED = (
+    "no feed in the settings ([[intelligence.taxii]] or [[intelligence.misp]]; "
+    "docs/reference/settings.md)"
+)
+
+
 def build(subparsers: Any) -> None:
     """Register the command with the command line's subparsers."""
     indicators = subparsers.add_parser("indicators", help="lists of addresses, domains, hashes")
@@ -93,6 +99,12 @@ def show_lists(args: argparse.Namespace, settings: Settings) -> int:
     folders, off = rule_folders(settings), packs.disabled()
     pack = compile_rules(folders, disabled=off, store=packs.folder).pack if lists else RulePack()
     print_rows([_row(name, listing, pack) for name, listing in sorted(lists.items())], args.output)
+    if not lists:
+        print(
+            "there is no list; 'headgate indicators load NAME FILE' makes one, feeds of the "
+            "settings make theirs",
+            file=sys.stderr,
+        )
     return 0
 
 
@@ -113,10 +125,7 @@ def fetch_feeds(args: argparse.Namespace, settings: Settings) -> int:
     if args.feeds:
         feeds = [feed_named(settings, name) for name in dict.fromkeys(args.feeds)]
     elif not feeds:
-        raise Usage(
-            "no feed in the settings ([[intelligence.taxii]] or [[intelligence.misp]]; "
-            "docs/reference/settings.md)"
-        )
+        raise Usage(_NO_FEED)
     rows, problems = [], []
     for feed in feeds:
         file = state_file(settings, feed)
@@ -142,6 +151,8 @@ def show_feeds(args: argparse.Namespace, settings: Settings) -> int:
     }
     rows = [_feed_row(feed, states[feed.name]) for feed in settings.intelligence.feeds]
     print_rows(rows, args.output)
+    if not rows:
+        print(_NO_FEED, file=sys.stderr)
     return 1 if any(row["problem"] for row in rows) else 0
 
 

@@ -375,9 +375,11 @@ def _summary(name: str, header: ModelHeader, state: str) -> dict[str, Any]:
 
 
 def _with_lake(settings: Settings, work: Any) -> Any:
+    from infra.delta.duckdb_views import require_lake
     from infra.spark.session import session
     from infra.streaming.lake import Lake
 
+    require_lake(settings.lake_root)
     spark = session(settings, "models")
     try:
         return work(Lake(spark, settings).ensure())

@@ -46,9 +46,11 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     ip = None if args.ip is None else _address(args.ip)
 
     from alerts.reattribution.history_repair import RepairOutcome, note_repair, repair_history
+    from infra.delta.duckdb_views import require_lake
     from infra.spark.session import session
     from infra.streaming.lake import Lake
 
+    require_lake(settings.lake_root)
     os.nice(_NICE)
     asked = {"since": args.since, "until": args.until, "ip": ip}
     spark = session(settings, "headgate repair")

@@ -99,7 +99,11 @@ def list_all(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate suppress list`."""
     now = datetime.now(UTC)
     rows = [_shown(row, now) for row in _known(settings)]
-    print_rows([row for row in rows if args.all or row["state"] == "active"], args.output)
+    shown = [row for row in rows if args.all or row["state"] == "active"]
+    print_rows(shown, args.output)
+    if not shown:
+        ended = f"; {len(rows)} ended or expired (--all)" if rows else ""
+        print(f"no suppression is active{ended}", file=sys.stderr)
     return 0
 
 

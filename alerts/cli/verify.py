@@ -44,9 +44,11 @@ def verify(args: argparse.Namespace, settings: Settings) -> int:
     if since >= until:
         raise Usage(f"--from {args.since}: not before --to {args.until or 'now'}")
     from alerts.verify.run import Verification, differences
+    from infra.delta.duckdb_views import require_lake
     from infra.spark.session import session
     from infra.streaming.lake import Lake
 
+    require_lake(settings.lake_root)
     os.nice(_NICE)
     spark = session(settings, "headgate verify")
     try:

@@ -63,6 +63,10 @@ def list_waiting(args: argparse.Namespace, settings: Settings) -> int:
         queue.close()
     dead = [row for row in rows if row["state"] == "dead"]
     print_rows(dead if args.dead else rows, args.output)
+    if not settings.webhooks:
+        print("the settings have no webhook ([[webhooks]])", file=sys.stderr)
+    elif not (dead if args.dead else rows):
+        print("nothing was given up" if args.dead else "no delivery waits", file=sys.stderr)
     # So that a monitor can ask by exit code alone.
     return 1 if dead else 0
 

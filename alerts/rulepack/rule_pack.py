@@ -254,7 +254,8 @@ class PackStore:
             return (self.folder / "current").read_text("ascii").strip()
         except FileNotFoundError:
             raise Fatal(
-                f"{self.folder}: no current rule pack; compile one with `headgate rules list`"
+                f"{self.folder}: no current rule pack; the jobs put one in force when they start "
+                "(headgate up)"
             ) from None
 
     def set_current(self, pack_hash: str) -> None:

@@ -33,6 +33,7 @@ def build(subparsers: Any) -> None:
 def run_rebuild(args: argparse.Namespace, settings: Settings) -> int:
     """Rebuild, and tell what the new checkpoint holds."""
     from enrich.dhcp.checkpoint_rebuild import rebuild
+    from infra.delta.duckdb_views import require_lake
     from infra.spark.session import session
     from infra.streaming.lake import Lake
 
@@ -40,6 +41,7 @@ def run_rebuild(args: argparse.Namespace, settings: Settings) -> int:
         if sys.stderr.isatty():
             print(f"rebuild: {line}", file=sys.stderr, flush=True)
 
+    require_lake(settings.lake_root)
     spark = session(settings)
     try:
         lake = Lake(spark, settings).ensure()

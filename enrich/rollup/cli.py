@@ -90,9 +90,11 @@ def _recount(args: argparse.Namespace, settings: Settings) -> list[dict[str, Any
         raise Usage(f"--since {args.since}: not before --until {args.until}")
 
     from enrich.rollup.reconcile import recount_hours
+    from infra.delta.duckdb_views import require_lake
     from infra.spark.session import session
     from infra.streaming.lake import Lake
 
+    require_lake(settings.lake_root)
     stand_back(_NICE)
     spark = session(settings, "headgate rollup")
     try:

@@ -132,7 +132,7 @@ def connect(
     Raises `NoLakeHere` when there is no lake, `Retryable` when one of `needs` cannot
     be read yet.
     """
-    _require_lake(lake_root)
+    require_lake(lake_root)
     known = definitions(lake_root)
     connection = open_engine(memory=memory, threads=threads)
     left = refresh(connection, known if only is None else needed([*needs, *only], known))
@@ -159,7 +159,7 @@ class AskedViews:
         memory: str = "1GB",
         threads: int = 2,
     ) -> None:
-        _require_lake(lake_root)
+        require_lake(lake_root)
         self._known = definitions(lake_root)
         self.require(needs)
         self.connection = bare_engine(memory=memory, threads=threads)
@@ -288,7 +288,8 @@ def _without_pandas() -> Iterator[None]:
         sys.modules.pop("pandas", None)
 
 
-def _require_lake(lake_root: Location) -> None:
+def require_lake(lake_root: Location) -> None:
+    """Raises `NoLakeHere` where there is none: before what starts Spark, and would make one."""
     if not there(lake_root):
         raise NoLakeHere(f"{lake_root}: there is no lake here; start the jobs or set 'lake'")
 

@@ -12,7 +12,7 @@ from infra.errors import Usage
 from infra.process.os_user import acting_user
 from infra.process.table_output import add_output_option, print_document, print_lines, print_rows
 from infra.runtime.job_registry import resume
-from ingest.completeness.gaps import INGEST_JOB, Gap, accept, find_gaps, gap_statement
+from ingest.completeness.gaps import INGEST_JOB, Gap, accept, find_gaps, gap_statement, has_read
 
 _COLUMNS = (*(field.name for field in fields(Gap)), "messages", "gap_id")
 
@@ -31,7 +31,7 @@ def build(commands: Any) -> None:
 
 
 def _gaps(arguments: argparse.Namespace, settings: Settings) -> int:
-    gaps = find_gaps(settings)
+    begun, gaps = has_read(settings), find_gaps(settings)
     rows = [{**asdict(gap), "messages": gap.messages, "gap_id": gap.gap_id} for gap in gaps]
     if arguments.output == "json":
         print_document({"statement": gap_statement(gaps) if gaps else None, "gaps": rows})
@@ -40,8 +40,14 @@ def _gaps(arguments: argparse.Namespace, settings: Settings) -> int:
     elif gaps:
         print_lines([gap.sentence() for gap in gaps])
         print(f"\nto go on without: headgate gaps accept {gap_statement(gaps)} --reason '...'")
-    else:
+    elif begun:
         print("nothing is missing")
+    if not begun:
+        print(
+            f"job {INGEST_JOB} has read nothing yet with the home {settings.home}: start it "
+            "(headgate up), or name another home with --home",
+            file=sys.stderr,
+        )
     return 1 if gaps else 0
 
 

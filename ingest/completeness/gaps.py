@@ -120,6 +120,11 @@ def _gap(
     return None
 
 
+def has_read(settings: Settings) -> bool:
+    """Whether job `ingest` has finished a batch with this home: before, nothing can be missing."""
+    return _in_tables(settings).done is not None
+
+
 def find_gaps(settings: Settings) -> tuple[Gap, ...]:
     """What is missing now. Raises `Retryable` when the broker does not say."""
     return _missing(settings, _in_tables(settings))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 500_000
 _NICE = 10
+_UNHEARD = "no source was heard live in the last 30 days"
 """A scheduled run lets the jobs beside it go first."""
 
 WHAT = {
@@ -115,7 +116,8 @@ def _history(
         rows = outcome_history(connection, since, until, failed=args.failed)
     finally:
         connection.close()
-    _print(rows, args.output)
+    limited = since or until or args.failed
+    _print(rows, args.output, f"no result {'like that' if limited else 'of a check'} is kept")
     return 0
 
 
@@ -133,7 +135,7 @@ def _drift(
             "ORDER BY first_seen DESC, source, field",
             {"all": args.all, "source": args.source, "since": since, "until": until},
         )
-    _print(rows, args.output)
+    _print(rows, args.output, "no field is new")
     return 0
 
 
@@ -154,7 +156,7 @@ def _silence(
         connection.close()
     # Programs get seconds and instants; spans in words are for the table alone.
     if args.output != "table":
-        _print([asdict(silence) for silence in result], args.output)
+        _print([asdict(silence) for silence in result], args.output, _UNHEARD)
     else:
         rows = [
             {
@@ -171,7 +173,7 @@ def _silence(
             }
             for silence in result
         ]
-        _print(rows, "table")
+        _print(rows, "table", _UNHEARD)
     return 1 if any(silence.broken for silence in result) else 0
 
 
@@ -203,8 +205,8 @@ def _line(one: Outcome) -> str:
     return printable(text)
 
 
-def _print(rows: Sequence[Mapping[str, Any]], form: str) -> None:
+def _print(rows: Sequence[Mapping[str, Any]], form: str, nothing: str) -> None:
     # An empty JSON list says so itself; an empty table would be no line at all.
     if not rows and form == "table":
-        print("nothing", file=sys.stderr)
+        print(nothing, file=sys.stderr)
     print_rows(rows, form)

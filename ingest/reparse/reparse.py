@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.config.time_args import instant
-from infra.delta.duckdb_views import connect
+from infra.delta.duckdb_views import connect, require_lake
 from infra.delta.log_reader import newest_first
 from infra.delta.transaction import Moved
 from infra.errors import Fatal, Retryable, Usage
@@ -297,6 +297,7 @@ def reparse_command(args: argparse.Namespace, settings: Settings) -> int:
     until = instant("--to", args.until).astimezone(UTC) if args.until else None
     if until is not None and since >= until:
         raise Usage(f"--from {args.since}: not before --to {args.until}")
+    require_lake(settings.lake_root)
     # Before Spark starts, whose processes inherit it.
     stand_back(_NICE)
     spark = session(settings, "headgate reparse")

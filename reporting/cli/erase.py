@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import Fatal
+from infra.delta.duckdb_views import require_lake
 from infra.process.priority import stand_back
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ def _erase(arguments: argparse.Namespace, settings: Settings) -> int:
         arguments.reason,
     )
     require_request(wish, yes=arguments.yes, dry=arguments.dry_run)
-    if not settings.lake_root.is_dir():
-        raise Fatal(f"{settings.lake_root}: there is no lake here; start the jobs or set 'lake'")
+    require_lake(settings.lake_root)
     subject_words(
         wish, subject_names(settings, wish), ""
     )  # what is refused is so before a JVM starts

@@ -18,7 +18,9 @@ READING = (
     "triage list", "webhooks list", "webhooks retry", "rules scorecard",
     "models list", "indicators list", "report list", "audit head",
     "audit verify", "keys list", "accounts list", "lease 10.0.0.1 --at 2026-11-20T00:00:00Z",
-    "who 10.0.0.1 --at 2026-11-20T00:00:00Z",
+    "who 10.0.0.1 --at 2026-11-20T00:00:00Z", "repair --dry-run",
+    "erase --user anna --dry-run", "reparse --source sshd --from 2026-11-20T00:00:00Z --dry-run",
+    "rollup recount --since 2026-11-20T00:00:00Z --until 2026-11-21T00:00:00Z", "verify --from 24h",
 )  # fmt: skip
 
 
@@ -29,6 +31,35 @@ def test_a_command_that_reads_makes_nothing(
     monkeypatch.chdir(tmp_path)
     assert main(["--home", "home", *command.split()]) in (0, 1, 2)
     assert list(tmp_path.rglob("*")) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("keys list", "no key was made; 'headgate keys add NAME --role ROLE' makes one"),
+        ("accounts list", "no account; 'headgate accounts put NAME --role ROLE' makes one"),
+        ("gaps list", "job ingest has read nothing yet with the home home: start it (headgate up)"),
+        ("indicators list", "'headgate indicators load NAME FILE' makes one"),
+        ("indicators feeds", "no feed in the settings"),
+        ("webhooks list", "the settings have no webhook"),
+        ("rules backtests", "'headgate rules backtest RULE' makes one"),
+        ("rules coverage", "the jobs put one in force when they start (headgate up)"),
+        ("jobs list", "start the jobs with 'headgate up'"),
+        ("alerts published", "job alert makes it (headgate up)"),
+        ("repair", "there is no lake here; start the jobs or set 'lake'"),
+    ],
+)
+def test_where_nothing_ran_a_command_says_so_and_what_to_do(
+    command: str,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["--home", "home", *command.split()]) in (0, 1, 2)
+    out, err = capsys.readouterr()
+    assert (out, words in err) == ("", True), err
 
 
 @pytest.mark.full
