@@ -78,11 +78,11 @@ def decode_object(raw: bytes, limit: int = LINE_BYTES) -> dict[str, Any]:
     require_few_values(raw)
     odd = False
     usual = _usual_object(raw)
-    if usual is not None:
+    if usual is not None and _is_compact(raw, usual):
         return usual
     value: dict[str, Any]
     try:
-        value = _decode(raw)
+        value = _decode(raw) if usual is None else usual
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         # 1e999 and half of a surrogate pair are JSON all the same; Python's reader takes them.
         odd = "out of range" in str(error) or _SURROGATE.search(raw) is not None
@@ -106,9 +106,9 @@ def plain_object(raw: bytes) -> dict[str, Any] | None:
     """The object that `raw` is where nothing in it is odd; None where `decode_object` must look."""
     try:
         usual = _usual_object(raw)
-        if usual is not None:
+        if usual is not None and _is_compact(raw, usual):
             return usual
-        value: Any = _decode(raw)
+        value: Any = _decode(raw) if usual is None else usual
         keys = _measure(value, 1) if type(value) is dict else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Unreadable):
         return None
@@ -116,9 +116,9 @@ def plain_object(raw: bytes) -> dict[str, Any] | None:
 
 
 def _usual_object(raw: bytes) -> dict[str, Any] | None:
-    """The object that `raw` is, of few levels and without a space; None if in doubt.
+    """The object that `raw` is, of few levels and whole numbers that a column can hold.
 
-    Raises `Unreadable` for too many values in one array or object.
+    Of a key that stands twice it has the last. None if in doubt.
     """
     # Whoever writes a space behind the first colon writes it behind all: not worth the try.
     if b'": ' in raw[:64]:
@@ -127,13 +127,20 @@ def _usual_object(raw: bytes) -> dict[str, Any] | None:
         value: dict[str, Any] = _decode_usual(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    # What is written again as it was has no key twice.
+    return value
+
+
+def _is_compact(raw: bytes, value: dict[str, Any]) -> bool:
+    """Whether `raw` is what `value` is written as, without a space; so no key stood twice.
+
+    Raises `Unreadable` for too many values in one array or object.
+    """
     if _encode(value) != raw:
-        return None
+        return False
     # In fewer bytes there are no more values.
     if len(raw) > MAX_EVENTS:
         _measure(value, 1)
-    return value
+    return True
 
 
 def _as_many(raw: bytes, keys: int) -> bool:
