@@ -28,12 +28,13 @@ INCIDENT = "headgate-incident"
 
 LED_TO = f"""
 shown.rule_id <> '{INCIDENT}'
-AND shown.entity_type = made.entity_type AND shown.entity_value = made.entity_value
+AND shown.entity_key = made.entity_key
 AND shown.window_start <= made.window_end AND shown.window_end >= made.window_start
 """
 """SQL: whether alert `shown`, raised in no incident, led to incident `made`. An alert names its
 incident only if it was raised while that was open; those whose findings made the incident came
-before it, and are met by whom they name, and when."""
+before it, and are met by whom they name, and when. `entity_key` of both tells apart what two
+tenants or two sites call the same (`alerts.domain.entity.Entity.key`)."""
 
 INCIDENT_LEVEL = "high"
 INCIDENT_TITLE = "Several rules about one entity"

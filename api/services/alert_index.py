@@ -32,7 +32,7 @@ _MOST = 500
 _BODY = json.dumps(
     {
         "state": "VARCHAR", "lifecycle": "VARCHAR", "assignee": "VARCHAR", "verdict": "VARCHAR",
-        "summary": "VARCHAR", "comment": "VARCHAR", "fields": "JSON",
+        "summary": "VARCHAR", "comment": "VARCHAR", "fields": "JSON", "group_key": "VARCHAR",
         "attribution": {"hostname": "VARCHAR", "certainty": "VARCHAR"},
         "rule": {"tags": ["VARCHAR"]},
         "entities": [{"type": "VARCHAR", "value": "VARCHAR"}],
@@ -52,7 +52,9 @@ newest AS (
 SELECT alert_id, revision, activity, reason, mode, rule_id, rule_name, level, severity_id,
        risk_score, entity_type, entity_value, previous_entity, src_ip, event_time,
        first_event_time, delay, window_start, window_end, status, count, title, suppressed_by,
-       incident_id, incident_id AS raised_in, coalesce(b.state, 'open') AS state,
+       incident_id, incident_id AS raised_in,
+       hash(coalesce(b.group_key, concat_ws('|', entity_type, entity_value, tenant_uid)))
+         AS entity_key, coalesce(b.state, 'open') AS state,
        coalesce(b.lifecycle, b.state, 'new') AS lifecycle, b.assignee AS assignee,
        b.verdict AS verdict, b.attribution.hostname AS hostname,
        coalesce(b.attribution.certainty, '') AS certainty,

@@ -23,7 +23,7 @@ GroupBy = Literal["", "entity", "rule", "incident"]
 # Without the columns that only the API's filters ask: they are most of the bytes.
 _CURRENT = (
     "WITH listed AS NOT MATERIALIZED (SELECT rowid AS place_kept,"
-    " * EXCLUDE (words, names, tags, delay, raised_in)"
+    " * EXCLUDE (words, names, tags, delay, raised_in, entity_key)"
     f" RENAME (status AS attribution) FROM {INDEX})"
 )
 # What a row of a group shows: its alerts lie far apart, so each further column costs.

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from alerts.lifecycle.risk_score import INCIDENT
 from alerts.tables import ALERT
 from api.services.alert_index import INDEX, KINDS, AlertIndex
 from infra.delta.parquet_writer import arrow_schema
@@ -56,6 +57,26 @@ class Log:
             f"SELECT a.*, k.* EXCLUDE (kind) FROM {INDEX} a JOIN {KINDS} k USING (kind)"
             " ORDER BY alert_id"
         ).fetchall()
+
+
+def test_an_incident_names_no_alert_of_another_tenant_or_site(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    index, engine = AlertIndex(tmp_path), duckdb.connect()
+
+    def of(name: str, tenant: str | None, key: str | None = None, **more: Any) -> Row:
+        row = alert(name, "12:05", tenant_uid=tenant, **more)
+        body = json.loads(row["body"]) | ({"group_key": key} if key else {})
+        return row | {"body": json.dumps(body)}
+
+    log.commit([of("a1", "acme"), of("g1", "globex"), of("n1", None), of("s1", "acme", "site-1")])
+    log.commit([of("made", "acme", rule_id=INCIDENT)])
+    log.commit([of("site", None, "site-2", rule_id=INCIDENT), of("s2", None, "site-2")])
+    log.rows(index, engine)
+    named = dict(engine.execute(f"SELECT alert_id, incident_id FROM {INDEX}").fetchall())
+    assert {name: incident for name, incident in named.items() if incident} == {
+        "a1": "made",
+        "s2": "site",
+    }
 
 
 def test_the_rows_follow_batches_compactions_and_deletions(
