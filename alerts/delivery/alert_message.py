@@ -15,6 +15,8 @@ _STATE = (
 )
 """Fields of an alert that its present state keeps, as in the body; `rule` becomes its id."""
 
+UNREADABLE = "unreadable"
+"""What the text of a body stands under that is no JSON object."""
 _NULL = msgspec.Raw(b"null")
 _FIRST_VERSION = msgspec.Raw(b'"1.0"')
 """Of bodies that say none: rows of gold.alert that an earlier release wrote."""
@@ -41,6 +43,16 @@ def published_state(body: bytes) -> bytes:
     state["schema_version"] = fields.get("schema_version", _FIRST_VERSION)
     state["alert_status"] = fields.get("alert_status") or _former_status(fields)
     return msgspec.json.encode(state | {"rule_id": rule.id})
+
+
+def readable_body(text: str) -> dict[str, Any]:
+    """The body of a row of gold.alert; of text that is no JSON object that text, as `UNREADABLE`:
+    one damaged alert must not keep all others of an answer from who asks."""
+    try:
+        body = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        body = None
+    return body if isinstance(body, dict) else {UNREADABLE: text}
 
 
 def alert_status(body: Mapping[str, Any]) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from alerts.delivery.action_request import waiting_requests
+from alerts.delivery.alert_message import readable_body
 from alerts.delivery.triage_request import (
     TRIAGE_ACTIONS,
     TriageState,
@@ -95,7 +95,7 @@ def alerts_now(reader: Reader, settings: Settings, ids: Iterable[str]) -> dict[s
     rows = reader.rows(_NEWEST, {"ids": wanted}, needs=_NEEDS)
     alerts = {}
     for row in rows:
-        body = json.loads(row["body"])
+        body = readable_body(row["body"])
         # Requests that the revision shows already are left out; file and table may both have one.
         waiting = still_waiting(body, by_alert.get(row["alert_id"], ()))
         alerts[row["alert_id"]] = AlertNow(**(row | {"body": body}), waiting=waiting)
@@ -119,7 +119,7 @@ def changed_since(reader: Reader, alert: AlertNow, etag: str) -> str:
         needs=_NEEDS,
     )
     seen: ReaderRow = next(
-        (json.loads(row["body"]) for row in known if row["revision"] == revision), {}
+        (readable_body(row["body"]) for row in known if row["revision"] == revision), {}
     )
     upto = seen.get("changed_at")
     actions = reader.rows(

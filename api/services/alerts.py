@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 
-from alerts.delivery.alert_message import alert_status
+from alerts.delivery.alert_message import alert_status, readable_body
 from alerts.delivery.feed import BEHIND_ALL, FEED_SQL, START, FeedCursor, sequence_of
 from alerts.delivery.feed import cursor_place as place_in_feed
 from api import models
@@ -93,7 +92,7 @@ def alert(reader: Reader, alert_id: str) -> models.AlertDetail | None:
     )
     return models.AlertDetail(
         alert=_alert(newest[0]),
-        body=json.loads(newest[0]["body"]),
+        body=readable_body(newest[0]["body"]),
         revisions=[models.Revision(**_in_words(row)) for row in revisions],
     )
 
@@ -118,7 +117,7 @@ def feed(reader: Reader, lake: str, after: str, limit: int) -> models.FeedPage:
                 alert_id=row["alert_id"],
                 revision=row["revision"],
                 sequence=sequence_of(row["sequence"]),
-                body=json.loads(row["body"]),
+                body=readable_body(row["body"]),
             )
             for row in page
         ],
@@ -156,4 +155,4 @@ def _in_words(row: ReaderRow) -> ReaderRow:
 
 
 def _alert_status(body: str) -> str:
-    return alert_status(json.loads(body))
+    return alert_status(readable_body(body))

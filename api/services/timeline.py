@@ -7,6 +7,7 @@ from typing import Literal
 
 from alerts.domain.entity import NORMAL
 from api import models
+from api.services.alert_index import in_body
 from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
 
 Kind = Literal["ip", "mac", "user", "host", "domain"]
@@ -52,10 +53,10 @@ e.mac IS DISTINCT FROM $value AND NOT EXISTS (
   WHERE n.scope = h.scope AND n.ip = h.ip AND n.rev > h.rev
     AND n.seg_start <= e.time AND e.time < n.seg_end)
 """
-_NAMED = "json_extract_string(a.body, '$.entities[*].value')"
+_NAMED = in_body("entities[*].value", "a.body")
 _NAMED_IN = f"list_contains({_NAMED}, $value)"
 _NAMED_IN_ANY_CASE = f"list_contains(list_transform({_NAMED}, n -> lower(n)), lower($value))"
-_EVIDENCE = "json_extract_string(a.body, '$.evidence[*].event_uid')"
+_EVIDENCE = in_body("evidence[*].event_uid", "a.body")
 _DOMAIN_OF = """
 lower({0}.query.hostname) = $value OR ends_with(lower({0}.query.hostname), '.' || $value)
 OR lower({0}.http_request.url.hostname) = $value

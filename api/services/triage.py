@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from alerts.delivery.action_request import request_action
+from alerts.delivery.alert_message import UNREADABLE
 from alerts.delivery.reader import _REMEMBERED
 from alerts.delivery.triage_request import (
     ChangeRefused,
@@ -397,6 +398,11 @@ def _change(asked: wire.AlertChange, who: str) -> TriageChange:
 
 
 def _requests(alert: AlertNow, wanted: TriageChange) -> list[TriageRequest]:
+    if UNREADABLE in alert.body:
+        raise ChangeRefused(
+            f"its body in gold.alert is no JSON, so job alert cannot change it (alert "
+            f"{alert.alert_id}, revision {alert.revision}); bring back its row, or erase it"
+        )
     return triage_requests(alert.state, wanted, alert.body.get("superseded_by"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta
 
+from api.services.alert_index import in_body
 from api.services.console.lease_spans import LeaseSpan, lease_spans
 from api.services.reader import Reader, ReaderRow
 
@@ -18,16 +19,16 @@ SELECT alert_id, revision, activity, reason, event_time, received_at, entity_typ
        previous_entity, status, count, body, suppressed_by, batch
 FROM gold.alert WHERE alert_id = $id ORDER BY revision
 """
-_SIMILAR = """
+_SIMILAR = f"""
 SELECT alert_id, title, level, entity_type, entity_value, event_time, count,
-       coalesce((body->>'$.lifecycle'), 'new') AS lifecycle, (body->>'$.verdict') AS verdict,
+       coalesce({in_body("lifecycle")}, 'new') AS lifecycle, {in_body("verdict")} AS verdict,
        rule_id = $rule AND entity_value = $entity AS same_both
 FROM gold.alert_current
 WHERE alert_id <> $id AND (rule_id = $rule OR entity_value = $entity)
 ORDER BY same_both DESC, event_time DESC LIMIT $most
 """
-_VERDICTS = """
-SELECT coalesce((body->>'$.verdict'), '') AS verdict, count(*) AS n
+_VERDICTS = f"""
+SELECT coalesce({in_body("verdict")}, '') AS verdict, count(*) AS n
 FROM gold.alert_current WHERE rule_id = $rule AND alert_id <> $id GROUP BY ALL ORDER BY n DESC
 """
 _ACTIONS = """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from api.services.alert_index import INDEX
+from api.services.alert_index import INDEX, in_body
 from api.services.console.lease_spans import LeaseSpan
 from api.services.console.time_buckets import bucket_sql, step_of
 from api.services.reader import Reader, ReaderRow
@@ -38,13 +38,15 @@ _NAMED = {
     "domain": "lower(e.query.hostname) = $value"
     " OR ends_with(lower(e.query.hostname), '.' || $value)",
 }
-_ALERTS = """
+_ALERTS = f"""
 SELECT alert_id, revision, rule_name, level, severity_id, event_time, entity_type, entity_value,
-       previous_entity, status, count, risk_score, (body->>'$.attribution.hostname') AS hostname,
-       coalesce((body->>'$.lifecycle'), 'new') AS lifecycle, (body->>'$.verdict') AS verdict{more}
+       previous_entity, status, count, risk_score, {in_body("attribution.hostname")} AS hostname,
+       coalesce({in_body("lifecycle")}, 'new') AS lifecycle,
+       {in_body("verdict")} AS verdict{{more}}
 FROM gold.alert
 WHERE event_time >= $since AND event_time < $until
-  AND ($known_by IS NULL OR (body->>'$.detected_at')::TIMESTAMPTZ <= $known_by)
+  AND ($known_by IS NULL
+       OR coalesce(TRY_CAST({in_body("detected_at")} AS TIMESTAMPTZ), received_at) <= $known_by)
 QUALIFY row_number() OVER (PARTITION BY alert_id ORDER BY revision DESC) = 1
 """
 
@@ -98,7 +100,7 @@ def alerts_as_known(
     about, more = "entity_value = $value OR previous_entity = $value", ""
     if kind in ("user", "host"):
         about += " OR list_contains(names, $value)"
-        more = ", json_extract_string(body, '$.entities[*].value') AS names"
+        more = f", {in_body('entities[*].value')} AS names"
     return reader.rows(
         f"SELECT * FROM ({_ALERTS.format(more=more)}) WHERE {about}"
         " ORDER BY event_time DESC LIMIT 200",

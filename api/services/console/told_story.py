@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from api.services.alert_index import INDEX
+from api.services.alert_index import INDEX, in_body
 from api.services.reader import Reader, ReaderRow
 from infra.config.settings import Settings
 from infra.storage.atomic_files import write_whole
@@ -27,8 +27,8 @@ SELECT alert_id, revision, reason, rule_name, level, status AS attribution, enti
 FROM {INDEX}
 WHERE first_event_time >= to_timestamp($began - 30) ORDER BY first_event_time LIMIT 500
 """
-_NAMED_BEFORE = """
-SELECT alert_id, body->>'$.attribution.previous.hostname' AS previous_name
+_NAMED_BEFORE = f"""
+SELECT alert_id, {in_body("attribution.previous.hostname")} AS previous_name
 FROM gold.alert_current WHERE previous_entity IS NOT NULL LIMIT 500
 """
 

@@ -59,6 +59,21 @@ class Log:
         ).fetchall()
 
 
+def test_an_alert_whose_body_cannot_be_read_is_there_by_its_columns(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    index, engine = AlertIndex(tmp_path), duckdb.connect()
+    odd = {"b1": "no JSON", "b2": "", "b3": "[1]", "b4": '{"detected_at": "soon", "mode": "live"}'}
+    log.commit([alert("a1", "12:01"), *(alert(n, "12:02") | {"body": t} for n, t in odd.items())])
+    assert len(log.rows(index, engine)) == 5, "made anew"
+    log.commit([alert("a1", "12:03", revision=2) | {"body": "{"}, alert("a2", "12:04")])
+    assert len(log.rows(index, engine)) == 6
+    asked = f"SELECT alert_id, revision, lifecycle, title, tags FROM {INDEX} ORDER BY ALL"
+    title = "SSH password guessing: laptop-a"
+    expected = [("a1", 2), ("a2", 1), *((name, 1) for name in odd)]
+    rows = engine.execute(asked).fetchall()
+    assert [row[:4] for row in rows] == [(*pair, "new", title) for pair in expected]
+
+
 def test_an_incident_names_no_alert_of_another_tenant_or_site(tmp_path: Path) -> None:
     log = Log(tmp_path)
     index, engine = AlertIndex(tmp_path), duckdb.connect()

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from alerts.tables import ALERT
 from api.services.console import alert_list
+from api.services.console.alert_detail import similar, verdicts
 from api.services.console.alert_list import FACETS, ListFilter
+from api.services.console.attack_axis import alerts_by_id
+from api.services.console.entity_lanes import alerts_as_known
 from api.services.reader import Reader
-from tests.alerts.lifecycle.test_alert_fold import action
+from tests.alerts.lifecycle.test_alert_fold import NOON, action
 from tests.api.plain_desk import PlainDesk
+from tests.console.test_incident_alerts import DEVICE, row
+from tests.headgate.as_code.delta_by_hand import append_rows
 
 OPEN = {"lifecycle": ("new", "triaged")}
 
@@ -92,3 +99,41 @@ def test_each_box_of_a_group_says_what_it_selects(plain_desk: PlainDesk) -> None
     page = plain_desk.browser("ann", "analyst").get("/alerts?group=entity").text
     labels = re.findall(r'aria-label="Select ([^"]*)"', page)
     assert len([label for label in labels if label.strip() and "all on" not in label]) == 6
+
+
+def test_an_alert_whose_body_cannot_be_read_hides_no_other(plain_desk: PlainDesk) -> None:
+    rest, reader = plain_desk.client("ann", "viewer"), plain_desk.app.state.services.reader
+    odd = dict(row("odd", 0, 40, body="no JSON", sequence=9, received_at=NOON))
+    append_rows(plain_desk.settings.lake_root, ALERT, [odd])
+    assert "odd" in [each["alert_id"] for each in listed(reader)]
+
+    def asked(path: str, **params: str) -> Any:
+        answer = rest.get(path, params=params)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    items = {each["alert_id"]: each for each in asked("/api/v1/alerts")["items"]}
+    assert len(items) == 7
+    assert (items["odd"]["title"], items["odd"]["alert_status"]) == ("odd", "new")
+    alone = asked("/api/v1/alerts/odd")
+    assert (alone["alert"], alone["body"]) == (items["odd"], {"unreadable": "no JSON"})
+    fed = {
+        each["alert_id"]: each["body"] for each in asked("/api/v1/alerts", after="start")["items"]
+    }
+    assert fed.keys() == items.keys()
+    assert fed["odd"] == {"unreadable": "no JSON"}
+    other = next(each for name, each in items.items() if name != "odd")
+    assert similar(reader, other["alert_id"], other["rule_id"], other["entity"]["value"])
+    assert verdicts(reader, other["alert_id"], "odd") == {"": 1}
+    span = NOON - timedelta(days=1), NOON + timedelta(days=1), NOON + timedelta(days=9)
+    known = alerts_as_known(reader, "mac", DEVICE, *span)
+    assert "odd" in [each["alert_id"] for each in known]
+    assert len(known) == 2
+    assert [each["alert_id"] for each in alerts_by_id(reader, ["odd"])] == ["odd"]
+    boss = plain_desk.client("bob", "analyst")
+    plan = {"ids": ["odd", other["alert_id"]], "change": {"assignee": "me"}}
+    counted = boss.post("/api/v1/alerts/bulk/preview", json=plan).json()
+    assert (counted["alerts"], counted["refused"]) == (1, 1)
+    assert "alert odd: its body in gold.alert is no JSON" in counted["refused_because"]
+    alone = boss.patch("/api/v1/alerts/odd", json={"assignee": "me"}, headers={"If-Match": "*"})
+    assert alone.status_code == 409
