@@ -48,12 +48,10 @@ Row = dict[str, Any]
 
 
 class Stale(Fatal):
-    """An alert or a case is no longer what the caller looked at.
-
-    `etag`: as it is now; `plain`: the sentence for who sends no ETag by hand.
-    """
+    """An alert or a case is no longer what the caller looked at."""
 
     def __init__(self, text: str, etag: str, plain: str | None = None) -> None:
+        """`etag`: as it is now; `plain`: the sentence for who sends no ETag by hand."""
         super().__init__(text)
         self.etag = etag
         self.plain = plain or text
