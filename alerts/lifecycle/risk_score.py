@@ -36,6 +36,9 @@ incident only if it was raised while that was open; those whose findings made th
 before it, and are met by whom they name, and when. `entity_key` of both tells apart what two
 tenants or two sites call the same (`alerts.domain.entity.Entity.key`)."""
 
+ENTITY_KEY = "coalesce({group_key}, concat_ws('|', entity_type, entity_value, tenant_uid))"
+"""SQL: that key of an alert's row; `group_key`: what its body has under that name."""
+
 INCIDENT_LEVEL = "high"
 INCIDENT_TITLE = "Several rules about one entity"
 RISK = "~risk"

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 import duckdb
 
-from alerts.lifecycle.risk_score import INCIDENT, LED_TO
+from alerts.lifecycle.risk_score import ENTITY_KEY, INCIDENT, LED_TO
 from alerts.tables import ALERT
 from infra.delta.log_archive import LOG, from_on, single, singles
 from infra.storage.checksums import json_lines
@@ -66,8 +66,8 @@ SELECT alert_id, revision, activity, reason, mode, rule_id, rule_name, level, se
        risk_score, entity_type, entity_value, previous_entity, src_ip, event_time,
        first_event_time, delay, window_start, window_end, status, count, title, suppressed_by,
        incident_id, incident_id AS raised_in,
-       hash(coalesce(b.group_key, concat_ws('|', entity_type, entity_value, tenant_uid)))
-         AS entity_key, coalesce(b.state, 'open') AS state,
+       hash({ENTITY_KEY.format(group_key="b.group_key")}) AS entity_key,
+       coalesce(b.state, 'open') AS state,
        coalesce(b.lifecycle, b.state, 'new') AS lifecycle, b.assignee AS assignee,
        b.verdict AS verdict, b.attribution.hostname AS hostname,
        coalesce(b.attribution.certainty, '') AS certainty,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from alerts.lifecycle.risk_score import INCIDENT, LED_TO
+from alerts.lifecycle.risk_score import ENTITY_KEY, INCIDENT, LED_TO
 from reporting.document.request import ReportRequest
 
 MOST = 200
@@ -32,10 +32,11 @@ WHERE window_start < $until AND window_end >= $since
 ORDER BY event_time, alert_id
 """
 )
+_KEY = ENTITY_KEY.format(group_key="json_extract_string(body, '$.group_key')")
 _OF_INCIDENT = f"""
+WITH keyed AS (SELECT *, {_KEY} AS entity_key FROM gold.alert_current)
 {_ALERTS} WHERE alert_id = $subject OR incident_id = $subject OR alert_id IN (
-  SELECT shown.alert_id FROM gold.alert_current shown
-  JOIN gold.alert_current made ON made.rule_id = '{INCIDENT}' AND {LED_TO}
+  SELECT shown.alert_id FROM keyed shown JOIN keyed made ON made.rule_id = '{INCIDENT}' AND {LED_TO}
   WHERE shown.incident_id IS NULL
   -- Of an alert that two incidents may have come of, the earlier one.
   GROUP BY shown.alert_id HAVING min_by(made.alert_id, (made.window_end, made.alert_id)) = $subject)
