@@ -88,7 +88,7 @@ class JobStore(Generic[AnyJob]):
             # Before the job is known by its state.
             (self._folder / job.id / _LIMITS).write_text(str(caller.limits), "utf-8")
             self._keep(job)
-            running = self._pool.submit(self._work, work, job, cancelled)
+            running = self._pool.submit(self._guarded, work, job, cancelled)
             self._under_way[job.id] = (running, cancelled)
         running.add_done_callback(lambda _: self._over(job.id))
         until = time.monotonic() + wait
@@ -102,7 +102,7 @@ class JobStore(Generic[AnyJob]):
             running.result()
         return self.get(caller, job.id)
 
-    def _work(
+    def _guarded(
         self,
         work: Callable[[AnyJob, threading.Event], None],
         job: AnyJob,
