@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +61,11 @@ def guarded(folder: Path, *sources: str) -> Iterator[Guarded]:
 
 
 def telling(folder: Path) -> list[Path]:
-    """Files below a folder that hold the password, or a part of it."""
-    found = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
-    return [path for path in found if CANARY.encode() in path.read_bytes()]
+    """Files below a folder that hold the password, or a part of it; files that a running broker
+    renames or removes meanwhile hold nothing."""
+    files = []
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            if path.is_file() and not path.is_symlink() and CANARY.encode() in path.read_bytes():
+                files.append(path)
+    return files
