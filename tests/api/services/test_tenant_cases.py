@@ -159,7 +159,7 @@ def test_the_console_shows_and_changes_the_tenants_cases(desk: TenantDesk) -> No
         assert answer.status_code == 200, (path, answer.text[:400])
         assert_own(desk, answer.text)
     assert OWN_CASE in browser.get("/cases").text
-    assert "alerts of others" in browser.get(f"/cases/{MERGED}").text
+    assert "Merged into another case" in browser.get(f"/cases/{MERGED}").text
     for path in (f"/cases/{OTHERS_CASES[0]}", f"/cases/{OTHERS_CASES[0]}/evidence",
                  f"/cases/add?id={desk.ids['globex']}"):  # fmt: skip
         answer = browser.get(path)
