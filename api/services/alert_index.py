@@ -58,7 +58,7 @@ WITH bounds AS (
   FROM {{source}} GROUP BY alert_id
 ),
 newest AS (
-  SELECT s.*, first_event_time, delay, 
+  SELECT s.*, first_event_time, delay,
          CASE WHEN json_valid(s.body) THEN json_transform(s.body, '{_BODY}') END AS b
   FROM {{source}} s JOIN bounds USING (alert_id, revision)
 )

@@ -144,7 +144,7 @@ def complete_since(settings: Settings, table: Table, now: datetime) -> datetime 
 
 
 def note_retention(folder: Location, limits: Applied) -> None:
-    """Write down that rows before `retention_limits` are about to go."""
+    """Write down that rows before `limits` are about to go."""
     before = retention_applied(folder)
     # Only ever further: a retention that was lengthened brings no row back.
     now = before.further(limits)
