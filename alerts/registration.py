@@ -86,6 +86,7 @@ def register() -> None:
         alert_action="gold.alert_action", case_act="ops.case_act", rule_cost="ops.rule_cost"
     )
     register_alarm(_platform_alerts)
+    register_check(_held_findings)
     register_check(_feed_findings)
     register_check(_preliminary_findings)
     register_check(_drift_findings)
@@ -115,6 +116,12 @@ def _platform_alerts(settings: Settings) -> Tell:
     from alerts.delivery.platform_alert import PlatformAlerts
 
     return PlatformAlerts(settings)
+
+
+def _held_findings(settings: Settings) -> Iterable[Finding]:
+    from alerts.delivery.held_back import held_findings
+
+    return held_findings(settings)
 
 
 def _feed_findings(settings: Settings) -> Iterable[Finding]:

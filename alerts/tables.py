@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from pyspark.sql import types as T
-
 from enrich.tables import HOLDER
-from infra.delta.schema import STRINGS, TENANT, TS, B, Column, L, N, S, Table, View, struct
+from infra.delta.column_types import ListOf, MapOf
+from infra.delta.schema import STRINGS, TENANT, TS, B, Column, D, L, N, S, Table, View, struct
 
 FINDING = Table(
     name="gold.finding",
@@ -42,11 +41,11 @@ FINDING = Table(
         Column("user_name", S, "user of the event", False),
         Column("dst_ip", S, "destination of the event", False),
         Column("holder", HOLDER, "correlation: the device it was grouped by, already known", False),
-        Column("fields", T.MapType(S, S), "values that matched, group values", False),
+        Column("fields", MapOf(S, S), "values that matched, group values", False),
         Column("snippet", S, "one line a person can read", False),
         Column(
             "evidence",
-            T.ArrayType(struct(event_uid=S, time=TS, snippet=S)),
+            ListOf(struct(event_uid=S, time=TS, snippet=S)),
             "correlation: the events it rests on, at most ten",
             False,
         ),
@@ -169,7 +168,7 @@ ALERT_ACTION = Table(
         Column("who", S, "name of the key or user"),
         Column("at", TS, "when, UTC"),
         Column("entity", S, "suppression: pattern of the entity, or network", False),
-        Column("fields", T.MapType(S, S), "suppression: pattern by field", False),
+        Column("fields", MapOf(S, S), "suppression: pattern by field", False),
         Column("expires_at", TS, "suppression: findings that arrive from then on are told", False),
         Column(
             "alert",
@@ -191,7 +190,7 @@ CASE_ACT = Table(
         Column("act", S, "open, title, assign, close, reopen, note, link, unlink or merge"),
         Column("value", S, "title, assignee, outcome, or the case that it is merged into", False),
         Column("comment", S, "what was noted with it", False),
-        Column("alert_ids", T.ArrayType(S), "alerts that were linked or taken out", False),
+        Column("alert_ids", STRINGS, "alerts that were linked or taken out", False),
         Column("who", S, "name of the key or user"),
         Column("at", TS, "when, UTC"),
     ),
@@ -209,12 +208,12 @@ RULE_COST = Table(
         Column("at", TS, "when it was told, UTC"),
         Column("pack", S, "hash of the rule pack"),
         Column("worker", S, "host and process"),
-        Column("seconds", T.DoubleType(), "time since the worker told before"),
+        Column("seconds", D, "time since the worker told before"),
         Column("events", L, "rows it matched meanwhile"),
         Column("match_us", L, "time spent matching all rules, microseconds"),
         Column(
             "rules",
-            T.MapType(S, struct(events=L, candidates=L, hits=L, us=L)),
+            MapOf(S, struct(events=L, candidates=L, hits=L, us=L)),
             "by rule: events of its log source, those confirmed one by one, hits, and the "
             "microseconds that took; rules without candidates are left out",
         ),
@@ -238,11 +237,11 @@ DEVICE_HOUR = Table(
         Column("bytes_in", L, "bytes received that it added"),
         Column("event_time", TS, "newest of these events, UTC"),
         Column("received_at", TS, "when the newest of them was received, UTC"),
-        Column("score", T.DoubleType(), "score of the hour with this batch"),
+        Column("score", D, "score of the hour with this batch"),
         Column("told", B, "whether this batch made the finding of the hour"),
         Column(
             "top",
-            T.ArrayType(struct(bytes=L, time=TS, event_uid=S, snippet=S)),
+            ListOf(struct(bytes=L, time=TS, event_uid=S, snippet=S)),
             "largest of these events; for a rule of steps the rarest of its steps",
             False,
         ),

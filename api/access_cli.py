@@ -11,6 +11,7 @@ from typing import Any
 from api.auth_roles import LADDER
 from api.credentials import Credentials
 from api.key_limits import known_tables, known_tenants
+from infra.config.number_args import whole
 from infra.config.settings import Settings
 from infra.config.time_args import time_of, time_or_none
 from infra.process.table_output import add_output_option, print_rows
@@ -28,7 +29,7 @@ def build(subparsers: Any) -> None:
     added.add_argument("name", help="who has it, as ops.audit names them")
     added.add_argument("--role", required=True, choices=LADDER, help="what it may")
     added.add_argument("--expires", help="when it ends: +90d, 2027-01-01 (default: never)")
-    added.add_argument("--per-minute", type=int, help="most requests a minute")
+    added.add_argument("--per-minute", type=whole(), help="most requests a minute")
     added.add_argument(
         "--table", action="append", help="limit it to statements over this table (repeatable)"
     )

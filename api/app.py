@@ -35,6 +35,7 @@ from api.services.reader import Reader
 from api.services.rules.desk import RuleDesk
 from api.services.rules.jobs import RuleJobs
 from api.services.runs.command_runs import CommandRuns
+from api.services.runs.evidence_jobs import EvidenceJobs
 from api.services.runs.report_runs import ReportDesk
 from api.services.searches.saved_queries import SavedQueries
 from api.services.searches.search_jobs import SearchJobs
@@ -77,6 +78,7 @@ def create_app(settings: Settings) -> FastAPI:
         proposals=ProposalDesk(reader, settings, triage, suppressions),
         rules=rules,
         rule_jobs=RuleJobs(settings, rules),
+        evidence=EvidenceJobs(settings),
         runs=runs,
         reports=ReportDesk(settings, runs),
         inventories=InventoryDesk(settings, runs),
@@ -88,6 +90,8 @@ def create_app(settings: Settings) -> FastAPI:
         # At the start: what a killed process left under way is then noted before new acts come.
         note_unended(settings)
         services.queries.start()
+        for store in (services.searches, services.rule_jobs, services.evidence):
+            store.start()
         # In three lines callers may wait: for searches, for statements, and for Spark. Each holds a
         # thread, and what takes no turn has as many as ever.
         current_default_thread_limiter().total_tokens += 3 * MOST_WAITING

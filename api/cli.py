@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, cast
 
+from infra.config.number_args import port, whole
 from infra.config.settings import Settings
 from infra.config.time_args import instant, instant_or_none
 from infra.errors import Usage
@@ -26,17 +27,18 @@ if TYPE_CHECKING:
 _LAST_WORDS = 2.0
 """Seconds for what is to be left in order once the last requests had theirs."""
 _LOOK_SECONDS = 0.25
+_CONNECT_SECONDS = 1.0
 
 
 def build(subparsers: Any) -> None:
     """Add the commands; each sets `run`, called with the arguments and the settings."""
     api = subparsers.add_parser("api", help="serve the REST API until interrupted")
     api.add_argument("--host", help="address to listen on (default: api.host of the settings)")
-    api.add_argument("--port", type=int, help="port (default: api.port); 0 picks a free one")
+    api.add_argument("--port", type=port, help="port (default: api.port); 0 picks a free one")
     api.set_defaults(run=run_api)
 
     link = subparsers.add_parser("console-link", help="a link that signs in to the console once")
-    link.add_argument("--port", type=int, help="port of the API (default: api.port)")
+    link.add_argument("--port", type=whole(1, 65_535), help="port of the API (default: api.port)")
     link.set_defaults(run=run_link)
 
     sql = subparsers.add_parser("sql", help="ask the tables in Spark SQL, bounded")
@@ -45,7 +47,7 @@ def build(subparsers: Any) -> None:
         "--param", action="append", default=[], metavar="NAME=VALUE", help="value for :NAME"
     )
     sql.add_argument("--as-of", metavar="T", help="over the tables as they were at this instant")
-    sql.add_argument("--max-rows", type=int, help="most rows of the answer")
+    sql.add_argument("--max-rows", type=whole(), help="most rows of the answer")
     sql.add_argument(
         "--engine",
         choices=("auto", "duckdb", "spark"),
@@ -57,7 +59,9 @@ def build(subparsers: Any) -> None:
 
     lease = subparsers.add_parser("lease", help="who held an address at an instant")
     lease.add_argument("ip", help="address")
-    lease.add_argument("--at", required=True, help="instant, such as 2026-11-20T14:05:07Z")
+    lease.add_argument(
+        "--at", default="now", help="instant, as 2026-11-20T14:05:07Z or -20m (default: now)"
+    )
     lease.add_argument("--scope", help="site, where several use the same address")
     lease.add_argument("--known-by", help="as it was known at that instant (default: now)")
     add_output_option(lease)
@@ -97,12 +101,35 @@ def run_link(args: argparse.Namespace, settings: Settings) -> int:
     """Print a login link; it serves once, within an hour."""
     from api.console.session import new_link
     from api.serving import base_url
+    from infra.runtime.nearby_homes import require_folder
 
+    # The link lies in the home: in one that was mistyped no API looks for it.
+    require_folder(settings, "console-link")
     # With TLS the name of the certificate is wanted, and that is where people reach it.
     known = settings.api.console_url if args.port is None else None
     url = known.rstrip("/") if known else base_url(settings, port=args.port)
     print(f"{url}{new_link(settings)}")
+    host, port = settings.api.host, settings.api.port if args.port is None else args.port
+    # On stderr: a script that takes the link gets it alone. Elsewhere it may run all the same.
+    if known is None and not _answers(host, port):
+        print(
+            f"headgate: nothing listens at {url}: 'headgate api' serves the console there; another "
+            "port is named with --port",
+            file=sys.stderr,
+        )
     return 0
+
+
+def _answers(host: str, port: int) -> bool:
+    """Whether something listens there."""
+    import socket
+
+    try:
+        socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
+    # A port beyond 65535 raises `OverflowError`.
+    except (OSError, OverflowError):
+        return False
+    return True
 
 
 def _end_in_time(server: uvicorn.Server) -> None:
@@ -127,12 +154,10 @@ def listen_on(host: str, port: int) -> Any:
     try:
         made.bind((host, port))
         made.listen(128)
-    # A port beyond 65535 raises `OverflowError`.
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         made.close()
-        why = error.strerror if isinstance(error, OSError) else "no such port"
         raise Usage(
-            f"cannot listen on {host}:{port} ({why}); stop what listens there or choose "
+            f"cannot listen on {host}:{port} ({error.strerror}); stop what listens there or choose "
             "another with --port"
         ) from None
     return made

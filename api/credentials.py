@@ -219,6 +219,7 @@ class Credentials:
     def rotate_key(self, name: str, overlap: timedelta = timedelta(0)) -> tuple[StoredKey, str]:
         """Give a key another token; the one before ends at once, or after `overlap`."""
         token = f"hg_{secrets.token_urlsafe(32)}"
+        self._key(name, self.read())  # where there is none, no lock is to be made for it
         with self._changing() as content:
             old = self._key(name, content)
             key = replace(
@@ -233,6 +234,7 @@ class Credentials:
 
     def remove_key(self, name: str) -> StoredKey:
         """End a key."""
+        self._key(name, self.read())
         with self._changing() as content:
             old = self._key(name, content)
             self._write(replace(content, keys=tuple(k for k in content.keys if k is not old)))
@@ -259,6 +261,18 @@ class Credentials:
             others = tuple(user for user in content.users if user.name != name)
             self._require_free(name, replace(content, users=others))
             self._write(replace(content, users=(*others, user)))
+        return user
+
+    def change_role(self, name: str, role: str) -> StoredUser:
+        """Give a user another role and leave the password; who is signed in has it at once."""
+        with self._changing() as content:
+            old = next((user for user in content.users if user.name == name), None)
+            if old is None:
+                raise Usage(f"no user '{name}'; 'headgate accounts list' shows them")
+            user = replace(old, role=role_of(role))
+            self._write(
+                replace(content, users=tuple(user if u is old else u for u in content.users))
+            )
         return user
 
     def remove_user(self, name: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import problems
@@ -27,9 +28,14 @@ _KEPT_HEADERS = (
     b"content-disposition",
     b"etag",
     b"location",
+    b"retry-after",
+    b"preference-applied",
     b"headgate-rows",
     b"headgate-engine",
 )
+
+_NOT_KEPT = (401, 403, 409, 429, problems.HUNG_UP)
+"""Statuses that another try may not get; who hung up is the one to send its request again."""
 
 
 class IdempotentPosts:
@@ -57,6 +63,9 @@ class IdempotentPosts:
             await problems.problem(request, 422, detail)(scope, receive, send)
             return
         body = await _body(receive)
+        if body is None:
+            await Response(status_code=problems.HUNG_UP)(scope, receive, send)
+            return
         # With the caller: two clients may choose the same key, and must not see each other's
         # answers. A key may be made anew under its name and see less than before.
         limits = () if caller.limits is None else (str(caller.limits),)
@@ -97,7 +106,7 @@ class IdempotentPosts:
         try:
             await self._app(scope, again, answer.send)
             # What another try may answer otherwise is not kept.
-            if answer.whole and answer.status < 500 and answer.status not in (401, 403, 409, 429):
+            if answer.whole and answer.status < 500 and answer.status not in _NOT_KEPT:
                 self._answers.put(name, answer.document(asked))
         finally:
             self._at_work.discard(name)
@@ -149,13 +158,16 @@ async def _replay(known: MutableMapping[str, Any], send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def _body(receive: Receive) -> bytes:
-    """The body, which is bounded further out."""
+async def _body(receive: Receive) -> bytes | None:
+    """The body, which is bounded further out; None where the caller left in the middle of it."""
     parts = []
     while True:
         message = await receive()
+        if message["type"] != "http.request":
+            # Its beginning would be kept as the request of this key.
+            return None
         parts.append(message.get("body", b""))
-        if message["type"] != "http.request" or not message.get("more_body", False):
+        if not message.get("more_body", False):
             return b"".join(parts)
 
 

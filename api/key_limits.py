@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
+from alerts.domain.tenant_rows import one_of, tenant_rows, views_over
 from api.auth import Caller
-from api.tenant_views import TENANT
 from infra.config.settings import Settings
+from infra.config.tenants import listed_tenants
 from infra.delta.catalog import catalog, views
+from infra.delta.duckdb_views import Definition
 from infra.errors import Usage
 
 SOURCE = "source"
@@ -31,37 +34,49 @@ def known_tenants(names: Sequence[str] | None, settings: Settings) -> tuple[str,
         return None
     if not names:
         raise Usage("tenants: name at least one, or leave it out for all")
-    for name in names:
-        # A slip would make a key that sees nothing, now and for good.
-        if name not in settings.tenants:
-            known = ", ".join(settings.tenants) or "none; list them in tenants of the settings"
-            raise Usage(f"tenants: no tenant '{name}'; there are {known}")
-    return tuple(names)
+    return listed_tenants(names, settings.tenants, "tenants")
 
 
 def readable_tables(caller: Caller) -> list[str] | None:
-    """Tables that the caller's statements may name; None: all.
+    """Tables and views that the caller's statements may name; None: all.
 
-    With a limit on rows those alone that have the columns that it goes by, and no view: a view may
-    hold rows of others that do not say whose they are.
+    With a limit on rows those tables alone that tell whose their rows are. Views that rest on such
+    tables are there for who is limited to tenants; a source's rows say less of what a view makes of
+    them.
     """
-    limits = caller.limits
+    limits, rows = caller.limits, row_limits(caller)
     if limits is None:
         return None
     names = {*catalog(), *views()} if limits.tables is None else set(limits.tables)
-    if rows := row_limits(caller):
-        names &= {
-            table.name
-            for table in catalog().values()
-            if rows.keys() <= {column.name for column in table.columns}
-        }
+    if rows is not None:
+        names &= {*rows, *(_views_over(frozenset(rows)) if limits.sources is None else ())}
     return sorted(names)
 
 
-def row_limits(caller: Caller) -> dict[str, tuple[str, ...]] | None:
-    """By column the values of the rows that the caller's statements see; None: every row."""
+def row_limits(caller: Caller) -> dict[str, str] | None:
+    """Of each table the condition of the rows that the caller's statements see; None: every row.
+
+    What is not named shows none.
+    """
     limits = caller.limits
-    if limits is None:
+    if limits is None or (limits.sources is None and limits.tenants is None):
         return None
-    rows = {SOURCE: limits.sources, TENANT: limits.tenants}
-    return {column: held for column, held in rows.items() if held is not None} or None
+    columns = {name: {column.name for column in table.columns} for name, table in catalog().items()}
+    by_tenant = None if limits.tenants is None else tenant_rows(limits.tenants, columns)
+    if limits.sources is None:
+        return by_tenant
+    of_source = one_of(SOURCE, limits.sources)
+    by_source = {name: of_source for name, has in columns.items() if SOURCE in has}
+    if by_tenant is None:
+        return by_source
+    return {name: f"{of_source} AND {by_tenant[name]}" for name in by_source if name in by_tenant}
+
+
+@cache
+def _views_over(tables: frozenset[str]) -> list[str]:
+    # The catalogue as far as it says what rests on what.
+    known = [
+        *(Definition(name, "", table.path) for name, table in catalog().items()),
+        *(Definition(name, view.sql, None) for name, view in views().items()),
+    ]
+    return views_over(tables, known)

@@ -189,6 +189,10 @@ class Explanation(_Model):
     lineage: dict[str, Any] = Field(description="rule pack, batches and table versions")
     evidence_sql: str = Field(description="Spark SQL that shows the events, for /statements")
     again: dict[str, Any] | None = Field(None, description="what is said of it now, if asked")
+    damaged: str | None = Field(
+        None,
+        description="what is lost where its body cannot be read, and where the text is",
+    )
 
 
 class Lease(_Model):

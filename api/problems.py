@@ -10,19 +10,21 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from alerts.cases.case_store import NoSuchCase
 from alerts.delivery.triage_request import ChangeRefused
 from alerts.delivery.webhook_queue import NoSuchWebhook
+from alerts.domain.alert_body import DamagedAlert
 from api import models
 from api.services.alert_snapshot import NoSuchAlert
 from api.services.configuration.indicators import NoSuchList
 from api.services.proposals import NoSuchProposal
 from api.services.quotas import QuotaUsedUp
 from api.services.suppressions import NoSuchSuppression
-from api.services.triage import NoSuchAct, Stale
+from api.services.triage import NoSuchAct, NotYours, Stale
 from api.sql.runner import Failed, Limit, Refused
-from api.sql.worker_line import Busy, Cancelled
+from api.sql.worker_line import Busy, Cancelled, HungUp
 from api.tenant_views import NotForTenants
 from infra.errors import HeadgateError, NoSuch, Retryable, Usage
 
@@ -36,6 +38,7 @@ _KINDS: tuple[tuple[type[HeadgateError], int, str], ...] = (
     (Busy, 503, "busy"),
     (Cancelled, 503, "cancelled"),
     (Stale, 412, "changed-since"),
+    (DamagedAlert, 409, "damaged"),
     (ChangeRefused, 409, "conflict"),
     (NoSuchAlert, 404, "not-found"),
     (NoSuchCase, 404, "not-found"),
@@ -45,6 +48,7 @@ _KINDS: tuple[tuple[type[HeadgateError], int, str], ...] = (
     (NoSuchList, 404, "not-found"),
     (NoSuchWebhook, 404, "not-found"),
     (NotForTenants, 403, "forbidden"),
+    (NotYours, 403, "forbidden"),
     (NoSuch, 404, "not-found"),
     (Usage, 422, "invalid-request"),
     (Retryable, 503, "unavailable"),
@@ -52,6 +56,10 @@ _KINDS: tuple[tuple[type[HeadgateError], int, str], ...] = (
 )
 """Status and name of a problem by the error behind it, the first that fits."""
 
+
+HUNG_UP = 499
+"""Status of a request whose caller left before its answer: nobody reads it, and what counts
+requests must not take it for a fault of the server. nginx has made the number usual."""
 
 _USUAL_SECONDS = 5
 """After which one is told to come again, where the error does not say it."""
@@ -98,6 +106,11 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
+def status_of(error: HeadgateError) -> int:
+    """The status of an error of ours."""
+    return next(status for kind, status, _ in _KINDS if isinstance(error, kind))
+
+
 def retry_after(error: Exception) -> int:
     """Seconds after which who got this error may ask again."""
     return int(getattr(error, "retry_after", _USUAL_SECONDS))
@@ -120,6 +133,8 @@ _NO_BODY = "There was an error parsing the body"
 async def _http(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
+    if isinstance(error.__cause__, ClientDisconnect):  # in the middle of its body
+        return Response(status_code=HUNG_UP)
     detail = str(error.detail)
     # Starlette's own words for a path that no route has; a route's 404 says more.
     if error.status_code == 404 and detail == "Not Found":
@@ -154,6 +169,8 @@ async def _validation(request: Request, error: Exception) -> Response:
 
 
 async def _ours(request: Request, error: Exception) -> Response:
+    if isinstance(error, HungUp):
+        return Response(status_code=HUNG_UP)
     # In order: special errors are subclasses of general ones that stand further down.
     for kind, status, name in _KINDS:
         if isinstance(error, kind):

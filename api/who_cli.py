@@ -11,6 +11,7 @@ from infra.config.settings import Settings
 from infra.config.time_args import instant
 from infra.errors import Usage
 from infra.process.table_output import add_output_option, print_document, print_rows
+from infra.process.text_output import printable
 
 _COLUMNS = ("name", "strength", "kinds", "first", "last", "person", "evidence", "reason")
 
@@ -24,7 +25,9 @@ def build(subparsers: Any) -> None:
         "the events that say so. Exit 1 when nobody is named.",
     )
     who.add_argument("value", help="address, MAC address or host name")
-    who.add_argument("--at", required=True, help="instant, such as 2026-11-20T14:05:07Z")
+    who.add_argument(
+        "--at", default="now", help="instant, as 2026-11-20T14:05:07Z or -20m (default: now)"
+    )
     who.add_argument("--scope", help="site, where several use the same address")
     add_output_option(who)
     who.set_defaults(run=run_who)
@@ -58,9 +61,10 @@ def run_who(args: argparse.Namespace, settings: Settings) -> int:
             else "no lease is known to cover it"
         )
         # On stderr: the rows on stdout stay a table, or CSV, for other programs.
-        print(f"{witness_rows.entity.value}: {held}", file=sys.stderr)
+        print(f"{printable(witness_rows.entity.value)}: {held}", file=sys.stderr)
     if not model_dumps:
-        print(f"{witness_rows.entity.value}: no witness names a user then", file=sys.stderr)
+        whom = printable(witness_rows.entity.value)
+        print(f"{whom}: no witness names a user then", file=sys.stderr)
         return 1
     print_rows(rows, args.output, _COLUMNS)
     return 0 if witness_rows.users else 1

@@ -22,6 +22,7 @@ ALL = (
     "first_alert",
     "parse_cli",
     "standing",
+    "sustained",
     "publish",
     "promote",
     "storm",

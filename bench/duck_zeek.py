@@ -15,7 +15,7 @@ import duckdb
 
 from bench.stock import MALFORMED, OBSERVED
 from bench.stock_zeek import FIELDS, LEFT, METHODS, NETWORK, STATES
-from infra.delta.schema_evolution import duck_type
+from infra.delta.plain_files import duck_type
 from ingest.tables import EVENT
 
 _TYPES = {"string": "VARCHAR", "int": "INTEGER"}

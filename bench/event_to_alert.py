@@ -30,6 +30,8 @@ ALERTING_LEASED = 2
 """Path traversals a second by leased devices, each device once."""
 NONE_EVERY = 5
 """Seconds between two from an inside address that nobody leased."""
+PUBLIC = 750
+"""Addresses of the three networks kept for documentation; then none attacks from outside."""
 SLOTS = 20
 """A second is sent in so many parts, so that the load is even."""
 LAST_SECONDS = 180.0
@@ -43,15 +45,28 @@ RULE = "Path traversal in an HTTP request"
 
 @dataclass(frozen=True)
 class Load:
-    """How much is sent, for how long; `seconds` are measured, after the warm-up."""
+    """How much is sent, for how long; `seconds` are measured, after the warm-up.
+
+    `then`: steps behind it, each a rate and its seconds.
+    """
 
     per_second: int
     seconds: int
+    then: tuple[tuple[int, int], ...] = ()
 
     @property
     def total(self) -> int:
         """Seconds in which events are sent."""
-        return self.seconds + WARM_SECONDS
+        return self.seconds + WARM_SECONDS + sum(seconds for _, seconds in self.then)
+
+    def rate_in(self, second: int) -> int:
+        """Events a second, so long after the first event."""
+        ends = self.seconds + WARM_SECONDS
+        for rate, seconds in self.then:
+            if ends <= second < ends + seconds:
+                return rate
+            ends += seconds
+        return self.per_second
 
 
 @dataclass
@@ -219,8 +234,8 @@ def _slots(done: Run) -> Iterator[Iterator[Sent]]:
         places = [chance.randrange(SLOTS) for _ in attacks]
         for slot in range(SLOTS):
             mine = [attack for attack, place in zip(attacks, places, strict=True) if place == slot]
-            size = (done.load.per_second * (slot + 1)) // SLOTS
-            size -= (done.load.per_second * slot) // SLOTS
+            rate = done.load.rate_in(second)
+            size = (rate * (slot + 1)) // SLOTS - (rate * slot) // SLOTS
             # At 0 a second attacks are all there is.
             size = max(size, len(mine))
             yield _lines(done, second, mine, size, counter, chance)
@@ -230,7 +245,8 @@ def _slots(done: Run) -> Iterator[Iterator[Sent]]:
 def _attacks(second: int) -> list[tuple[str, str]]:
     """Addresses that attack in a second, and what is to be said of their owner. Each is new."""
     found = [(_device(second * ALERTING_LEASED + n)[0], "leased") for n in range(ALERTING_LEASED)]
-    found.append((_public(second), "outside"))
+    if second < PUBLIC:
+        found.append((_public(second), "outside"))
     if second % NONE_EVERY == 0:
         found.append((f"10.200.{second // 250}.{second % 250 + 1}", "none"))
     return found

@@ -125,7 +125,7 @@ def _measured(load_: Load, form: Form) -> Run:
 
 def _one_join(lake: Lake, _: int) -> DataFrame:
     findings, segments = lake.stream(FINDING), lake.stream(DHCP_SEGMENT)
-    return _said(attribute(findings, segments, lake.settings.jobs))
+    return _said(attribute(findings, segments, lake.settings.jobs, lake.settings.scopes))
 
 
 def _recent_and_table(lake: Lake, version: int) -> DataFrame:
@@ -139,7 +139,8 @@ def _recent_and_table(lake: Lake, version: int) -> DataFrame:
     at_once = found.where("s_mac IS NOT NULL").select(
         "finding_id", "ip", F.col("s_mac").alias("mac"), F.col("s_rev").alias("rev")
     )
-    joined = _said(attribute(findings, recent, RECENT), "scope", "event_time")
+    attributed = attribute(findings, recent, RECENT, lake.settings.scopes)
+    joined = _said(attributed, "scope", "event_time")
     again = newest_cover_of_few(joined, known)
     unknown = again.where("rev >= 0 OR s_mac IS NULL").select("finding_id", "ip", "mac", "rev")
     return at_once.unionByName(unknown)
@@ -148,8 +149,10 @@ def _recent_and_table(lake: Lake, version: int) -> DataFrame:
 def _said(attributed: DataFrame, *more: str) -> DataFrame:
     uid = F.get_json_object("finding", "$.finding_id").alias("finding_id")
     time = F.get_json_object("finding", "$.event_time").cast("timestamp").alias("event_time")
+    segment = F.substring_index("said", "\n", -1)
+    rev = F.coalesce(F.get_json_object(segment, "$.rev").cast("long"), F.lit(-1).cast("long"))
     return attributed.withColumns({"finding_id": uid, "event_time": time}).select(
-        "finding_id", "ip", *more, F.col("holder.mac").alias("mac"), F.col("attr_rev").alias("rev")
+        "finding_id", "ip", *more, "mac", rev.alias("rev")
     )
 
 

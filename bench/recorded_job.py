@@ -190,7 +190,8 @@ def _tell(report: Report, pack: RulePack, spent: _Seconds, events: int) -> None:
     job, jvm, driver = median(spent.job), median(spent.jvm), median(spent.driver)
     plain, written = median(spent.plain), median(spent.written)
     report.notes.append(
-        f"job ingest, {events:,} raw lines as one batch: {job:.1f} CPU-s, of which JVM {jvm:.1f}, "
+        f"job ingest, {events:,} raw lines as one batch, in a session as `headgate up` has it: "
+        f"{job:.1f} CPU-s, of which JVM {jvm:.1f}, "
         f"driver {driver:.1f}, Python workers {job - jvm - driver:.1f}; parse and match alone "
         f"{plain:.1f}, of which parsing {median(spent.parsing):.1f}; with the files of bronze, "
         f"silver and findings written {written:.1f}"

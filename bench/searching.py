@@ -163,7 +163,7 @@ def _question(client: httpx.Client, chance: random.Random) -> tuple[str, httpx.R
         (
             ("events by address", "GET", "/search", {"q": address, "since": "-1h"}),
             ("events by filter", "GET", "/search", {"f": "source=zeek:dns", "since": "-15m"}),
-            ("a statement", "POST", "/api/v1/statements", {"sql": statement}),
+            ("a statement", "POST", "/api/v1/statements?wait_seconds=20", {"sql": statement}),
             ("a timeline", "GET", f"/api/v1/entities/ip/{address}", {"since": "-1h"}),
             ("alerts by text", "GET", "/api/v1/alerts", {"q": address}),
         )

@@ -4,6 +4,8 @@ Both Spark sides read the same Parquet files of bronze's shape and write two Del
 Their events are compared before anything is timed. DuckDB stands beside them twice: with the
 same columns of both tables in Parquet files (`bench.duck_zeek`), compared too, and reading the
 same JSON to Parquet and no more: no columns of OCSF, nothing refused, no bronze.
+
+The same records are then read from Kafka (`bench.from_kafka`), without the broker's CPU.
 """
 
 from __future__ import annotations
@@ -16,22 +18,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bench.measure import Report, WorkerMemory, cpu_by_process, cpu_since, settle
+from bench.from_kafka import Fed
+from bench.measure import Report, WorkerMemory, cpu_by_process, cpu_seconds, cpu_since, settle
 from bench.mixes import MIXES, Kind, Mix, Write
 from bench.records import Stored, store
 from infra.config.settings import load
 from infra.delta.schema import Table
+from infra.kafka.client import Broker, free_port
 from infra.spark.session import session
 from infra.streaming.batch import Batch
 from infra.streaming.lake import Lake
 from ingest.parsing.source import ParseSettings
 from ingest.pipeline.batch_pass import Pass, Reach
+from ingest.pipeline.kafka_fetch import Fetch
 from ingest.tables import EVENT, RECORD
 
 WORKER_MB = 600
@@ -45,7 +51,8 @@ JIT = ("spark.sql.codegen.hugeMethodLimit", "8000")
 """HotSpot compiles no longer method, and rows of so many columns make some: stock Spark takes
 up to half as much time again without it."""
 
-Through = Callable[[Lake, DataFrame], None]
+Through = Callable[[Lake, Any], None]
+"""Records into both tables: rows of bronze.record; for ours also where workers read them."""
 
 
 @dataclass
@@ -62,13 +69,16 @@ def run(quick: bool = False) -> Report:
     report = Report("sources", "make bench ONLY=sources")
     home = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
     spark = session(load(home=home, spark={"small": False}), "sources")
+    broker = Broker(home / "kafka", free_port()).start()
     try:
         with WorkerMemory() as memory:
             for mix in MIXES:
                 count = min(20_000, mix.records) if quick else mix.records
-                _measure(report, spark, home / mix.name, mix, count, 1 if quick else REPETITIONS)
+                repetitions = 1 if quick else REPETITIONS
+                _measure(report, spark, broker, home / mix.name, mix, count, repetitions)
                 shutil.rmtree(home / mix.name)
     finally:
+        broker.stop()
         spark.stop()
         shutil.rmtree(home, ignore_errors=True)
     peak = report.add("largest Python worker", [memory.peak / 1e6], "MB")
@@ -79,7 +89,13 @@ def run(quick: bool = False) -> Report:
 
 
 def _measure(
-    report: Report, spark: SparkSession, home: Path, mix: Mix, count: int, repetitions: int
+    report: Report,
+    spark: SparkSession,
+    broker: Broker,
+    home: Path,
+    mix: Mix,
+    count: int,
+    repetitions: int,
 ) -> None:
     """One mix: compared first, then timed, the sides in turns."""
     stored = store(home / "raw", mix.families(), count)
@@ -108,12 +124,13 @@ def _measure(
     _tell(report, mix, stored, sides)
     _tell_duck(report, mix, stored, sides[0], duck, limit)
     _tell_bad(report, mix, stored, sides, found)
+    _from_kafka(report, spark, broker, home, mix, stored, repetitions)
 
 
 # -- the sides -----------------------------------------------------------------------------------
 
 
-def _ours(lake: Lake, records: DataFrame) -> None:
+def _ours(lake: Lake, records: DataFrame | Fetch) -> None:
     """As job `ingest` writes a batch: workers write the files, the driver commits them."""
     run = Batch(
         job="ingest",
@@ -127,7 +144,7 @@ def _ours(lake: Lake, records: DataFrame) -> None:
     )
     targets = {table.name: lake.target(table, run) for table in (RECORD, EVENT)}
     work = Pass(ParseSettings.of(lake.settings), targets, (), Reach())
-    files = work.over(records)
+    files = work.over(lake.spark, records)
     for table in (RECORD, EVENT):
         lake.commit(table, run, [file for file in files if file.table == table.name])
 
@@ -180,9 +197,13 @@ def _duck(home: Path, write: Write) -> float:
 
 def _lake(spark: SparkSession, home: Path, side: Side) -> Lake:
     """Two fresh tables."""
-    own = home / side.name.replace(" ", "_")
+    own = _own(home, side)
     shutil.rmtree(own, ignore_errors=True)
     return Lake(spark, load(home=own)).ensure(RECORD, EVENT)
+
+
+def _own(home: Path, side: Side) -> Path:
+    return home / side.name.replace(" ", "_")
 
 
 def _once(spark: SparkSession, home: Path, side: Side) -> Lake:
@@ -193,6 +214,53 @@ def _once(spark: SparkSession, home: Path, side: Side) -> Lake:
     side.through(lake, spark.read.schema(RECORD.schema).parquet(str(home / "raw")))
     side.cpu.append(cpu_since(before))
     return lake
+
+
+def _from_kafka(
+    report: Report,
+    spark: SparkSession,
+    broker: Broker,
+    home: Path,
+    mix: Mix,
+    stored: Stored,
+    repetitions: int,
+) -> None:
+    """The same out of Kafka. Raises `AssertionError` where it gives other rows than the files."""
+    fed = Fed(home, broker, mix.name, home / "raw")
+    tasks = spark.sparkContext.defaultParallelism
+    inputs: tuple[tuple[Side, Callable[[], Any]], ...] = (
+        (Side("ours", _ours), lambda: fed.by_workers(tasks)),
+        (Side("stock Spark", _stock(mix)), lambda: fed.by_spark(spark)),
+    )
+    of_files = {side.name: _counts(Lake(spark, load(home=_own(home, side)))) for side, _ in inputs}
+    for repetition in range(repetitions + (WARM_UPS if repetitions > 1 else 0)):
+        for side, records in inputs if repetition % 2 == 0 else reversed(inputs):
+            lake = _lake(spark, home, side)
+            settle()
+            before, others = cpu_by_process(), cpu_seconds(broker.pid)
+            side.through(lake, records())
+            side.cpu.append(cpu_since(before) - (cpu_seconds(broker.pid) - others))
+            if (counts := _counts(lake)) != of_files[side.name]:
+                raise AssertionError(
+                    f"{mix.name}, {side.name}: {counts} from Kafka, {of_files[side.name]} of files"
+                )
+    ours, stock = (
+        report.add(
+            f"{mix.name}: {side.name}, from Kafka",
+            _rate(stored.count, side.cpu[-repetitions:]),
+            "events/CPU-s",
+        )
+        for side, _ in inputs
+    )
+    if ours.value and stock.value:
+        ours.compared_with, ours.ratio = stock.name, ours.value / stock.value
+
+
+def _counts(lake: Lake) -> tuple[int, int, int]:
+    """Records, events and dead letters."""
+    events = lake.read(EVENT)
+    dead = events.where("dead_letter_reason IS NOT NULL").count()
+    return lake.read(RECORD).count(), events.count() - dead, dead
 
 
 @dataclass(frozen=True)

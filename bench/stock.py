@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from infra.delta.column_types import spark_type
 from ingest.tables import EVENT
 
 MALFORMED = "malformed record"
@@ -35,7 +36,10 @@ BETWEEN = "\x01"
 def silver(rows: DataFrame, given: Mapping[str, Column]) -> DataFrame:
     """All columns of silver.event, those not given null."""
     return rows.select(
-        *[given.get(c.name, F.lit(None)).cast(c.type).alias(c.name) for c in EVENT.columns]
+        *[
+            given.get(c.name, F.lit(None)).cast(spark_type(c.type)).alias(c.name)
+            for c in EVENT.columns
+        ]
     )
 
 

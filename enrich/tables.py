@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pyspark.sql import types as T
-
 from enrich.tables_assets import ASSET_TABLES, ASSET_VIEWS
 from enrich.tables_rollup import ROLLUP_TABLES, ROLLUP_VIEWS
 from enrich.tables_user_evidence import WITNESS_VIEWS
+from infra.delta.column_types import ListOf
 from infra.delta.schema import STRINGS, TS, Column, L, N, S, Table, View, struct
 
 DHCP_SEGMENT = Table(
@@ -63,7 +62,7 @@ HOLDER = struct(
     confidence=N,
     certainty=S,
     reason=S,
-    rivals=T.ArrayType(
+    rivals=ListOf(
         struct(
             kind=S,
             scope=S,
@@ -75,7 +74,7 @@ HOLDER = struct(
             rev=L,
         )
     ),
-    servers=T.ArrayType(struct(server=S, last_line_at=TS)),
+    servers=ListOf(struct(server=S, last_line_at=TS)),
 )
 """Who an address belonged to. `status`: leased, none (no lease covered it), outside (no DHCP
 scope has it), static (configured as set by hand; with a session: DHCP gave it away all the same)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from pyspark.sql import types as T
-
-from infra.delta.schema import STRINGS, TS, Column, L, N, S, Table, View
+from infra.delta.schema import BYTES, STRINGS, TS, Column, L, N, S, Table, View
 from ingest.tables import HEARTBEAT
 
 HOUR, MINUTE, ARRIVAL = "hour", "minute", "arrival_minute"
@@ -43,7 +41,7 @@ ROLLUP = Table(
         Column("destinations", L, "different dst_ip, within some 3 %; only in hour", False),
         Column(
             "destination_sketch",
-            T.BinaryType(),
+            BYTES,
             "the same as HyperLogLog sketch, to be merged with hll_union_agg; only in hour",
             False,
         ),

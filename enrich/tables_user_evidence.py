@@ -24,25 +24,30 @@ _AWAY = (
 )
 _USER = "e.user_name, e.user.domain AS user_domain, e.user.uid AS user_uid"
 
-_POINT = """
-SELECT '{kind}' AS kind, e.time, CAST(NULL AS TIMESTAMP) AS until, e.event_uid, e.source, e.scope,
-       {ip} AS ip, CAST(NULL AS STRING) AS mac, {host} AS host, {user}
-FROM silver.events e WHERE e.class_uid = 3002 AND e.status_id = 1 AND ({condition}) AND {person}
+# Windows' logon types: 2, 7 and 11 are at the machine itself, whose name stands for the device; 3,
+# 8 and 10 come over the network, so the address does.
+_AT_HOST = "e.metadata.event_code = '4624' AND e.logon_type_id IN (2, 7, 11)"
+_OVER_NETWORK = "e.metadata.event_code = '4624' AND e.logon_type_id IN (3, 8, 10)"
+_SSH = "e.metadata.product.name IN ('OpenSSH', 'Dropbear SSH')"
+
+# One look at the events for all of them: each look opens every file.
+_POINTS = f"""
+SELECT kind, time, CAST(NULL AS TIMESTAMP) AS until, event_uid, source, scope,
+       CASE WHEN kind <> 'logon' THEN src_ip END AS ip, CAST(NULL AS STRING) AS mac,
+       CASE WHEN kind = 'logon' THEN lower(host_name) END AS host,
+       user_name, user_domain, user_uid
+FROM (
+  SELECT CASE WHEN e.activity_id IN (3, 4) THEN 'kerberos' WHEN {_AT_HOST} THEN 'logon'
+              WHEN {_OVER_NETWORK} THEN 'network_logon' ELSE 'ssh' END AS kind,
+         e.time, e.event_uid, e.source, e.scope, e.src_ip, e.host_name, {_USER}
+  FROM silver.events e
+  WHERE e.class_uid = 3002 AND e.status_id = 1 AND {_PERSON}
+    AND ((e.activity_id = 1 AND {_AT_HOST})
+      OR ({_AWAY} AND (
+        (e.activity_id IN (3, 4) AND e.auth_protocol = 'Kerberos')
+        OR (e.activity_id = 1 AND ({_OVER_NETWORK} OR {_SSH})))))
+) points
 """
-
-
-def _point(kind: str, condition: str, *, at_host: bool = False) -> str:
-    return _POINT.format(
-        kind=kind,
-        ip="CAST(NULL AS STRING)" if at_host else "e.src_ip",
-        host="lower(e.host_name)" if at_host else "CAST(NULL AS STRING)",
-        user=_USER,
-        condition=condition if at_host else f"{condition} AND {_AWAY}",
-        person=_PERSON,
-    )
-
-
-_LOGON = "e.activity_id = 1 AND e.metadata.event_code = '4624'"
 
 # A pattern and no JSON function, as Spark and DuckDB both read this text; `[{]`, for Java takes
 # a bare brace for the beginning of a count.
@@ -67,16 +72,15 @@ FROM ({_TUNNELS}) t
 
 # The earlier end of those that are known, whatever `least` makes of a null.
 _VPN = f"""
-SELECT 'vpn' AS kind, time, least(coalesce(closed, again), coalesce(again, closed)) AS until,
-       event_uid, source, scope, inside AS ip, CAST(NULL AS STRING) AS mac,
-       CAST(NULL AS STRING) AS host, user_name, user_domain, user_uid
-FROM ({_SPANS}) spans WHERE inside IS NOT NULL AND activity_id <> 2
-"""
-
-_VPN_CLIENT = f"""
-SELECT 'vpn_client' AS kind, time, closed AS until, event_uid, source, scope, src_ip AS ip,
-       CAST(NULL AS STRING) AS mac, CAST(NULL AS STRING) AS host, user_name, user_domain, user_uid
-FROM ({_SPANS}) spans WHERE src_ip IS NOT NULL AND activity_id = 1
+SELECT kind, time,
+       CASE WHEN kind = 'vpn'
+            THEN least(coalesce(closed, again), coalesce(again, closed)) ELSE closed END AS until,
+       event_uid, source, scope, CASE WHEN kind = 'vpn' THEN inside ELSE src_ip END AS ip,
+       CAST(NULL AS STRING) AS mac, CAST(NULL AS STRING) AS host,
+       user_name, user_domain, user_uid
+FROM ({_SPANS}) spans CROSS JOIN (SELECT 'vpn' AS kind UNION ALL SELECT 'vpn_client') kinds
+WHERE (kind = 'vpn' AND inside IS NOT NULL AND activity_id <> 2)
+   OR (kind = 'vpn_client' AND src_ip IS NOT NULL AND activity_id = 1)
 """
 
 _DHCP = f"""
@@ -97,22 +101,7 @@ WITNESS_VIEWS = (
         "What else tells who was where: a VPN session (vpn: the address inside; vpn_client: the "
         "one it came from), a Kerberos ticket, a Windows logon at a host (logon) or from an "
         "address (network_logon), a login by SSH, a lease as Zeek saw it on the wire (dhcp)",
-        " UNION ALL ".join(
-            (
-                _VPN,
-                _VPN_CLIENT,
-                _point("kerberos", "e.activity_id IN (3, 4) AND e.auth_protocol = 'Kerberos'"),
-                # Windows' logon types: 2, 7 and 11 are at the machine itself, whose name stands for
-                # the device; 3, 8 and 10 come over the network, so the address does.
-                _point("logon", f"{_LOGON} AND e.logon_type_id IN (2, 7, 11)", at_host=True),
-                _point("network_logon", f"{_LOGON} AND e.logon_type_id IN (3, 8, 10)"),
-                _point(
-                    "ssh",
-                    "e.activity_id = 1 AND e.metadata.product.name IN ('OpenSSH', 'Dropbear SSH')",
-                ),
-                _DHCP,
-            )
-        ),
+        " UNION ALL ".join((_VPN, _POINTS, _DHCP)),
     ),
     View(
         "gold.device_user",

@@ -27,7 +27,7 @@ def _demo() -> Build:
 
 
 def _completion() -> Build:
-    from headgate.completion import build
+    from headgate.completion.command import build
 
     return build
 

@@ -127,29 +127,24 @@ class RuleBook:
 
         Raises `Usage` with the reason and the remedy when it does not compile.
         """
-        from alerts.compiler.compiler import compile_rules
+        from alerts.rulebook.rules_anywhere import rules_at
 
         # A rule in Python carries its description in a docstring at the top; YAML cannot begin so.
         suffix = ".py" if text.lstrip().startswith(('"""', "'''")) else ".yml"
         made = RuleDraft(text, name, suffix)
-        compiled = compile_rules(
-            # A folder is searched for YAML files only; a rule in Python has to be named.
-            [made.path if suffix == ".py" else made.path.parent],
-            levels=self._settings.alerts.levels,
-            store=store_folder(self._settings),
-        )
+        here = rules_at(made.path, self._settings)
         # The first reason is enough: a draft is one rule.
-        for refused in compiled.refused:
+        for refused in here.refused:
             raise Usage(f"the draft is refused: {refused.reason}; {refused.remedy}")
-        if not compiled.sources:
+        if not here.ids:
             raise Usage("the draft holds no rule; see docs/how-to/write-a-sigma-rule.md")
         return made
 
     def test(self, *rules: str | RuleDraft) -> QueryResult:
         """Run the events that rules bring as their tests, of all rules where none is named."""
-        from alerts.compiler.compiler import compile_rules
         from alerts.rulebook.model_rule_tests import check_models
         from alerts.rulebook.rule_tests import check_rules
+        from alerts.rulebook.rules_anywhere import rules_at
 
         outcomes = []
         names = [rule for rule in rules if isinstance(rule, str)]
@@ -164,8 +159,8 @@ class RuleBook:
                 outcomes += check_models(models, judged)
         for rule in rules:
             if isinstance(rule, RuleDraft):
-                store = store_folder(self._settings)
-                outcomes += check_rules(compile_rules([rule.path], store=store), (), self._spark)
+                here = rules_at(rule.path, self._settings)
+                outcomes += check_rules(here.compiled, here.ids, self._spark)
         return result_of([outcome.row for outcome in outcomes], _TEST_COLUMNS)
 
     def preview(
@@ -176,9 +171,9 @@ class RuleBook:
         `since`: an instant, or a span before now such as 24h or 7d. The first `limit` findings;
         `truncated` of the result: there are more, and `total` says how many in all.
         """
+        from alerts.backtest.correlation_preview import preview_over_events
         from alerts.cli.output import since_when
         from alerts.rulebook import preview as over_events
-        from infra.delta.duckdb_views import connect
 
         settings = self._settings
         if limit < 1:
@@ -186,20 +181,22 @@ class RuleBook:
         if isinstance(since, str):
             since = since_when(since, datetime.now(UTC), "since")
         if isinstance(rule, RuleDraft):
-            chosen = over_events.draft(rule.path, store_folder(settings))
+            chosen, drafted = over_events.draft(rule.path, settings)
         else:
-            compiled = compiled_rules(settings)
-            chosen = over_events.known_rule(compiled, rule_id_of(compiled, rule))
+            compiled, drafted = compiled_rules(settings), None
+            chosen = compiled.sources[rule_id_of(compiled, rule)].rule
         if isinstance(chosen, Query):
             from alerts.spark_rules import rule_tests
 
             self._spark()  # the session it then finds running
             findings, total, _ = rule_tests.preview_query(settings, chosen, since, limit)
         else:
-            with connect(settings.lake_root, needs=("silver.event",), only=()) as connection:
-                findings, total, _ = over_events.preview(connection, chosen, since, limit)
+            counts = preview_over_events(settings, chosen, since, limit, drafted)
+            findings, total = counts.shown, counts.findings
+            for note in counts.notes:
+                print(note, file=sys.stderr)
         shown = ["event_time", "source", "ip", "user_name", "host_name", "event_uid", "snippet"]
-        rows = [{name: row[name] for name in shown} for row in findings]
+        rows = [over_events.shown_row(row) | {"event_time": row["event_time"]} for row in findings]
         return result_of(rows, shown, total=total)
 
     def enable(self, rule: str) -> str:

@@ -27,7 +27,8 @@ from ingest.parsing.source import ParseSettings, Record, lookup
 if TYPE_CHECKING:
     from infra.config.settings import Settings
 
-BATCH_LINES = 10_000
+# Small enough that no core waits long for the last of another.
+BATCH_LINES = 2_000
 
 _Parser = Callable[..., list[dict[str, Any]]]
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pyspark.sql import types as T
-
-from infra.delta.schema import STRINGS, TENANT, TS, B, Column, L, N, S, Table, View, struct
+from infra.delta.column_types import ListOf
+from infra.delta.schema import BYTES, STRINGS, TENANT, TS, B, Column, L, N, S, Table, View, struct
 from ingest.tables_quality import DRIFT, LANDED, QUALITY, RECOUNT
 
 RECORD = Table(
@@ -18,10 +17,10 @@ RECORD = Table(
         Column("topic", S, "Kafka topic", False),
         Column("partition", N, "Kafka partition", False),
         Column("offset", L, "Kafka offset", False),
-        Column("raw", T.BinaryType(), "the bytes as they came", False),
+        Column("raw", BYTES, "the bytes as they came", False),
         Column(
             "headers",
-            T.ArrayType(struct(key=S, value=T.BinaryType())),
+            ListOf(struct(key=S, value=BYTES)),
             "Kafka headers: sender, zone, header line",
             False,
         ),
@@ -40,6 +39,7 @@ RECORD = Table(
         "offset",
         TENANT.name,
     ),
+    codec="zstd",
     expires="bronze_days",
 )
 
@@ -67,7 +67,7 @@ _ENDPOINT = struct(
     interface_name=S,
     country=S,
 )
-_HASHES = T.ArrayType(struct(algorithm=S, value=S))
+_HASHES = ListOf(struct(algorithm=S, value=S))
 _FILE = struct(
     name=S,
     path=S,
@@ -171,7 +171,7 @@ OCSF_COLUMNS = (
         False,
     ),
     Column("query", struct(hostname=S, type=S, **{"class": S}), "DNS question", False),
-    Column("answers", T.ArrayType(struct(rdata=S, type=S, ttl=L)), "DNS answers", False),
+    Column("answers", ListOf(struct(rdata=S, type=S, ttl=L)), "DNS answers", False),
     Column("rcode_id", N, "DNS response code", False),
     Column("rcode", S, "its name", False),
     Column(
@@ -214,7 +214,7 @@ OCSF_COLUMNS = (
     ),
     Column(
         "resources",
-        T.ArrayType(struct(uid=S, name=S, type=S)),
+        ListOf(struct(uid=S, name=S, type=S)),
         "what an API call touched",
         False,
     ),
@@ -329,7 +329,7 @@ EVENT = Table(
         *OCSF_COLUMNS,
         Column(
             "observables",
-            T.ArrayType(struct(name=S, type=S, type_id=N, value=S)),
+            ListOf(struct(name=S, type=S, type_id=N, value=S)),
             "addresses, hosts, users and hashes worth searching",
             False,
         ),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import types as T
-
+from infra.delta.column_types import ListOf
 from infra.delta.schema import TENANT, TS, B, Column, L, S, Table
 
 LANDED = Table(
@@ -89,7 +88,7 @@ RECOUNT = Table(
     "gold.rollup are out of date until ops.rollup_check has it with a later `checked_at`.",
     columns=(
         Column("hour", TS, "the hour, by arrival, UTC"),
-        Column("happened", T.ArrayType(TS), "hours in which these events count, before and after"),
+        Column("happened", ListOf(TS), "hours in which these events count, before and after"),
         Column("asked_at", TS, "when it was asked for, before the rows were changed, UTC"),
         Column("asked_by", S, "what changed them: reparse or erase"),
     ),

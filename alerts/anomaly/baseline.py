@@ -99,7 +99,9 @@ def profile_of(hours: npt.NDArray[np.int64], values: BaselineNumbers, until: int
     levels = np.log1p(dense)
     usual = np.empty((4, SLOTS))
     for slot in range(SLOTS):
-        usual[:, slot] = _usual(levels[np.isin(slots, _near(slot))], levels)
+        # Compared one by one: to look for three numbers `isin` takes ten times as long.
+        sooner, same, later = (slots == near for near in _near(slot))
+        usual[:, slot] = _usual(levels[sooner | same | later], levels)
     centre, spread, low, high = usual
     return Profile(centre, spread, np.expm1(low), np.expm1(high), float(dense.max()))
 

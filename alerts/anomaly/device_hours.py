@@ -12,13 +12,12 @@ from collections.abc import Collection
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from alerts.compiler.model_rule_files import ROLES
 from alerts.domain.step import LAST_PART, STEP_VERBS, STEPS, VARIES
 from alerts.rulepack.rule_pack import ModelRule
 from enrich.attribution.asof_join import newest_cover, statements
-from infra.delta.schema import struct
+from infra.delta.schema import TS, L, S, struct
 
 STRETCH_SECONDS = 600
 """Of so much time an address is looked up once; leases last longer."""
@@ -36,8 +35,7 @@ VOLUMES = ("bytes_in", "bytes_out")
 
 _CARRIED = ("mac", "hostname", "session_id", "session_start", "session_end", "known_at")
 
-_TOP = struct(bytes=T.LongType(), time=T.TimestampType(), event_uid=T.StringType(),
-             snippet=T.StringType())  # fmt: skip
+_TOP = struct(bytes=L, time=TS, event_uid=S, snippet=S).spark
 
 
 def narrowed(events: DataFrame) -> DataFrame:

@@ -22,7 +22,6 @@ from alerts.anomaly.steps import MOST_STEPS
 from alerts.anomaly.store import AnyModel, Judged, ModelStore
 from alerts.compiler.model_rule_files import FEATURES
 from alerts.domain.step import STEPS
-from alerts.matching.matcher import LIVE_MODES
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import ModelRule, PackStore
 from alerts.tables import DEVICE_HOUR, FINDING
@@ -32,6 +31,7 @@ from infra.delta.schema import Table
 from infra.streaming.batch import Batch
 from infra.streaming.job import Job
 from infra.streaming.lake import Lake
+from ingest.parsing.source import LIVE_MODES, MODES
 from ingest.tables import EVENT
 
 _Row = dict[str, Any]
@@ -202,7 +202,7 @@ def _known_hours(
 ) -> Iterator[_Row]:
     """Hours in [since, until) of devices that the model knows."""
     span = (F.col("time") >= F.lit(since)) & (F.col("time") < F.lit(until))
-    events = counted_hours(narrowed(lake.read(EVENT).where(span)), rule, (*LIVE_MODES, "import"))
+    events = counted_hours(narrowed(lake.read(EVENT).where(span)), rule, MODES)
     rows = hours(events, rule, lake.read(DHCP_SEGMENT)).toArrow()
     for batch in rows.to_batches(max_chunksize=10_000):
         yield from (row for row in batch.to_pylist() if model.knows(row["entity"]))

@@ -36,10 +36,8 @@ from alerts.rulepack.rule_pack import ModelRule
 from enrich.tables import DHCP_SEGMENT
 from infra.errors import Usage
 from infra.streaming.lake import Lake
+from ingest.parsing.source import MODES
 from ingest.tables import EVENT
-
-_MODES = ("live", "replay", "import")
-"""Modes whose events teach: all."""
 
 _SEED = 20261122
 _GROUPS = (2, 3, 4, 6, 8)
@@ -88,7 +86,7 @@ def train(
         (F.col("time") >= F.lit(since)) & (F.col("time") < F.lit(until))
     )
     segments = lake.read(DHCP_SEGMENT, versions[DHCP_SEGMENT.name])
-    by_hour = hours(counted_hours(events, rule, _MODES), rule, segments, named=False)
+    by_hour = hours(counted_hours(events, rule, MODES), rule, segments, named=False)
     learn = _learn_steps if STEPS in rule.features else _learn_volumes
     learned = learn(by_hour, rule, since, until)
     header = ModelHeader(

@@ -16,11 +16,12 @@ import msgspec
 
 from alerts.compiler.enrichment_predicates import Confirming
 from alerts.correlation.correlator import SETTLE
+from alerts.correlation.negation import looks_ahead
 from alerts.domain.entity import entity_of, holder_of, micros
 from alerts.lifecycle.bucket_state import BucketState
 from alerts.lifecycle.risk_score import ENTITIES, INCIDENT, RISK
 from alerts.lifecycle.suppression import SUPPRESS, UNSUPPRESS
-from alerts.rulepack.rule_pack import RulePack
+from alerts.rulepack.rule_pack import Correlation, RulePack
 from enrich.assets.index import AssetIndex
 from infra.config.settings import Settings
 
@@ -202,13 +203,18 @@ class Refold:
             if target.waiting:
                 rows = target.take()
                 if any(row["rule_id"] != name for row in rows):
-                    target.settles_at = target.newest + 2 * SETTLE
+                    waits = self._looks_ahead(name, rows[-1]["pack"])
+                    target.settles_at = target.newest + waits + 2 * SETTLE
                 self._let(name, target, rows, target.newest)
             else:
                 position, target.settles_at = target.settles_at, 0
                 self._let(name, target, [], position)
             if not target.settles_at:
                 self._busy.discard(name)
+
+    def _looks_ahead(self, name: str, pack: str) -> int:
+        definition = self._packs(pack).described(name)
+        return looks_ahead(definition) if isinstance(definition, Correlation) else 0
 
     def _let(self, name: str, target: _Target, rows: list[dict[str, Any]], at: int) -> None:
         tick = {"row_kind": "tick", "target": None, "event_time": at}

@@ -28,10 +28,8 @@ from infra.config.settings import Settings
 from infra.delta.data_files import Reading
 from infra.streaming.lake import Lake
 from infra.streaming.parquet_scan import files_between, over_files
+from ingest.parsing.source import MODES
 from ingest.tables import EVENT
-
-_MODES = ("live", "replay", "import")
-"""Modes whose events a backtest looks at: all of them."""
 
 DHCP_ACTIVITY = 4004
 BUCKETS = 16
@@ -64,7 +62,7 @@ class EventHistory:
         until: datetime,
         store: str,
         packs: Sequence[RulePack],
-        modes: Collection[str] = _MODES,
+        modes: Collection[str] = MODES,
     ) -> DataFrame:
         """What `matched` says of `events`; workers read the files themselves where they can."""
         files = files_between(self.lake, EVENT, "time", since, until, self.event_version)
@@ -78,7 +76,7 @@ class EventHistory:
         return over_files(self.lake, files, reading, work, FINDING.schema)
 
     def queried(
-        self, rule: QueryRule, since: datetime, until: datetime, modes: Collection[str] = _MODES
+        self, rule: QueryRule, since: datetime, until: datetime, modes: Collection[str] = MODES
     ) -> DataFrame:
         """Findings of a query whose `event_time` is in [since, until), each window whole."""
         # Read wider than asked, so that windows at either end have all their rows.
@@ -93,7 +91,7 @@ class EventHistory:
         until: datetime,
         store: str,
         packs: Sequence[RulePack],
-        modes: Collection[str] = _MODES,
+        modes: Collection[str] = MODES,
     ) -> Iterator[tuple[str, Callable[[], DataFrame]]]:
         """All that packs find, in parts to be asked for: of the rules together, of each query.
 
@@ -123,7 +121,7 @@ class EventHistory:
 
 
 def matched(
-    events: DataFrame, store: str, packs: Sequence[RulePack], modes: Collection[str] = _MODES
+    events: DataFrame, store: str, packs: Sequence[RulePack], modes: Collection[str] = MODES
 ) -> DataFrame:
     """Findings of several packs among events, each with the hash of its pack, in one reading.
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from alerts.tables import FINDING
 from enrich.attribution.scopes import by_hand, in_scope
-from enrich.tables import HOLDER
+from enrich.tables import DHCP_SEGMENT, HOLDER
 from infra.config.settings import ScopeSettings, Settings
 from infra.delta.duckdb_views import open_engine, reach
-from infra.delta.parquet_writer import DataFile, Target, writing
-from infra.delta.schema_evolution import duck_type
+from infra.delta.parquet_writer import DataFile, Target, arrow_schema, writing
+from infra.delta.plain_files import duck_type
 from infra.storage.paths import Location
 
 _READ_ROWS = 10_000
@@ -49,7 +50,7 @@ _APART = {
 def _holder(known: dict[str, str]) -> str:
     """A struct with every field of a holder, in order."""
     fields = [
-        f"{field.name} := {known.get(field.name, 'NULL')}::{duck_type(field.dataType)}"
+        f"{field.name} := {known.get(field.name, 'NULL')}::{duck_type(field.type)}"
         for field in HOLDER.fields
     ]
     return f"struct_pack({', '.join(fields)})"
@@ -68,6 +69,8 @@ SELECT *, row_number() OVER () AS nth,
 FROM read_parquet($files)
 """
 
+_SEGMENTS = "delta_scan($folder, version => $version)"
+
 _ATTRIBUTED = f"""
 WITH placed AS (
     SELECT f.*, p.static, p.inside AND NOT p.static AND f.holder IS NULL AS joins
@@ -76,7 +79,7 @@ WITH placed AS (
 ),
 covering AS (
     SELECT f.nth, s.*
-    FROM placed f JOIN delta_scan($folder, version => $version) s
+    FROM placed f JOIN {_SEGMENTS} s
       ON s.scope = f.scope AND s.ip = f.ip
      AND f.event_time >= s.seg_start AND f.event_time < s.seg_end
     WHERE f.joins AND s.kind <> 'heartbeat'
@@ -104,17 +107,25 @@ FROM told
 def attribute_files(
     files: Sequence[Path], segments: Location, version: int, settings: Settings, target: Target
 ) -> list[DataFile]:
-    """Findings in files, attributed by a version of silver.dhcp_segment, as a file of `target`."""
+    """Findings in files, attributed by a version of silver.dhcp_segment, as a file of `target`.
+
+    `version` -1: there is no such table yet.
+    """
     engine = open_engine(memory=settings.api.statement_memory, threads=2)
     with closing(engine), writing({target.table: target}) as writers:
-        reach(engine, segments)
         engine.execute(_FINDINGS, {"files": [str(file) for file in files]})
         rows = engine.execute("SELECT DISTINCT scope, ip FROM findings").fetchall()
         engine.register("places", _places(rows, settings.scopes))
-        wait = settings.jobs.wait_seconds
-        asked = {"folder": str(segments), "version": version, "wait": wait}
+        asked: dict[str, Any] = {"wait": settings.jobs.wait_seconds}
+        sql = _ATTRIBUTED
+        if version < 0:
+            engine.register("no_segments", arrow_schema(DHCP_SEGMENT).empty_table())
+            sql = sql.replace(_SEGMENTS, "no_segments")
+        else:
+            reach(engine, segments)
+            asked |= {"folder": str(segments), "version": version}
         writer = writers[target.table]
-        for batch in engine.execute(_ATTRIBUTED, asked).fetch_record_batch(_READ_ROWS):
+        for batch in engine.execute(sql, asked).fetch_record_batch(_READ_ROWS):
             writer.write(batch)
         written = writer.close()
     return [written] if written else []

@@ -25,12 +25,12 @@ from infra.delta.duckdb_views import open_engine, reach
 from infra.delta.parquet_writer import DataFile, Target, writing
 from infra.delta.schema import Table
 from infra.storage.paths import Location
+from ingest.parsing.source import MODES
 from ingest.tables import EVENT
 
 SMALL_ROWS = 1_000_000
 """Events of a chunk, or statements of leases, above which Spark's cores are worth their start."""
 
-_MODES = ("import", "live", "replay")
 _BATCH_ROWS = 10_000
 _DHCP_ACTIVITY = 4004
 
@@ -72,7 +72,7 @@ class PlainHistory:
         """What the packs, which are in the store, find among events of [since, until), as files."""
         leaves = tuple(sorted({leaf for pack in packs for leaf in leaves_read(pack)}))
         reading = Reading(self._folder(EVENT), leaves, "time", since, until)
-        matchers = [matcher_of(store, pack.hash, _MODES) for pack in packs if pack.rules]
+        matchers = [matcher_of(store, pack.hash, MODES) for pack in packs if pack.rules]
         files = self._between(since, until) or ()
         events = (batch for file in files for batch in reading.batches(file.name))
         with writing({target.table: target}) as writers:
@@ -86,14 +86,16 @@ class PlainHistory:
     def can_attribute(self, files: Sequence[Path], since: datetime, until: datetime) -> bool:
         """Whether `attributed` takes on findings in files: few leases, and for imported events
         none that only imported lines of [since, until) tell of; Spark makes sessions of these."""
-        if not self._small(self._segments):
-            return False
+        return self._small(self._segments) and not self.asks_imported_leases(files, since, until)
+
+    def asks_imported_leases(self, files: Sequence[Path], since: datetime, until: datetime) -> bool:
+        """Whether findings in files are imported events', and imported lines tell of leases."""
         modes = {
             mode
             for file in files
             for mode in pq.read_table(file, columns=["mode"])["mode"].unique().to_pylist()
         }
-        return "import" not in modes or not self._imported_leases(since, until)
+        return "import" in modes and self._imported_leases(since, until)
 
     def attributed(self, files: Sequence[Path], target: Target) -> list[DataFile]:
         """Findings in files with who held their address, as was known then; as files."""
@@ -121,7 +123,8 @@ class PlainHistory:
 
     @cached_property
     def _segments(self) -> list[ActiveFile] | None:
-        return self._listed(DHCP_SEGMENT)
+        # No job has written a lease yet.
+        return [] if self._versions[DHCP_SEGMENT.name] < 0 else self._listed(DHCP_SEGMENT)
 
     def _listed(self, table: Table) -> list[ActiveFile] | None:
         """The files of a table's version; None where its log does not tell them any more."""

@@ -11,8 +11,6 @@ from alerts.domain.finding import DISPROVED
 from alerts.rulepack.rule_pack import Correlation, Rule, RulePack
 from enrich.attribution.lease_lookup import LEASE_AT_DUCKDB
 
-_MODES = ("live", "replay", "import")
-
 RerunRow = dict[str, Any]
 Ask = Callable[..., list[RerunRow]]
 """`ask(sql, params, needs=tables)` gives rows as dictionaries."""
@@ -41,11 +39,12 @@ def found_by(rule: Rule, events: Sequence[RerunRow]) -> set[str]:
     # Late, here and below: to explain an alert its rule need not run, and they take long to load.
     from alerts.matching.event_rows import event_batch
     from alerts.matching.matcher import Matcher
+    from ingest.parsing.source import MODES
 
     names = set(event_batch([]).schema.names)
     # The table may have columns of a newer release, which the batch does not take.
     rows = [{name: v for name, v in event.items() if name in names} for event in events]
-    matched = Matcher(RulePack(rules=(rule,)), _MODES).match(event_batch(rows))
+    matched = Matcher(RulePack(rules=(rule,)), MODES).match(event_batch(rows))
     return {str(row) for row in matched.column("finding_id").to_pylist()}
 
 
@@ -56,8 +55,9 @@ def counted_by(ask: Ask, rule: Correlation, pack: str, since: Any, until: Any) -
     `since`, so that what the group rested from is there too.
     """
     from alerts.correlation.history import over_history
+    from alerts.correlation.negation import looks_back
 
-    before = timedelta(seconds=2 * rule.timespan_seconds)
+    before = looks_back(rule, rule.timespan_seconds)
     rows = counted_rows(ask, rule, pack, since - before, until)
     return {str(row["finding_id"]) for row in over_history(rule, rows, micros(until))}
 

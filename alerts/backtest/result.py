@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,13 @@ from alerts.backtest.compare import compare_alerts, compare_findings
 from alerts.backtest.fold import Brief, Refold
 from alerts.backtest.run import Backtest, Run
 from alerts.domain.entity import event_instant, micros
-from alerts.rulepack.rule_pack import PackStore, RulePack
-from infra.delta.duckdb_views import open_engine
+from alerts.matching.routing import LogSource, looks_at
+from alerts.rulepack.rule_pack import Correlation, PackStore, Query, Rule, RulePack
+from infra.delta.duckdb_views import open_engine, reach
 from infra.storage.atomic_files import write_whole
 from infra.storage.checksums import json_lines
 from infra.storage.state_file import JsonLayout, StateFile
+from ingest.tables import EVENT, HEARTBEAT
 
 _EXAMPLES = 5
 _ENTITIES = 10
@@ -27,6 +30,12 @@ SELECT pack, rule_id, count(*) AS findings,
        count(*) FILTER (WHERE mode = 'import') AS imported
 FROM read_parquet($files)
 WHERE event_time >= $since AND event_time < $until GROUP BY ALL
+"""
+_EVENTS = """
+SELECT class_uid, source, count(*) FROM delta_scan($folder, version => $version)
+WHERE time >= $since AND time < $until AND source <> $heartbeat
+  AND dead_letter_reason IS NULL AND duplicate_of IS NULL
+GROUP BY ALL
 """
 
 
@@ -38,6 +47,7 @@ def summarise(work: Backtest, told: Mapping[str, Refold], packs: PackStore) -> d
         side: [alert for alert in refold.alerts.values() if since <= alert.raised < until]
         for side, refold in told.items()
     }
+    events = _events(work)
     result: dict[str, Any] = {
         "id": run.id,
         "since": run.since,
@@ -45,7 +55,7 @@ def summarise(work: Backtest, told: Mapping[str, Refold], packs: PackStore) -> d
         "versions": run.versions,
         "packs": run.packs,
         "sides": {
-            side: _side(work, side, alerts[side], told[side], packs.get(run.packs[side]))
+            side: _side(work, side, alerts[side], told[side], packs.get(run.packs[side]), events)
             for side in told
         },
     }
@@ -103,7 +113,12 @@ def row_of(one: Brief, change: str = "") -> dict[str, Any]:
 
 
 def _side(
-    work: Backtest, side: str, alerts: Sequence[Brief], refold: Refold, pack: RulePack
+    work: Backtest,
+    side: str,
+    alerts: Sequence[Brief],
+    refold: Refold,
+    pack: RulePack,
+    events: Mapping[LogSource, int],
 ) -> dict[str, Any]:
     run = work.run
     since, until = run.span()
@@ -122,6 +137,8 @@ def _side(
                 "level": rule.level,
                 "findings": findings[rule_id],
                 "alerts": sum(alert.rule_id == rule_id for alert in alerts),
+                # Nothing found says little of a rule whose events were not there.
+                "events": events_of(rule_id, pack, events),
                 "note": "" if rule.alerting else "makes no alerts by itself (level, or counted)",
             }
             for rule_id in run.ids[side]
@@ -137,6 +154,37 @@ def _side(
         "by_attribution": dict(sorted(Counter(alert.status for alert in alerts).items())),
         "examples": [row_of(alert) for alert in _newest(alerts)],
     }
+
+
+def _events(work: Backtest) -> dict[LogSource, int]:
+    """Events in the span by log source, of the version that was matched."""
+    since, until = work.run.span()
+    folder = work.settings.lake_root / EVENT.path
+    asked = {"folder": str(folder), "version": work.run.versions[EVENT.name], "since": since,
+             "until": until, "heartbeat": HEARTBEAT}  # fmt: skip
+    with closing(open_engine(memory="1GB", threads=2)) as engine:
+        reach(engine, folder)
+        rows = engine.execute(_EVENTS, asked).fetchall()
+    return {(class_uid, source): int(many) for class_uid, source, many in rows}
+
+
+def events_of(rule_id: str, pack: RulePack, events: Mapping[LogSource, int]) -> int:
+    """How many events a rule looked at; of a correlation, the rules that it counts."""
+    rules: list[Rule | Query] = []
+    waiting, known = [rule_id], set[str]()
+    while waiting:
+        rule = pack.described(waiting.pop())
+        if isinstance(rule, Correlation):
+            waiting += [each for each in rule.rules if each not in known]
+            known |= set(rule.rules)
+        elif isinstance(rule, Rule | Query):
+            rules.append(rule)
+    # A query says itself what it reads, so all may be its own.
+    return sum(
+        many
+        for source, many in events.items()
+        if any(isinstance(rule, Query) or looks_at(rule, source) for rule in rules)
+    )
 
 
 def _counted(work: Backtest, pack: str) -> tuple[Counter[str], int]:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from alerts.compiler.compiler import Compiled, compile_rules
+from alerts.correlation.negation import looks_ahead, remembers
 from alerts.rulepack.locations import rule_folders, store_folder
 from alerts.rulepack.rule_pack import Correlation, PackStore, Query, Rule, RulePack
 from infra.config.settings import Settings
@@ -43,6 +44,11 @@ def select_rules(settings: Settings, names: Sequence[str]) -> Chosen:
     if switched_off & wanted:
         # What a rule carries for others is told by those that are on.
         compiled = _compiled(settings, files, switched_off - wanted)
+    return choose_rules(compiled, ids)
+
+
+def choose_rules(compiled: Compiled, ids: Sequence[str]) -> Chosen:
+    """The rules of these ids, with what they count, as they were compiled."""
     return _chosen({i: s.rule for i, s in compiled.sources.items()}, ids)
 
 
@@ -91,15 +97,16 @@ def warm_up_seconds(pack: RulePack, dedup_seconds: int) -> int:
     """
     spans = {c.id: c for c in pack.correlations}
 
-    def remembers(rule_id: str, above: frozenset[str]) -> int:
+    def reaches_back(rule_id: str, above: frozenset[str]) -> int:
         joined_spans = spans.get(rule_id)
         # The compiler refuses circles; a stored pack of another release might hold one.
         if joined_spans is None or rule_id in above:
             return 0
-        below = max((remembers(r, above | {rule_id}) for r in joined_spans.rules), default=0)
-        return joined_spans.timespan_seconds + joined_spans.learn_seconds + below
+        below = max((reaches_back(r, above | {rule_id}) for r in joined_spans.rules), default=0)
+        own = remembers(joined_spans) // 1_000_000 + looks_ahead(joined_spans) // 1_000_000
+        return own + joined_spans.learn_seconds + below
 
-    return dedup_seconds + max((remembers(c, frozenset()) for c in spans), default=0)
+    return dedup_seconds + max((reaches_back(c, frozenset()) for c in spans), default=0)
 
 
 def _with_counted(every: _Every, ids: Iterable[str]) -> set[str]:

@@ -27,6 +27,7 @@ from alerts.backtest.plain_history import SMALL_ROWS, PlainHistory
 from alerts.backtest.rule_selection import Chosen, warm_up_seconds
 from alerts.compiler.enrichment_predicates import inventories
 from alerts.domain.finding import finding_schema
+from alerts.matching.arrow_values import row_dictionaries
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore, RulePack
 from enrich.tables import DHCP_SEGMENT
@@ -399,7 +400,7 @@ def findings_in_order(
             {"files": [str(file) for file in files], "pack": pack},
         )
         for batch in answer.fetch_record_batch(READ_ROWS):
-            yield from batch.to_pylist()
+            yield from row_dictionaries(batch)
     except duckdb.OutOfMemoryException as error:
         raise Fatal(
             f"{len(files)} files of findings are too many for api.statement_memory = "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -21,6 +21,7 @@ Ask = Callable[..., list[dict[str, Any]]]
 OUTBOX = "case_act"
 PREFIX = "case-"
 SHORTEST = 3
+_THERE = "SELECT DISTINCT alert_id FROM gold.alert WHERE list_contains($ids, alert_id)"
 
 
 class NoSuchCase(Usage):
@@ -33,6 +34,26 @@ def all_cases(ask: Ask, settings: Settings) -> dict[str, Case]:
     waiting = _waiting(settings)
     rows = ask("SELECT * FROM ops.case_act", {}, needs=("ops.case_act",))
     return fold_cases([*waiting, *rows])
+
+
+def cases_of_tenants(ask: Ask, cases: dict[str, Case]) -> dict[str, Case]:
+    """Of cases those in which no other alert ever was than those that `ask` sees.
+
+    What people noted may be about one that was taken out. One that never had any is nobody's.
+    """
+    there = alerts_there(ask, {alert_id for case in cases.values() for alert_id in case.ever})
+    own = {name: case for name, case in cases.items() if case.ever and there.issuperset(case.ever)}
+    for case in own.values():
+        # Ids of others are not told either.
+        case.merged_into = case.merged_into if case.merged_into in own else None
+        case.merged_from = [name for name in case.merged_from if name in own]
+    return own
+
+
+def alerts_there(ask: Ask, ids: Iterable[str]) -> set[str]:
+    """Those of these alerts that `ask` sees."""
+    rows = ask(_THERE, {"ids": sorted(ids)}, needs=("gold.alert",))
+    return {str(row["alert_id"]) for row in rows}
 
 
 def case_called(cases: dict[str, Case], name: str) -> Case:

@@ -7,10 +7,11 @@ silence: what an alert names and no table has any more stands in the manifest un
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -18,18 +19,28 @@ from typing import Any
 
 import msgspec
 
-from alerts.explain.explain import LEASE_REACH, explain, findings_behind
+from alerts.domain.alert_body import damage, readable_body
+from alerts.explain.behind import LEASE_REACH, Behind, look_behind, proof_lines
+from alerts.explain.explain import explanation
 from infra.config.settings import Settings
 from infra.delta.log_reader import newest_version, table_id
+from infra.delta.plain_files import Span
 from infra.storage.paths import path_of
 
 Row = dict[str, Any]
 Ask = Callable[..., list[Row]]
+Tell = Callable[[str, float, float | None], None]
+"""`tell(step, done, total)`: what is being done, after how many steps of how many."""
 FORM = "headgate-evidence-1"
 MANIFEST, SUMS, README = "manifest.json", "SHA256SUMS", "README.txt"
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _AT_ONCE = 500
 """Ids of one question."""
+_ALERTS_AT_ONCE = 50
+"""Alerts whose findings and events are asked for together: the files of their time are opened
+once for all of them, and the lists that rows are compared with stay short."""
+_FURTHER_STEPS = 4
+"""Of a bundle once the findings are known."""
 _READ = ("bronze.record", "silver.event", "silver.dhcp_segment", "gold.finding",
          "gold.attribution", "gold.alert", "gold.alert_action")  # fmt: skip
 LEFT_OUT = (
@@ -61,6 +72,22 @@ class Bundle:
     digest: str
     counts: Mapping[str, int]
     missing: Mapping[str, Sequence[str]]
+    damaged: Sequence[str] = ()
+
+
+@dataclass
+class _Steps:
+    """How far it is."""
+
+    tell: Tell
+    begun: int = 0
+    total: int | None = None
+    """Known once it is known how many alerts there are."""
+
+    def begin(self, step: str) -> None:
+        """Say that this step begins."""
+        self.tell(step, self.begun, self.total)
+        self.begun += 1
 
 
 @dataclass
@@ -68,28 +95,42 @@ class _Gathered:
     """What is behind the alerts, by the file it goes to."""
 
     alerts: list[Row] = field(default_factory=list)
-    explanations: list[Row] = field(default_factory=list)
+    behind: list[Behind] = field(default_factory=list)
     findings: list[Row] = field(default_factory=list)
+    events: dict[str, list[Row]] = field(default_factory=dict)
+    """By uid; mostly one, for what was delivered twice has a row of its own."""
     uids: set[str] = field(default_factory=set)
     since: datetime = _LAST
     until: datetime = _FIRST
 
+    def know(self, events: Iterable[Row]) -> None:
+        """Take these events in; the same rows may come with several alerts."""
+        for row in events:
+            same = self.events.setdefault(str(row["event_uid"]), [])
+            if row not in same:
+                same.append(row)
+
 
 def write_bundle(
     ask: Ask, settings: Settings, alert_ids: Sequence[str], file: Path, *, who: str,
-    case: Row | None = None, limited: bool = False,
+    case: Row | None = None, limited: bool = False, tell: Tell = lambda *_: None,
 ) -> Bundle:  # fmt: skip
     """Write the bundle of these alerts; whole or not at all.
 
     `limited`: for who is limited to tenants, without what is everybody's, as the manifest says.
+    `tell`: is called before each step.
     """
+    steps = _Steps(tell)
     versions = {} if limited else _versions(settings)
-    gathered = _gather(ask, settings, alert_ids, limited)
+    gathered = _gather(ask, settings, alert_ids, limited, steps)
+    steps.begin("events")
     events = _events(ask, gathered)
+    steps.begin("raw records")
     records = _records(ask, events)
+    steps.begin("attributions, leases and acts")
     files: dict[str, list[Row]] = {
         "alerts.ndjson": gathered.alerts,
-        "explanations.ndjson": gathered.explanations,
+        "explanations.ndjson": _explanations(settings, gathered, events, limited),
         "findings.ndjson": gathered.findings,
         "attributions.ndjson": _attributions(ask, gathered.findings),
         "leases.ndjson": _leases(ask, gathered),
@@ -116,16 +157,24 @@ def write_bundle(
         "rows": {name: len(rows) for name, rows in files.items()},
         "missing": missing,
     }
+    rows_of_alerts = ((row["body"], row["alert_id"], row["revision"]) for row in gathered.alerts)
+    damaged = [sentence for row in rows_of_alerts if (sentence := damage(*row)) is not None]
+    if damaged:
+        manifest["damaged"] = damaged
     if limited:
         manifest["left_out"] = LEFT_OUT
+    steps.begin("hashes")
     written = {name: _lines(rows) for name, rows in files.items()}
     written |= {"case.json": _json(case)} if case is not None else {}
     written |= {README: _NOTE.encode(), MANIFEST: _json(manifest)}
     digest = _zip(file, written)
-    return Bundle(file, digest, manifest["rows"], missing)  # type: ignore[arg-type]  # built above
+    return Bundle(file, digest, manifest["rows"], missing, damaged)  # type: ignore[arg-type]  # built above
 
 
-def _gather(ask: Ask, settings: Settings, alert_ids: Sequence[str], limited: bool) -> _Gathered:
+def _gather(
+    ask: Ask, settings: Settings, alert_ids: Sequence[str], limited: bool, steps: _Steps
+) -> _Gathered:
+    steps.begin("alerts")
     gathered = _Gathered()
     findings: dict[str, Row] = {}
     gathered.alerts = _in_parts(
@@ -135,15 +184,24 @@ def _gather(ask: Ask, settings: Settings, alert_ids: Sequence[str], limited: boo
     )  # fmt: skip
     for row in gathered.alerts:
         # As JSON within JSON nobody could read it without a tool.
-        row["body"] = msgspec.json.decode(row["body"])
+        row["body"] = readable_body(row["body"])
         shown = [*(row["body"].get("evidence") or ())]
         proof = (row["body"].get("attribution") or {}).get("evidence") or ()
         gathered.uids |= {str(each["event_uid"]) for each in shown} | {str(uid) for uid in proof}
-    for alert_id in dict.fromkeys(row["alert_id"] for row in gathered.alerts):
-        gathered.explanations.append(explain(ask, settings, alert_id, limited=limited) or {})
-        since, until, rows = findings_behind(ask, settings, alert_id)
-        gathered.since, gathered.until = min(gathered.since, since), max(gathered.until, until)
-        findings |= {str(row["finding_id"]): row for row in rows}
+    # By time, so that alerts of one part lie side by side.
+    ids = sorted({row["alert_id"]: row["window_start"] for row in gathered.alerts}.items(),
+                 key=lambda pair: pair[::-1])  # fmt: skip
+    steps.total = 1 + math.ceil(len(ids) / _ALERTS_AT_ONCE) + _FURTHER_STEPS
+    for begin in range(0, len(ids), _ALERTS_AT_ONCE):
+        steps.begin("findings")
+        part = [alert_id for alert_id, _ in ids[begin : begin + _ALERTS_AT_ONCE]]
+        for behind in look_behind(ask, settings, part, limited=limited, proof=False):
+            gathered.behind.append(behind)
+            gathered.know(behind.rows)
+            since, until = behind.subject.span
+            gathered.since = min(gathered.since, since)
+            gathered.until = max(gathered.until, until)
+            findings |= {str(row["finding_id"]): row for row in behind.findings}
     gathered.findings = list(findings.values())
     for row in gathered.findings:
         own = [row["event_uid"]] if row["kind"] == "event" else []
@@ -152,17 +210,37 @@ def _gather(ask: Ask, settings: Settings, alert_ids: Sequence[str], limited: boo
 
 
 def _events(ask: Ask, gathered: _Gathered) -> list[Row]:
-    if not gathered.uids:
-        return []
-    return _in_parts(
-        ask,
-        "SELECT * FROM silver.event WHERE list_contains($ids, event_uid) AND time >= $since"
-        " AND time <= $until ORDER BY time, event_uid",
-        sorted(gathered.uids),
+    """All events behind the alerts: those of their time are known, the others are asked for."""
+    others = sorted(gathered.uids - gathered.events.keys())
+    if others:
         # DHCP lines that prove a lease lie before what was done under it.
-        {"since": gathered.since - LEASE_REACH, "until": gathered.until + LEASE_REACH},
-        ("silver.event",),
-    )
+        since, until = gathered.since - LEASE_REACH, gathered.until + LEASE_REACH
+        # A lease may have begun long before.
+        since = min([since, *(b.subject.proof_since for b in gathered.behind if b.subject.proof)])
+        gathered.know(
+            _in_parts(
+                ask,
+                "SELECT * FROM silver.event WHERE list_contains($ids, event_uid)"
+                " AND time >= $since AND time <= $until",
+                others,
+                {"since": since, "until": until},
+                ("silver.event",),
+                within={"silver.event": ("time", since, until)},
+            )
+        )
+    rows = [row for same in gathered.events.values() for row in same]
+    return sorted(rows, key=lambda row: (row["time"], row["event_uid"]))
+
+
+def _explanations(
+    settings: Settings, gathered: _Gathered, events: Sequence[Row], limited: bool
+) -> list[Row]:
+    return [
+        explanation(
+            settings, replace(each, proof=proof_lines(each.subject, events)), limited=limited
+        )
+        for each in gathered.behind
+    ]
 
 
 def _records(ask: Ask, events: Sequence[Row]) -> list[Row]:
@@ -170,13 +248,15 @@ def _records(ask: Ask, events: Sequence[Row]) -> list[Row]:
     if not ids:
         return []
     times = [row["received_at"] for row in events]
+    since, until = min(times) - timedelta(hours=1), max(times) + timedelta(hours=1)
     rows = _in_parts(
         ask,
         "SELECT * FROM bronze.record WHERE list_contains($ids, record_id)"
         " AND received_at >= $since AND received_at <= $until ORDER BY received_at, record_id",
         ids,
-        {"since": min(times) - timedelta(hours=1), "until": max(times) + timedelta(hours=1)},
+        {"since": since, "until": until},
         ("bronze.record",),
+        within={"bronze.record": ("received_at", since, until)},
     )
     # A record that was delivered twice has the same id, and the same bytes.
     unique = {str(row["record_id"]): row for row in rows}
@@ -187,12 +267,16 @@ def _records(ask: Ask, events: Sequence[Row]) -> list[Row]:
 
 
 def _attributions(ask: Ask, findings: Sequence[Row]) -> list[Row]:
+    if not findings:
+        return []
     ids = [str(row["finding_id"]) for row in findings]
+    times = [row["event_time"] for row in findings]
     return _in_parts(
         ask,
         "SELECT * FROM gold.attribution WHERE list_contains($ids, finding_id)"
         " ORDER BY finding_id, rev",
         ids, {}, ("gold.attribution",),
+        within={"gold.attribution": ("event_time", min(times), max(times))},
     )  # fmt: skip
 
 
@@ -207,11 +291,15 @@ def _leases(ask: Ask, gathered: _Gathered) -> list[Row]:
 
 
 def _in_parts(
-    ask: Ask, sql: str, ids: Sequence[str], params: Row, needs: Sequence[str]
-) -> list[Row]:
-    """All rows of a question about ids, some hundred at a time."""
+    ask: Ask, sql: str, ids: Sequence[str], params: Row, needs: Sequence[str],
+    within: Mapping[str, Span] | None = None,
+) -> list[Row]:  # fmt: skip
+    """All rows of a question about ids, some hundred at a time; `within`: as readers have it."""
     parts = (ids[begin : begin + _AT_ONCE] for begin in range(0, len(ids), _AT_ONCE))
-    return [row for part in parts for row in ask(sql, params | {"ids": list(part)}, needs=needs)]
+    more = {"within": within} if within else {}
+    return [
+        row for part in parts for row in ask(sql, params | {"ids": list(part)}, needs=needs, **more)
+    ]
 
 
 def _versions(settings: Settings) -> dict[str, dict[str, Any]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from alerts.cli import models as models_cli
 from alerts.cli.output import since_when
 from infra.config.settings import Settings
+from infra.delta.duckdb_views import require_lake
 from infra.errors import Usage
 from infra.process.table_output import add_output_option, print_document, print_rows
 
@@ -58,6 +59,7 @@ def _backtest(args: argparse.Namespace, settings: Settings) -> int:
         return _of_model(args, settings, models[0])
     # All that can be wrong is found before a JVM starts.
     wish = _wish(args, settings)
+    require_lake(settings.lake_root)
     from alerts.backtest.result import summarise
     from alerts.backtest.run import (
         Backtest,
@@ -171,6 +173,13 @@ def _print_result(result: dict[str, Any]) -> None:
     new = result["sides"]["new"]
     print(f"{result['since']} to {result['until']} (backtest {result['id']})")
     print_rows(new["rules"])
+    for rule in new["rules"]:
+        # Of a result that an earlier release kept it is not known.
+        if rule.get("events") == 0:
+            print(
+                f"'{rule['title']}' had no event of its log source in this time: 'headgate rules "
+                "coverage' says what rules lack"
+            )
     if "difference" in result:
         _print_difference(result)
         return

@@ -12,9 +12,10 @@ from typing import Any
 from alerts.cli.output import since_when
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore, Rule
+from infra.config.number_args import whole
 from infra.config.settings import Settings
 from infra.errors import Usage
-from infra.process.table_output import add_output_option, print_rows
+from infra.process.table_output import WIDE, add_output_option, print_rows
 
 EVENTS, EVENTS_OF_ALL = 100_000, 20_000
 """Events that named rules are tried on, and all of a pack, which may be thousands."""
@@ -34,10 +35,10 @@ def build(verbs: Any) -> None:
     cost.add_argument("--since", default="24h", help="events since: an instant, or 24h, 7d")
     cost.add_argument(
         "--sample",
-        type=int,
+        type=whole(),
         help=f"events to try them on (default: {EVENTS}, with --all {EVENTS_OF_ALL})",
     )
-    add_output_option(cost)
+    add_output_option(cost, WIDE)
     cost.set_defaults(run=show_cost)
 
 
@@ -45,8 +46,6 @@ def show_cost(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules cost`: the dearest first."""
     if not args.rule and not args.all and not args.live:
         raise Usage("name a rule or a draft's file, or say --all or --live")
-    if args.sample is not None and args.sample < 1:
-        raise Usage(f"--sample {args.sample}: must be at least 1")
     until = datetime.now(UTC)
     since = since_when(args.since, until).astimezone(UTC)
     if since >= until:
@@ -104,6 +103,7 @@ def _live(args: argparse.Namespace, settings: Settings, since: datetime, until: 
             if wanted is None or row.rule_id in wanted
         ],
         args.output,
+        brief=("title", "events", "candidates", "hits", "us"),
     )
     confirming = sum(row.us for row in rows)
     print(

@@ -6,18 +6,27 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infra.config.settings import Settings
+from infra.config.tenants import listed_tenants
 from infra.errors import Usage
 from infra.process.os_user import acting_user
+from infra.process.progress import progress
 from infra.process.table_output import print_document, print_lines
 from infra.streaming.outbox import note_audit
 
 if TYPE_CHECKING:
+    from alerts.backtest.rerun import Ask
     from alerts.cases.case import Case
+
+_WHOSE = """
+SELECT DISTINCT tenant_uid FROM gold.alert
+WHERE list_contains($ids, alert_id) AND tenant_uid IS NOT NULL ORDER BY tenant_uid
+"""
 
 
 def build(subparsers: Any) -> None:
@@ -33,13 +42,24 @@ def build(subparsers: Any) -> None:
         "of sightings and of what was observed, to share: marked and named by [intelligence.stix]; "
         "alerts judged false_positive, benign, test or duplicate are not in it.",
     )
-    exported.add_argument("ids", nargs="+", metavar="ID", help="a case, or alerts, by their ids")
+    exported.add_argument(
+        "ids",
+        nargs="+",
+        metavar="ID",
+        help="a case, or alerts, by their ids; an incident is it and its alerts",
+    )
     exported.add_argument("--file", type=Path, required=True, help="where to: a new file")
     exported.add_argument(
         "--format",
         choices=("zip", "stix"),
         default="zip",
         help="zip: rows, records and hashes; stix: a bundle for other platforms (default: zip)",
+    )
+    exported.add_argument(
+        "--tenant",
+        action="append",
+        help="for somebody of this tenant (repeatable): rows of it alone, and no case in which "
+        "another's alert ever was",
     )
     exported.set_defaults(run=_export)
     verified = verbs.add_parser("verify", help="check a bundle; needs no lake; exit 1: not whole")
@@ -52,44 +72,95 @@ def build(subparsers: Any) -> None:
 def _export(args: argparse.Namespace, settings: Settings) -> int:
     import msgspec
 
-    from alerts.cases.case_store import PREFIX, all_cases, case_called
     from alerts.cases.evidence import write_bundle
     from alerts.cli.explain import asking
-    from alerts.delivery.reader import detail
 
     if args.file.exists():
         raise Usage(f"{args.file}: is there already; name another file")
-    with asking(settings) as ask:
-        case = None
-        if any(name.startswith(PREFIX) for name in args.ids):
-            if len(args.ids) > 1:
-                raise Usage("one case, or alerts: a bundle of several cases is of their alerts")
-            case = case_called(all_cases(ask, settings), args.ids[0])
-        ids = case.alerts if case else [detail(settings, name).alert_id for name in args.ids]
+    tenants = listed_tenants(args.tenant, settings.tenants, "--tenant") if args.tenant else None
+    with asking(settings, tenants) as ask:
+        case, ids = _chosen(ask, settings, args.ids, tenants)
+        _tell_whose(ask, settings, ids, tenants)
         if args.format == "stix":
-            return _export_stix(args.file, settings, ids, case)
-        bundle = write_bundle(
-            ask, settings, ids, args.file, who=acting_user(),
-            case=msgspec.to_builtins(case) if case else None,
-        )  # fmt: skip
+            return _export_stix(args.file, settings, ids, case, tenants)
+        with progress("evidence") as step:
+            bundle = write_bundle(
+                ask, settings, ids, args.file, who=acting_user(), tell=step,
+                case=msgspec.to_builtins(case) if case else None, limited=tenants is not None,
+            )  # fmt: skip
     target = case.case_id if case else ids[0]
-    note = {"digest": bundle.digest, "alerts": len(ids), "rows": dict(bundle.counts)}
+    note: dict[str, Any] = {
+        "digest": bundle.digest, "alerts": len(ids), "rows": dict(bundle.counts)
+    }  # fmt: skip
+    note |= {"tenants": list(tenants)} if tenants else {}
     note_audit(settings.home.absolute() / "spool", "evidence.export", target, note)
-    print_lines([f"{bundle.digest}  {args.file}", *_missing(bundle.missing)])
+    print_lines([f"{bundle.digest}  {args.file}", *_missing(bundle.missing), *bundle.damaged])
     return 0
 
 
-def _export_stix(file: Path, settings: Settings, ids: Sequence[str], case: Case | None) -> int:
+def _chosen(
+    ask: Ask, settings: Settings, names: Sequence[str], tenants: Sequence[str] | None
+) -> tuple[Case | None, list[str]]:
+    """The case that is meant, if it is one, and the ids of the alerts.
+
+    Of who is limited to tenants what is another's is not there, as over REST.
+    """
+    from alerts.cases.case_store import PREFIX, all_cases, case_called, cases_of_tenants
+    from alerts.cases.incident_alerts import with_alerts_of_incidents
+    from alerts.cli.explain import asking
+    from alerts.delivery.alert_id import ALERTS_NEED, alert_id_of
+
+    if not any(name.startswith(PREFIX) for name in names):
+        alerts = partial(ask, needs=ALERTS_NEED)
+        ids = list(dict.fromkeys(alert_id_of(alerts, name) for name in names))
+        return None, with_alerts_of_incidents(ask, ids)
+    if len(names) > 1:
+        raise Usage("one case, or alerts: a bundle of several cases is of their alerts")
+    # What cases are made of does not say whose it is.
+    with asking(settings) as whole:
+        cases = all_cases(whole, settings)
+    case = case_called(cases if tenants is None else cases_of_tenants(ask, cases), names[0])
+    if not case.alerts:
+        raise Usage(f"{case.case_id} has no alerts; link some, then there is evidence")
+    return case, case.alerts
+
+
+def _tell_whose(
+    ask: Ask, settings: Settings, ids: Sequence[str], tenants: Sequence[str] | None
+) -> None:
+    """Say on stderr whose rows go into a file that nobody limited."""
+    if tenants is not None or not settings.tenants:
+        return
+    rows = ask(_WHOSE, {"ids": list(ids)}, needs=("gold.alert",))
+    names = [str(row["tenant_uid"]) for row in rows]
+    if names:
+        print(
+            f"it holds what is of tenant {', '.join(names)}, and what is everybody's; "
+            "for one tenant's people say --tenant",
+            file=sys.stderr,
+        )
+
+
+def _export_stix(
+    file: Path,
+    settings: Settings,
+    ids: Sequence[str],
+    case: Case | None,
+    tenants: Sequence[str] | None,
+) -> int:
     from alerts.cases.stix_bundle import stix_bundle
-    from alerts.delivery.reader import detail
+    from alerts.delivery.reader import whole_details
     from infra.storage.atomic_files import write_whole
 
-    bodies = [detail(settings, alert_id).body for alert_id in ids]
+    bodies = [alert.body for alert in whole_details(settings, ids)]
     bundle, left_out = stix_bundle(bodies, settings.intelligence.stix, case)
     content = json.dumps(bundle, indent=1, ensure_ascii=False).encode() + b"\n"
     write_whole(file, content)
     digest = sha256(content).hexdigest()
-    note = {"digest": digest, "alerts": len(ids) - left_out, "bundle": bundle["id"]}
+    note: dict[str, Any] = {
+        "digest": digest, "alerts": len(bodies) - left_out, "bundle": bundle["id"]
+    }  # fmt: skip
+    note |= {"tenants": list(tenants)} if tenants else {}
     target = case.case_id if case else ids[0]
     note_audit(settings.home.absolute() / "spool", "evidence.stix", target, note)
     print_lines([f"{digest}  {file}"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -74,11 +74,17 @@ def _explain_finding(args: argparse.Namespace, settings: Settings) -> int:
 
 
 @contextmanager
-def asking(settings: Settings) -> Iterator[Ask]:
-    """Questions to the lake through a DuckDB of its own; raises `Retryable` as it is read."""
+def asking(settings: Settings, tenants: Sequence[str] | None = None) -> Iterator[Ask]:
+    """Questions to the lake through a DuckDB of its own; raises `Retryable` as it is read.
+
+    `tenants`: all whose rows are there; None: every row.
+    """
+    from alerts.domain.tenant_rows import views_of
     from infra.delta.duckdb_views import AskedViews
 
-    with AskedViews(settings.lake_root, memory=settings.api.statement_memory) as views:
+    shown = tuple if tenants is None else partial(views_of, tenants)
+    memory = settings.api.statement_memory
+    with AskedViews(settings.lake_root, memory=memory, shown=shown) as views:
         yield views.rows
 
 
@@ -91,24 +97,29 @@ def differs(again: Mapping[str, Any]) -> bool:
 def _text(told: Mapping[str, Any]) -> Iterator[str]:
     """An explanation for a terminal, line by line, not yet made printable."""
     alert, rule, lineage = told["alert"], told["rule"], told["lineage"]
+    if told.get("damaged"):
+        yield told["damaged"]
+        yield ""
     yield alert["title"]
-    yield f"alert {alert['alert_id']}, revision {alert['revision']}, {alert['count']} findings"
+    findings = "1 finding" if alert["count"] == 1 else f"{alert['count']:,} findings"
+    yield f"alert {alert['alert_id']}, revision {alert['revision']}, {findings}"
     yield ""
     changed = "" if rule["unchanged"] else "; the rule in force is another version"
     version = f", version {rule['version']}" if rule["version"] else ""
     yield f"rule {rule['title']} ({rule['id']}{version}{changed})"
-    yield f"  {rule['condition'] or 'its pack is no longer in the store'}"
+    gone = "its pack is no longer in the store" if lineage["pack"] else "what it asked is not known"
+    yield f"  {rule['condition'] or gone}"
     if rule["file"]:
         yield f"  {rule['file']}"
     yield ""
     for condition in told["matched"]:
         yield from _match(condition)
     yield ""
-    yield "attribution " + json.dumps(_brief(told["attribution"]))
+    yield _holder(told["attribution"])
     for line in told["attribution"].get("lines", ()):
         yield f"  {line['time']} {line['source']}: {line['message']}"
     yield ""
-    yield f"rule pack {lineage['pack']}"
+    yield f"rule pack {lineage['pack'] or 'not known: the row in gold.alert names none'}"
     for batch in lineage["batches"]:
         versions = ", ".join(f"{name} {v}" for name, v in sorted(batch["versions"].items()))
         yield f"  {batch['job']} batch {batch['batch_id']} at {batch['started_at']}: {versions}"
@@ -131,9 +142,23 @@ def _match(one: Mapping[str, Any]) -> Iterator[str]:
         values = ", ".join(reason["values"])
         yield f"  {reason['test']}" + (f"   <- {values}" if values else "")
     if one["kind"] != "event":
-        yield f"  {json.dumps(one['fields'])}"
+        fields = one["fields"] or {}
+        yield "  " + ", ".join(f"{name} = {_value(value)}" for name, value in fields.items())
 
 
-def _brief(attribution: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("status", "ip", "mac", "hostname", "lease_start", "lease_end", "confidence")
-    return {n: attribution[n] for n in names if attribution.get(n) is not None}
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _holder(attribution: Mapping[str, Any]) -> str:
+    """Who held the address, and how surely: `leased: 10.0.0.5 was lt-1 (02:..) from A to B ...`."""
+    mac, name = attribution.get("mac"), attribution.get("hostname")
+    start, end = attribution.get("lease_start"), attribution.get("lease_end")
+    confidence = attribution.get("confidence")
+    device = f"{name} ({mac})" if name and mac else name or mac
+    line = f"attribution {attribution.get('status') or 'pending'}"
+    line += f": {attribution['ip']}" if attribution.get("ip") else ""
+    line += f" was {device}" if device else ""
+    line += f", lease from {start}" if start else ""
+    line += f" to {end}" if start and end else ""
+    return line + (f", confidence {confidence} of 100" if confidence is not None else "")

@@ -18,7 +18,7 @@ from alerts.rulebook.rule_store import model_rules, recompile
 from alerts.rulepack.locations import store_folder
 from infra.config.settings import Settings
 from infra.errors import Usage
-from infra.process.table_output import add_output_option, print_document, print_rows
+from infra.process.table_output import WIDE, add_output_option, print_document, print_rows
 from infra.process.text_output import printable
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def build(subparsers: Any) -> None:
     again.set_defaults(run=retrain_models)
 
     listed = verbs.add_parser("list", help="rules of kind model, and the model each runs with")
-    _output(listed, list_models)
+    _output(listed, list_models, WIDE)
 
     shown = verbs.add_parser("show", help="what a rule's models were trained on, newest first")
     shown.add_argument("rule", metavar="NAME", help="id or name of the rule, or a model's hash")
@@ -82,8 +82,8 @@ def _span(parser: argparse.ArgumentParser, what: str, default: str = _SPAN) -> N
     parser.add_argument("--to", dest="until", help="up to then (default: now)")
 
 
-def _output(parser: argparse.ArgumentParser, run: Any) -> None:
-    add_output_option(parser)
+def _output(parser: argparse.ArgumentParser, run: Any, *more: str) -> None:
+    add_output_option(parser, *more)
     parser.set_defaults(run=run)
 
 
@@ -108,7 +108,8 @@ def list_models(args: argparse.Namespace, settings: Settings) -> int:
                 "title": rule.title,
             }
         )
-    print_rows(rows, args.output)
+    brief = [name for name in rows[0] if name != "id"] if rows else ()
+    print_rows(rows, args.output, brief=brief)
     return tell_refused_models(model_rule_set.refused)
 
 

@@ -13,11 +13,9 @@ from alerts.cli.explain import asking
 from alerts.cli.output import since_when
 from alerts.domain.levels import SEVERITY_BY_LEVEL
 from alerts.rulebook.raw_lines import require_source, rows_of_line, rows_of_lines
-from alerts.rulebook.rule_draft import DraftOptions, RawTest, drafted
+from alerts.rulebook.rule_draft import MOST_EVENTS, DraftOptions, RawTest, drafted, tests_of_events
 from infra.config.settings import Settings
 from infra.errors import Usage
-
-_MOST_EVENTS = 20
 
 
 def build(verbs: Any) -> None:
@@ -52,8 +50,8 @@ def new_rule(args: argparse.Namespace, settings: Settings) -> int:
         tests = _from_lake(args.event, args.since, settings)
     else:
         tests = _from_lines(args.source, args.lines)
-    if len(tests) > _MOST_EVENTS:
-        raise Usage(f"{len(tests)} events; a rule is made from at most {_MOST_EVENTS}")
+    if len(tests) > MOST_EVENTS:
+        raise Usage(f"{len(tests)} events; a rule is made from at most {MOST_EVENTS}")
     stem = "new_rule" if path is None else path.stem
     name = re.sub(r"\W+", "_", stem, flags=re.ASCII).strip("_").lower() or "new_rule"
     text = drafted(tests, DraftOptions(name, args.title, args.level))
@@ -114,31 +112,4 @@ def _from_lake(uids: list[str], since: str | None, settings: Settings) -> list[R
     if since is not None:
         begin = since_when(since, datetime.now(UTC))
     with asking(settings) as ask:
-        events = ask(
-            "SELECT event_uid, source, record_ids FROM silver.event "
-            "WHERE time >= $since AND list_contains($uids, event_uid)",
-            {"uids": uids, "since": begin},
-            needs=("silver.event",),
-        )
-        by_uid = {str(event["event_uid"]): event for event in events}
-        missing = [uid for uid in uids if uid not in by_uid]
-        if missing:
-            raise Usage(f"no event {', '.join(missing)} in silver.event")
-        wanted = [record for event in events for record in event["record_ids"]]
-        records = ask(
-            "SELECT record_id, raw FROM bronze.record WHERE list_contains($ids, record_id)",
-            {"ids": wanted},
-            needs=("bronze.record",),
-        )
-    raw = {str(record["record_id"]): bytes(record["raw"]) for record in records}
-    return list(dict.fromkeys(_raw_test(by_uid[uid], raw) for uid in uids))
-
-
-def _raw_test(event: dict[str, Any], raw: dict[str, bytes]) -> RawTest:
-    uid, parts = event["event_uid"], event["record_ids"]
-    if any(part not in raw for part in parts):
-        raise Usage(f"the raw record of event {uid} is not kept any more; give a line by --source")
-    try:
-        return RawTest(event["source"], "\n".join(raw[part].decode("utf-8") for part in parts))
-    except UnicodeDecodeError:
-        raise Usage(f"the raw record of event {uid} is no text; a test needs one") from None
+        return tests_of_events(ask, uids, begin)

@@ -38,7 +38,8 @@ def build(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """`headgate repair`: 0 when all addresses in doubt are as their lines say."""
+    """`headgate repair`: 0 when all addresses in doubt are as their lines say, 1 when some finding
+    had to be left as it was."""
     since = instant_or_none("--since", args.since)
     until = instant_or_none("--until", args.until)
     if since is not None and until is not None and since >= until:
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if not done.dry:
         note_repair(settings, done, asked)
     show(asdict(done), args.output)
-    return 0
+    return 1 if done.left_out else 0
 
 
 def show(told: dict[str, Any], form: str) -> None:

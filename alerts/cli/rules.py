@@ -20,24 +20,27 @@ from alerts.rulebook.rule_switch import (
     rule_id_of,
     rule_rows,
 )
-from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import Query
+from infra.config.number_args import whole
 from infra.config.settings import Settings
 from infra.errors import Usage
-from infra.process.table_output import add_output_option, print_document, print_rows
+from infra.process.table_output import WIDE, add_output_option, print_document, print_rows
 from infra.process.text_output import printable
+
+_BRIEF = ("name", "level", "kind", "state", "alerts", "sees", "title")
+"""Columns of the list that a person looks at first."""
 
 
 def build(verbs: Any) -> None:
     """Add the verbs that look at rules below `headgate rules`."""
     listed = verbs.add_parser("list", help="all rules, and which are refused or switched off")
-    add_output_option(listed)
+    add_output_option(listed, WIDE)
     listed.set_defaults(run=list_rules)
 
     seen = verbs.add_parser("preview", help="what a rule finds in events that are already there")
     seen.add_argument("rule", metavar="RULE", help="id or name, or the file of a draft")
     seen.add_argument("--since", default="24h", help="an instant, or 90m, 24h, 7d (default: 24h)")
-    seen.add_argument("--limit", type=int, default=20, help="most findings (default: 20)")
+    seen.add_argument("--limit", type=whole(), default=20, help="most findings (default: 20)")
     add_output_option(seen)
     seen.add_argument(
         "--summary", action="store_true", help="one JSON document: counts by time, and findings"
@@ -61,20 +64,18 @@ def build(verbs: Any) -> None:
 def list_rules(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules list`: exit code 1 when a rule is refused."""
     compiled, models = compiled_rules(settings), model_rules(settings)
-    print_rows(
-        rule_rows(settings, compiled, models, coverage.known_blindness(settings)), args.output
-    )
+    rows = rule_rows(settings, compiled, models, coverage.known_blindness(settings))
+    rows.sort(key=lambda row: (row["name"] or row["title"]).casefold())
+    print_rows(rows, args.output, brief=_BRIEF)
     return max(_tell_refused(compiled), tell_refused_models(models.refused))
 
 
 def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules preview RULE`: nothing is kept, no alert is made."""
+    from alerts.backtest.correlation_preview import preview_over_events
     from alerts.cli import models as models_cli
-    from alerts.rulebook.preview import PreviewCounts, draft, known_rule, preview_counts
-    from infra.delta.duckdb_views import connect
+    from alerts.rulebook.preview import PreviewCounts, draft, shown_row
 
-    if args.limit < 1:
-        raise Usage(f"--limit {args.limit}: must be at least 1")
     if models_cli.among(settings, [args.rule]):
         if args.summary:
             raise Usage(f"--summary: '{args.rule}' is a rule of kind model; leave it out")
@@ -82,40 +83,37 @@ def preview_rule(args: argparse.Namespace, settings: Settings) -> int:
             settings, args.rule, args.since, None, args.output, args.limit
         )
     path = Path(args.rule)
-    if path.is_file():
-        rule = draft(path, store_folder(settings))
-    else:
-        compiled = compiled_rules(settings)
-        rule = known_rule(compiled, rule_id_of(compiled, args.rule))
     since = since_when(args.since, datetime.now(UTC))
+    if path.is_file():
+        rule, drafted = draft(path, settings)
+    else:
+        compiled, drafted = compiled_rules(settings), None
+        rule = compiled.sources[rule_id_of(compiled, args.rule)].rule
     if isinstance(rule, Query):
         rows, total, looked_at = spark_rules.preview_spark_rule(settings, rule, since, args.limit)
         counts = PreviewCounts(rows, total, looked_at, timedelta(0), {})
     else:
-        connection = connect(settings.lake_root, needs=("silver.event",), only=())
-        try:
-            counts = preview_counts(connection, rule, since, args.limit)
-        finally:
-            connection.close()
-    names = ("source", "ip", "user_name", "host_name", "event_uid", "snippet")
-    shown = [
-        {"event_time": row["event_time"].isoformat()} | {name: row[name] for name in names}
-        for row in counts.shown
-    ]
+        counts = preview_over_events(settings, rule, since, args.limit, drafted)
+    shown = [shown_row(row) for row in counts.shown]
     if args.summary:
         by_time = {begin.isoformat(): many for begin, many in counts.by_time.items()}
         document = {"since": since.isoformat(), "findings": counts.findings,
                     "events": counts.events, "step_seconds": int(counts.step.total_seconds()),
+                    "counted": counts.counted, "notes": counts.notes,
                     "by_time": by_time, "shown": shown}  # fmt: skip
         print_document(document)
         return 0
     print_rows(shown, args.output)
     left = counts.findings > len(shown)
+    of = "its log source" if counts.counted is None else "the rules it counts"
     print(
-        f"{counts.findings:,} findings in {counts.events:,} events of its log source"
+        f"{counts.findings:,} findings in {counts.events:,} events of {of}"
+        + ("" if counts.counted is None else f" and {counts.counted:,} findings of these")
         + (f"; the first {len(shown)} are shown (--limit)" if left else ""),
         file=sys.stderr,
     )
+    for note in counts.notes:
+        print(note, file=sys.stderr)
     return 0
 
 

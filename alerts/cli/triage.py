@@ -157,9 +157,9 @@ def print_asked(action: str, ids: list[str], settings: Settings) -> None:
 
 def triage_alert(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate triage ID ...`: of all or, where one cannot be as it is asked, of none."""
-    from alerts.delivery.reader import ask_about, details
+    from alerts.delivery.reader import ask_about, whole_details
 
-    alerts = details(settings, ids_of(args.ids))
+    alerts = whole_details(settings, ids_of(args.ids))
     for alert in alerts if args.reopen else ():
         if superseded := alert.body.get("superseded_by"):
             raise Usage(f"alert {alert.alert_id}: its findings belong to alert {superseded} now")

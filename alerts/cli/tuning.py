@@ -13,20 +13,21 @@ from alerts.cli.coverage import known_blindness
 from alerts.cli.explain import asking
 from alerts.rulebook.rule_store import model_rules
 from alerts.rulebook.rule_switch import compiled_rules, rule_rows
+from infra.config.number_args import whole
 from infra.config.settings import Settings
 from infra.errors import Usage
-from infra.process.table_output import add_output_option, print_rows
+from infra.process.table_output import WIDE, add_output_option, print_rows
 from infra.process.text_output import printable
 
 if TYPE_CHECKING:
     from alerts.rulepack.rule_pack import Rule
     from alerts.tuning.filters import Proposal
+    from alerts.tuning.kept_filters import KeptFilter
 
 DAYS, MOST_DAYS = 30, 3_650
 
-_NARROW = ("recommendation", "alerts", "per_week", "judged", "precision", "true_positive",
-           "false_positive", "benign", "unjudged", "name", "reason")  # fmt: skip
-"""Columns of a table; programs get all of them."""
+_BRIEF = ("recommendation", "alerts", "per_week", "judged", "precision", "name", "reason")
+"""What a person looks at first."""
 
 
 def build(verbs: Any) -> None:
@@ -41,7 +42,7 @@ def build(verbs: Any) -> None:
         "blindness, last true positive, last fired.",
     )
     _add_days(scored)
-    add_output_option(scored)
+    add_output_option(scored, WIDE)
     scored.set_defaults(run=show_scorecard)
 
     tuned = verbs.add_parser(
@@ -55,7 +56,9 @@ def build(verbs: Any) -> None:
     )
     tuned.add_argument("rule", metavar="RULE", help="id or name")
     _add_days(tuned)
-    tuned.add_argument("--write", type=int, metavar="N", help="keep filter N; needs the next three")
+    tuned.add_argument(
+        "--write", type=whole(), metavar="N", help="keep filter N; needs the next three"
+    )
     tuned.add_argument("--owner", help="who answers for it")
     tuned.add_argument("--reason", help="why, for those who wonder later")
     tuned.add_argument("--expires", type=date.fromisoformat, help="a date: 2026-12-31")
@@ -89,12 +92,10 @@ def show_scorecard(args: argparse.Namespace, settings: Settings) -> int:
     with asking(settings) as ask:
         card = scorecard(ask, rules, since, until)
     rows = [asdict(score) for score in card.rules]
-    if args.output == "table":
+    if args.output in ("table", WIDE):
         # Rules without a short name would be nameless rows.
         rows = [row | {"name": row["name"] or row["title"]} for row in rows]
-        print_rows(rows, columns=_NARROW)
-    else:
-        print_rows(rows, args.output)
+    print_rows(rows, args.output, brief=_BRIEF)
     judged = sum(score.judged for score in card.rules)
     alerts = sum(score.alerts for score in card.rules)
     print(
@@ -112,16 +113,27 @@ def show_scorecard(args: argparse.Namespace, settings: Settings) -> int:
 
 def tune_rule(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules tune RULE`: the filter that removes most for each condition first."""
+    from alerts.tuning.filter_file import text_of_conditions
     from alerts.tuning.filters import propose
     from alerts.tuning.judged_alerts import rule_history
-    from alerts.tuning.rule_tuning import limits_of, proposal_row, tunable_rule
+    from alerts.tuning.kept_filters import standing_filters
+    from alerts.tuning.rule_tuning import (
+        limits_of,
+        proposal_row,
+        tunable_rule,
+        verdicts_that_wait,
+    )
 
     now = datetime.now(UTC)
     since = _since(args.days, now)
     _require_whole(args, now.date())
     rule, path = tunable_rule(settings, args.rule)
+    # Before the table: what is taken in between is told twice and not left out.
+    waiting = list(verdicts_that_wait(settings, rule.id))
     with asking(settings) as ask:
         history = rule_history(ask, rule.id, since)
+    for line in waiting:
+        print(line, file=sys.stderr)
     if not history.judged:
         print(
             f"none of its {sum(history.verdicts.values()) + history.left_out:,} alerts is judged: "
@@ -130,7 +142,13 @@ def tune_rule(args: argparse.Namespace, settings: Settings) -> int:
         )
         return 1
     proposals = propose(history.alerts)
-    print_rows([proposal_row(number, p) for number, p in enumerate(proposals, 1)], args.output)
+    standing = standing_filters(settings, rule)
+    kept = [standing.get(text_of_conditions(each.conditions)) for each in proposals]
+    numbered = list(enumerate(zip(proposals, kept, strict=True), 1))
+    print_rows([proposal_row(n, each, bool(same)) for n, (each, same) in numbered], args.output)
+    for number, (_, same) in numbered:
+        if same:
+            print(printable(_already(number, same)), file=sys.stderr)
     for line in limits_of(history):
         print(line, file=sys.stderr)
     if not proposals:
@@ -140,6 +158,11 @@ def tune_rule(args: argparse.Namespace, settings: Settings) -> int:
     if not 1 <= args.write <= len(proposals):
         raise Usage(f"--write {args.write}: there are {len(proposals)} filters")
     return _write(args, settings, rule, path, proposals[args.write - 1])
+
+
+def _already(number: int, same: KeptFilter) -> str:
+    until = f" until {same.expires}" if same.expires else ""
+    return f"filter {number} is kept already, by {same.owner or 'nobody named'}{until}: {same.path}"
 
 
 def _require_whole(args: argparse.Namespace, today: date) -> None:

@@ -199,9 +199,12 @@ def listen(settings: Settings, stop: threading.Event) -> None:
 def _putter(settings: Settings) -> Any:
     from alerts.delivery.webhook_forms import FIRST_ONLY, webhook_wants
     from alerts.delivery.webhook_queue import enqueue, is_new
+    from alerts.domain.alert_body import damage
 
     def put(revision: Any, db: Any) -> None:
         body = revision.body
+        if sentence := damage(body, revision.alert_id, revision.revision):
+            print(f"webhooks: {sentence}; no hook gets it", file=sys.stderr, flush=True)
         is_open = body.get("state") != "closed"
         hooks = [
             hook.name
@@ -288,6 +291,7 @@ class TableFeed:
         """All revisions behind a place, as `alerts.delivery.consumer.Api.feed`."""
         from alerts.delivery.consumer import AlertRevision
         from alerts.delivery.feed import FEED_SQL, FeedCursor, cursor_place, sequence_of
+        from alerts.domain.alert_body import readable_body
         from infra.delta.duckdb_views import connect
 
         place = cursor_place(after, "")
@@ -297,7 +301,7 @@ class TableFeed:
             while rows := connection.execute(FEED_SQL, {**asdict(place), "most": PAGE}).fetchall():
                 for sequence, alert_id, revision, body in rows:
                     place = FeedCursor(sequence, alert_id, revision)
-                    decoded = msgspec.json.decode(body)
+                    decoded = readable_body(body)
                     yield AlertRevision(alert_id, revision, sequence_of(sequence), decoded)
         finally:
             connection.close()

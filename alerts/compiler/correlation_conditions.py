@@ -7,13 +7,14 @@ one number alone, so the second is taken out before.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from sigma.correlations import (
     CorrelationConditionAND,
     CorrelationConditionItem,
+    CorrelationConditionNOT,
     CorrelationConditionOR,
     SigmaCorrelationCondition,
     SigmaCorrelationRule,
@@ -42,6 +43,13 @@ _COUNTS = ("event_count", "value_count", "temporal", "temporal_ordered")
 _NO_ABSENCE = (
     "a window ends with a finding, so that something did not happen has no moment to be told at"
 )
+
+
+class Alternative(NamedTuple):
+    """A way in which an expression comes true: rules that all fire, and some none of which does."""
+
+    fire: tuple[str, ...]
+    never: tuple[str, ...]
 
 
 def taken_upper(document: dict[str, Any]) -> Upper | None:
@@ -130,39 +138,66 @@ def references(parsed: SigmaCorrelationRule) -> tuple[str, ...]:
 
 def alternatives(
     condition: SigmaExtendedCorrelationCondition, order: Sequence[str]
-) -> tuple[tuple[str, ...], ...]:
-    """The sets of rules of which one must have fired whole for an expression to be true.
+) -> tuple[Alternative, ...]:
+    """The ways in which an expression over rules comes true; one is enough.
 
-    Each in `order`, which `temporal_ordered` asks for. Raises `Untranslatable` for `not`.
+    Each in `order`, which `temporal_ordered` asks for. Raises `Untranslatable` for an expression
+    that is never true, or true where nothing fires.
     """
-    sets = _sets(condition.parsed)
+    ways = _ways(condition.parsed)
     # What holds with fewer rules needs no mention with more.
-    least = [s for s in sets if not any(other < s for other in sets)]
-    ordered = {tuple(name for name in order if name in rules) for rules in least}
-    return tuple(sorted(ordered, key=lambda rules: [order.index(name) for name in rules]))
-
-
-def _sets(item: CorrelationConditionItem | SigmaRuleReference) -> set[frozenset[str]]:
-    if isinstance(item, SigmaRuleReference):
-        return {frozenset([item.reference])}
-    if isinstance(item, CorrelationConditionOR):
-        sets = {rules for part in item.args for rules in _sets(part)}
-    elif isinstance(item, CorrelationConditionAND):
-        sets = {frozenset()}
-        for part in item.args:
-            sets = {rules | more for rules, more in product(sets, _sets(part))}
-            _require_few(sets)
-    else:
-        raise Untranslatable(
-            f"`not` in a condition asks for an absence: {_NO_ABSENCE}",
-            "name only rules that do fire; what is harmless is left out by a rule's own filter",
+    least = [way for way in ways if not any(other < way for other in ways)]
+    _require_finding(condition.expression, least)
+    ordered = {
+        Alternative(
+            *(tuple(name for name in order if (name, fires) in way) for fires in (True, False))
         )
-    _require_few(sets)
-    return sets
+        for way in least
+    }
+    return tuple(sorted(ordered, key=lambda way: [[order.index(n) for n in part] for part in way]))
 
 
-def _require_few(sets: set[frozenset[str]]) -> None:
-    if len(sets) > MAX_ALTERNATIVES:
+def _ways(
+    item: CorrelationConditionItem | SigmaRuleReference, fires: bool = True
+) -> set[frozenset[tuple[str, bool]]]:
+    """The ways in which an item is true, or false if not `fires`: by rule, whether it fired."""
+    if isinstance(item, SigmaRuleReference):
+        return {frozenset([(item.reference, fires)])}
+    if isinstance(item, CorrelationConditionNOT):
+        return _ways(item.args[0], not fires)
+    # Of what is false, each part is false; of what is not all true, one part is.
+    if isinstance(item, CorrelationConditionOR if fires else CorrelationConditionAND):
+        ways = {way for part in item.args for way in _ways(part, fires)}
+    else:
+        ways = {frozenset()}
+        for part in item.args:
+            joined = (way | more for way, more in product(ways, _ways(part, fires)))
+            ways = {way for way in joined if not _contradicts(way)}
+            _require_few(ways)
+    _require_few(ways)
+    return ways
+
+
+def _contradicts(way: frozenset[tuple[str, bool]]) -> bool:
+    return any((name, not fires) in way for name, fires in way)
+
+
+def _require_finding(expression: str, ways: Sequence[frozenset[tuple[str, bool]]]) -> None:
+    if not ways:
+        raise Untranslatable(
+            f"`{expression}` can never be true", "a rule that must fire may not be ruled out beside"
+        )
+    if any(not any(fires for _, fires in way) for way in ways):
+        raise Untranslatable(
+            f"`{expression}` is true where none of its rules fires, and then there is no group to "
+            "tell it of",
+            "name beside each `not` a rule that must fire, such as `a and not b`; "
+            "`type: event_count` with `condition: {eq: 0}` tells that a group fell silent",
+        )
+
+
+def _require_few(ways: Sized) -> None:
+    if len(ways) > MAX_ALTERNATIVES:
         raise Untranslatable(
             f"its condition can come true in more than {MAX_ALTERNATIVES} ways",
             "split it into correlations of correlations",

@@ -62,10 +62,12 @@ def correlation_of(
     condition = parsed.condition
     more: dict[str, Any] = {}
     if isinstance(condition, SigmaExtendedCorrelationCondition):
-        sets = alternatives(condition, order)
-        more["any_of"] = tuple(tuple(names.get(name, name) for name in rules) for rules in sets)
+        ways = alternatives(condition, order)
+        more["any_of"] = tuple(tuple(names.get(n, n) for n in way.fire) for way in ways)
+        if any(way.never for way in ways):
+            more["none_of"] = tuple(tuple(names.get(n, n) for n in way.never) for way in ways)
         # It has no count of its own, and cannot hold below the smallest of its sets.
-        least = min(len(rules) for rules in sets)
+        least = min(len(way.fire) for way in ways)
         condition = SigmaCorrelationCondition(SigmaCorrelationConditionOperator.GTE, least)
     _check_condition(sigma_type, condition)
     if upper is not None:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
 import yaml
 from sigma.correlations import SigmaCorrelationRule
-from sigma.exceptions import SigmaRegularExpressionError
+from sigma.exceptions import (
+    SigmaConditionError,
+    SigmaModifierError,
+    SigmaRegularExpressionError,
+)
 from sigma.filters import SigmaFilter
+from sigma.modifiers import modifier_mapping
 from sigma.rule import SigmaRule, SigmaYAMLLoader
 
 from alerts.compiler.compile_cache import CachedRule, CompileCache
@@ -174,11 +180,29 @@ def _unreadable(path: Path, error: Exception) -> RefusedRule:
 
 def refusal_of(rule: str, error: Exception, path: Path) -> RefusedRule:
     """An error as people read it."""
-    fallback = "see the Sigma specification"
+    reason = " ".join(str(error).split())
+    return RefusedRule(rule, reason, getattr(error, "remedy", _remedy_for(error)), str(path))
+
+
+def _remedy_for(error: Exception) -> str:
+    """What to do about an error of pySigma's."""
     if isinstance(error, SigmaRegularExpressionError):
-        fallback = NO_LOOK_AROUND
-    remedy = getattr(error, "remedy", fallback)
-    return RefusedRule(rule, " ".join(str(error).split()), remedy, str(path))
+        return NO_LOOK_AROUND
+    if isinstance(error, SigmaModifierError) and "Unknown modifier" in str(error):
+        return f"one of {', '.join(sorted(modifier_mapping))}"
+    if isinstance(error, SigmaConditionError) and "pipe syntax" in str(error):
+        return (
+            "leave out the `|` and what follows it, and count in a correlation "
+            "(docs/how-to/write-a-correlation.md)"
+        )
+    return "see the Sigma specification"
+
+
+def _days_as_text(own: Any) -> Any:
+    """YAML takes a day without quotes for a date; here it is what was typed."""
+    if isinstance(own, dict) and isinstance(own.get("expires"), date):
+        return own | {"expires": own["expires"].isoformat()}
+    return own
 
 
 def _draft(path: Path, document: Any) -> Draft:
@@ -187,7 +211,7 @@ def _draft(path: Path, document: Any) -> Draft:
         raise Untranslatable("not a mapping", "a rule has keys such as title, id, detection")
     try:
         # Taken out first, since pySigma refuses or ignores keys that Sigma does not know.
-        own = msgspec.convert(document.pop("headgate", {}), Own)
+        own = msgspec.convert(_days_as_text(document.pop("headgate", {})), Own)
     except msgspec.ValidationError as error:
         raise Untranslatable(
             f"headgate: {error}", f"its keys are {', '.join(Own.__struct_encode_fields__)}"

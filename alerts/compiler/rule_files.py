@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,9 @@ EVERY = Test("event_uid", "exists", True)
 
 _SPELLINGS = {"utf16le": "wide"}
 """Modifiers of Sigma that pySigma knows under another name."""
+
+_ASKING = ("detection", "filter", "correlation")
+_CAPITALS = re.compile(r"\b(AND|OR|NOT)\b")
 
 
 def rule_files(folder: Path) -> Iterator[Path]:
@@ -78,12 +82,36 @@ def read_placeholders(path: Path) -> Placeholders:
 
 
 def with_known_names(document: Any) -> Any:
-    """The document with the modifiers spelt as pySigma knows them."""
+    """The document with modifiers and operators spelt as pySigma knows them."""
+    return _with_known_modifiers(_with_known_operators(document))
+
+
+def _with_known_modifiers(document: Any) -> Any:
     if isinstance(document, list):
-        return [with_known_names(item) for item in document]
+        return [_with_known_modifiers(item) for item in document]
     if not isinstance(document, dict):
         return document
-    return {_respelt(key): with_known_names(value) for key, value in document.items()}
+    return {_respelt(key): _with_known_modifiers(value) for key, value in document.items()}
+
+
+def _with_known_operators(document: Any) -> Any:
+    """A copy with `and`, `or` and `not` for AND, OR and NOT in its condition.
+
+    Public rules and the specification write both; pySigma takes capitals for a name.
+    """
+    copy = dict(document) if isinstance(document, dict) else document
+    for part in _ASKING if isinstance(document, dict) else ():
+        asked = document.get(part)
+        condition = asked.get("condition") if isinstance(asked, dict) else None
+        if isinstance(condition, str):
+            copy[part] = asked | {"condition": _lowered(condition, asked)}
+        elif isinstance(condition, list) and all(isinstance(each, str) for each in condition):
+            copy[part] = asked | {"condition": [_lowered(each, asked) for each in condition]}
+    return copy
+
+
+def _lowered(condition: str, named: Mapping[str, Any]) -> str:
+    return _CAPITALS.sub(lambda word: word[0] if word[0] in named else word[0].lower(), condition)
 
 
 def _respelt(key: Any) -> Any:
@@ -121,7 +149,7 @@ def parsed_document(
 ) -> SigmaRule | SigmaCorrelationRule | SigmaFilter:
     """A rule, correlation or filter as pySigma reads it; raises `SigmaError`."""
     if "correlation" in document:
-        return SigmaCorrelationRule.from_dict(document)
+        return SigmaCorrelationRule.from_dict(_with_known_operators(document))
     if "filter" in document:
         return SigmaFilter.from_dict(with_known_names(document))
     return SigmaRule.from_dict(with_known_names(document))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import re2
@@ -38,9 +38,28 @@ from sigma.types import (
 )
 
 from alerts.rulepack.derived_fields import JSON_COLUMNS
-from alerts.rulepack.field_mapping import LogSource, Place, Unmapped, is_enriched, is_field
-from alerts.rulepack.predicate import ANY_ONE, ANY_RUN, All, Either, Node, Not, Test, leaf, tests_of
+from alerts.rulepack.field_mapping import (
+    LogSource,
+    Place,
+    Unmapped,
+    is_enriched,
+    is_field,
+    number_paths,
+)
+from alerts.rulepack.predicate import (
+    ANY_ONE,
+    ANY_RUN,
+    All,
+    Either,
+    Node,
+    Not,
+    Test,
+    leaf,
+    literals_of,
+    tests_of,
+)
 from infra.errors import Fatal
+from ingest.parsing.ocsf import address
 
 MAX_TESTS = 5_000
 """A rule with more tests than this is refused: it would slow down every event of its source."""
@@ -99,6 +118,12 @@ def predicate_of(detections: SigmaDetections, meaning: Meaning) -> Node:
             raise Untranslatable("its condition is empty", "name a selection in the condition")
         nodes.append(_Translation(meaning).node(parsed, codes_of_source(meaning.source)))
     tree = any_of(nodes)
+    if meaning.source.logs:
+        # An event is of one log, so that the others' places take none of its time.
+        plain = replace(meaning, source=replace(meaning.source, logs=()))
+        _bounded(predicate_of(detections, plain))
+    else:
+        _bounded(tree)
     _check(tree)
     return tree
 
@@ -164,14 +189,17 @@ def all_of(nodes: Sequence[Node]) -> Node:
     return nodes[0] if len(nodes) == 1 else All(tuple(nodes))
 
 
-def _check(tree: Node) -> None:
-    tests = list(tests_of(tree))
-    if len(tests) > MAX_TESTS:
+def _bounded(tree: Node) -> None:
+    tests = sum(1 for _ in tests_of(tree))
+    if tests > MAX_TESTS:
         raise Untranslatable(
-            f"{len(tests)} tests, more than {MAX_TESTS}",
+            f"{tests} tests, more than {MAX_TESTS}",
             "split the rule, or join an indicator list",
         )
-    for test in tests:
+
+
+def _check(tree: Node) -> None:
+    for test in tests_of(tree):
         # These compare more than a value and have no leaf that could be built.
         if test.op == "exists" or test.op.startswith("ref"):
             continue
@@ -192,6 +220,9 @@ class _Translation:
 
     def node(self, item: object, codes: frozenset[str] | None = None) -> Node:
         """A condition, whatever its kind, about events of these codes (None: any)."""
+        if isinstance(item, ConditionOR) and (asked := _of_one_field(item)):
+            # Values of one field together, so that the logs of a product are asked once.
+            return self.field(asked[0].field, [each.value for each in asked], codes)
         if isinstance(item, ConditionAND | ConditionOR):
             # What an `and` says of the event's code holds for all its parts.
             inside = codes_of(item, self.source) if isinstance(item, ConditionAND) else None
@@ -201,14 +232,34 @@ class _Translation:
         if isinstance(item, ConditionNOT):
             return Not(self.node(item.args[0], codes))
         if isinstance(item, ConditionFieldEqualsValueExpression):
-            return self.field(item.field, item.value, codes)
+            return self.field(item.field, [item.value], codes)
         if isinstance(item, ConditionValueExpression):
             return any_of([self.keyword(path, item.value) for path in self.keywords])
         raise Untranslatable(f"condition of kind {type(item).__name__}", "use and, or, not, N of")
 
-    def field(self, name: str, value: SigmaType, codes: frozenset[str] | None) -> Node:
-        """A field where the events of these codes have it."""
-        places = self.source.places(name, codes)
+    def field(self, name: str, values: Sequence[SigmaType], codes: frozenset[str] | None) -> Node:
+        """A field with one of these values, in each log of a product where that log has it."""
+
+        def asked(log: LogSource) -> Node:
+            return any_of([self.in_log(log, name, value, codes) for value in values])
+
+        common = asked(self.source)
+        # Logs that have it in the same place are one, or a list of values would be there 32 times.
+        logs: dict[Node, list[Node]] = {}
+        for own in self.source.logs:
+            if name.lower() in own.names and (tree := asked(own.log)) != common:
+                logs.setdefault(tree, []).append(_of_log(own.log, self.source))
+        if not logs:
+            return common
+        ways = [All((_not_sought(any_of(marks), tree), tree)) for tree, marks in logs.items()]
+        elsewhere = Not(any_of([mark for marks in logs.values() for mark in marks]))
+        return Either((*ways, All((common, elsewhere))))
+
+    def in_log(
+        self, log: LogSource, name: str, value: SigmaType, codes: frozenset[str] | None
+    ) -> Node:
+        """A field where a log's events of these codes have it."""
+        places = log.places(name, codes)
         if isinstance(value, SigmaNull) or (isinstance(value, SigmaExists) and not value):
             held = [
                 _in_events(p, any_of([Test(f, "exists", True) for f in p.paths])) for p in places
@@ -220,21 +271,8 @@ class _Translation:
         ways = [_in_events(p, self.at_place(p, value, codes)) for p in places]
         # A column asked by its path means itself.
         if _is_nothing(value) and not is_enriched(name) and not is_field(name):
-            ways += self.nothing(name, str(value), places)
+            ways += _nothing(log, name, str(value), places)
         return any_of(ways)
-
-    def nothing(self, name: str, text: str, places: Sequence[Place]) -> list[Node]:
-        """`''` and `-` as values: what a product writes for none, which no parser puts in a column.
-
-        Windows' are kept in the rest; of others an empty value is a missing one.
-        """
-        rest = f"unmapped:{name}"
-        if any(source.startswith("win") for source in self.source.sources):
-            asked = any(rest in place.paths for place in places)
-            return [] if asked else [Test(rest, "eq", text)]
-        if text:
-            return []
-        return [Test(path, "exists", False) for path in places[0].paths[:1]]
 
     def at_place(self, place: Place, value: SigmaType, codes: frozenset[str] | None) -> Node:
         """A field in the first of the place's paths that has a value, or in any."""
@@ -332,6 +370,46 @@ class _Translation:
         return values
 
 
+def _nothing(log: LogSource, name: str, text: str, places: Sequence[Place]) -> list[Node]:
+    """`''` and `-` as values: what a product writes for none, which no parser puts in a column.
+
+    Windows' are kept in the rest; of others an empty value is a missing one.
+    """
+    rest = f"unmapped:{name}"
+    if any(source.startswith("win") for source in log.sources):
+        asked = any(rest in place.paths for place in places)
+        return [] if asked else [Test(rest, "eq", text)]
+    if text:
+        return []
+    # Of a name that may stand in several places, in none of them.
+    missing = tuple(Test(path, "exists", False) for path in places[0].paths)
+    return [All(missing) if len(missing) > 1 else missing[0]]
+
+
+def _of_log(log: LogSource, whole: LogSource) -> Node:
+    """That an event is of one log of a product."""
+    asked = [where] if (where := where_of(log)) is not None else []
+    # No sources of its own: those of the product.
+    if log.sources and log.sources != whole.sources:
+        asked.append(any_of([Test("source", "eq", name) for name in log.sources]))
+    return all_of(asked)
+
+
+def _not_sought(mark: Node, asked: Node) -> Node:
+    """A log's mark beside what is asked of it, by which alone an event is looked for.
+
+    The long name of a channel would be taken for the rarer text, and each event of it looked at.
+    """
+    return Not(Not(mark)) if literals_of(asked) else mark
+
+
+def _of_one_field(item: ConditionOR) -> list[ConditionFieldEqualsValueExpression]:
+    """The parts, where all of them ask one field for a value; else none."""
+    parts = [arg for arg in item.args if isinstance(arg, ConditionFieldEqualsValueExpression)]
+    same = len(parts) == len(item.args) and len({part.field for part in parts}) == 1
+    return parts if same else []
+
+
 def _is_nothing(value: SigmaType) -> bool:
     return isinstance(value, SigmaString) and str(value) in ("", "-") and len(value.s) < 2
 
@@ -380,6 +458,19 @@ def _hashes(text: str) -> list[str]:
     return [part for part in text.strip("*").split(",") if _HASH.fullmatch(part)]
 
 
+_HEXADECIMAL = re.compile(r"0[xX][0-9A-Fa-f]{1,16}")
+_MAPPED = re.compile(r"::ffff:(?=[0-9.]+\Z)", re.IGNORECASE)
+
+
+def _plain_address(value: SigmaString) -> SigmaString:
+    """A text about an address as the column has it: canonical, IPv4 without `::ffff:`."""
+    if not value.contains_special():
+        return SigmaString(address(str(value)) or str(value), escape=False)
+    return value.map_parts(
+        lambda part: _MAPPED.sub("", str(part)), lambda part: isinstance(part, str)
+    )
+
+
 _HASH = re.compile(r"\w+=[0-9A-Fa-f]+")
 
 
@@ -398,6 +489,12 @@ def _compare(path: str, value: SigmaCompareExpression) -> Node:
 
 def _text(path: str, value: SigmaString, cased: bool) -> Node:
     """A Sigma text with its wildcards; the common shapes become the cheap operations."""
+    # A column; in the rest of an event an address stands as it was written.
+    if path.endswith(".ip") and ":" not in path:
+        value = _plain_address(value)
+    elif path in number_paths() and _HEXADECIMAL.fullmatch(str(value)):
+        # Windows writes numbers so, of which the column has the value.
+        return Test(path, "number", int(str(value), 16))
     hashes = _hashes(str(value)) if path.endswith("#") else []
     if len(hashes) > 1:
         # The whole list as Sysmon writes it; here each hash is a value of its own.

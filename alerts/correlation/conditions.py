@@ -43,7 +43,7 @@ class MeasuredCondition(NamedTuple):
 def told_at_once(definition: Correlation) -> bool:
     """Whether a window that fulfils the condition still does so when more findings come."""
     growing = definition.op in ("gt", "gte") and definition.upper is msgspec.UNSET
-    return growing and definition.type in _GROWING
+    return growing and definition.type in _GROWING and definition.none_of is msgspec.UNSET
 
 
 def asks_absence(definition: Correlation) -> bool:
@@ -147,14 +147,19 @@ def _first_alternative(
     """The first set of rules that all fired in the window, in their order where that counts."""
     present = {e.rule_id for e in within}
     for rules in alternatives:
-        if not present.issuperset(rules):
-            continue
-        chosen: list[CorrelationEntry] | None = _latest([e for e in within if e.rule_id in rules])
-        if definition.type == "temporal_ordered":
-            chosen = _in_order(rules, within, len(rules))
+        chosen = latest_of(definition, rules, within) if present.issuperset(rules) else None
         if chosen is not None:
             return MeasuredCondition(len(present), chosen)
     return None
+
+
+def latest_of(
+    definition: Correlation, rules: Sequence[str], within: Sequence[CorrelationEntry]
+) -> list[CorrelationEntry] | None:
+    """The latest finding of each of the rules, all of which have one; None: not in their order."""
+    if definition.type == "temporal_ordered":
+        return _in_order(rules, within, len(rules))
+    return _latest([e for e in within if e.rule_id in rules])
 
 
 def _latest(within: Sequence[CorrelationEntry]) -> list[CorrelationEntry]:

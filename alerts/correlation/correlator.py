@@ -15,7 +15,8 @@ what fires then is marked late.
 What asks for an absence looks the other way: at each instant t that has a finding, and none
 in (t, t + timespan], the group fell silent. That is told once that time is over, as of its end,
 and again only when the group came back and fell silent anew. A finding of that time that comes
-late, or by a correction, disproves it.
+late, or by a correction, disproves it. So it is with an expression that rules findings out
+(`alerts.correlation.negation`): its window closes once none of them can come any more.
 
 A correction may give a finding of a window that fired to another group. What fired
 stays with its group while that fulfils the condition without it; else it goes to the
@@ -49,6 +50,7 @@ from alerts.correlation.finding import (
     told_again,
 )
 from alerts.correlation.first_seen import FirstSeen, note_value
+from alerts.correlation.negation import looks_ahead, measure_without, remembers, rules_out
 from alerts.correlation.packed_history import Cold, unpack_history
 from alerts.domain.entity import micros
 from alerts.domain.finding import counts
@@ -89,7 +91,8 @@ class _Group(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class CorrelationState(msgspec.Struct):
-    """All that one correlation remembers. `span`: its newest time span, microseconds.
+    """All that one correlation remembers. `span`: how far back by its newest definition findings
+    concern what may still be told, microseconds.
 
     `clock`: its newest event time, which a clock ahead of ours moves by `SKEW` at
     most. `pack`: of its newest finding. `late` and `dropped` count findings that came
@@ -149,7 +152,7 @@ class Correlator:
         What corrections that go from group to group come to is told by `judge`.
         """
         state = self.state
-        state.span = definition.timespan_seconds * 1_000_000
+        state.span = remembers(definition)
         state.pack = row["pack"]
         entry = correlation_entry(definition, row)
         outputs: list[dict[str, Any]] = []
@@ -175,14 +178,18 @@ class Correlator:
         Not with each: a lease that was another device's brings one for each of its findings,
         and only all of them say where the window is now.
         """
-        outputs = [self._judged(definition, shaken) for shaken in self._shaken.values()]
+        outputs = [
+            row
+            for shaken in self._shaken.values()
+            if (row := self._judged(definition, shaken)) is not None
+        ]
         for key, entry in self._entered:
             outputs += self._end_silences(definition, self.state.groups[key], entry)
         for key, since, until in self._stirred:
             group = self.state.groups[key]
             self._bound(definition, group)
             # Without what left, the group may have been silent since the finding before it.
-            since -= self.state.span if asks_absence(definition) else 0
+            since -= self.state.span if asks_absence(definition) or rules_out(definition) else 0
             outputs += self._fire(definition, group, since, until, again=True)
         self._shaken, self._stirred, self._entered = {}, [], []
         return outputs
@@ -200,17 +207,23 @@ class Correlator:
             return []
         outputs: list[dict[str, Any]] = []
         for _, group in sorted(self.state.groups.items()):
-            waiting = group.entries[bisect_right(group.entries, group.closed, key=time_key) :]
-            closing = [e.time for e in waiting if self._is_closed(definition, e, arrivals, until)]
-            if closing:
-                since, group.closed = waiting[0].time, closing[-1]
-                outputs += self._fire(definition, group, since, group.closed)
+            outputs += self._close(definition, group, arrivals, until)
         return outputs
+
+    def _close(
+        self, definition: Correlation, group: _Group, arrivals: int | None, until: int = 0
+    ) -> list[dict[str, Any]]:
+        waiting = group.entries[bisect_right(group.entries, group.closed, key=time_key) :]
+        closing = [e.time for e in waiting if self._is_closed(definition, e, arrivals, until)]
+        if not closing:
+            return []
+        since, group.closed = waiting[0].time, closing[-1]
+        return self._fire(definition, group, since, group.closed)
 
     def _is_closed(
         self, definition: Correlation, entry: CorrelationEntry, arrivals: int | None, until: int
     ) -> bool:
-        waits = self.state.span if asks_absence(definition) else 0
+        waits = looks_ahead(definition)
         if arrivals is None:
             # Nobody knows what came after the end of a history.
             return not waits or entry.time + waits <= max(self.state.clock, until)
@@ -240,8 +253,16 @@ class Correlator:
             return self._sighted(definition, group, entry, key)
         insort(group.entries, entry, key=by_order)
         self._where[entry.finding_id] = key
+        outputs: list[dict[str, Any]] = []
+        oldest = group.entries[0]
+        waits = not told_at_once(definition) and oldest.time > group.closed
+        full = len(group.entries) > _cap(definition)
+        # Windows that closed are looked at before their findings go: a batch may bring days. By
+        # event time the oldest closes first: where it has not, none has.
+        if waits and full and self._is_closed(definition, oldest, arrivals=0, until=0):
+            outputs += self._close(definition, group, arrivals=0)
         self._bound(definition, group)
-        outputs = self._end_silences(definition, group, entry)
+        outputs += self._end_silences(definition, group, entry)
         return outputs + self._look_again(definition, group, entry.time)
 
     def _end_silences(
@@ -249,18 +270,33 @@ class Correlator:
     ) -> list[dict[str, Any]]:
         """Take back an absence in whose time a finding comes late or by a correction."""
         outputs = []
-        for silence in group.fired if asks_absence(definition) else ():
-            if not silence.disproved and silence.end < entry.time <= silence.end + self.state.span:
+        for silence in group.fired if asks_absence(definition) or rules_out(definition) else ():
+            if not silence.disproved and self._ends(definition, group, silence, entry):
                 silence.rev = max(silence.rev + 1, entry.rev)
                 silence.disproved, silence.members = True, []
                 outputs.append(told_again(silence, None, entry.holder))
         return outputs
 
+    def _ends(
+        self, definition: Correlation, group: _Group, silence: Fired, entry: CorrelationEntry
+    ) -> bool:
+        """Whether a finding, which is the group's now, makes untrue what was told."""
+        span = definition.span
+        if asks_absence(definition):
+            return silence.end < entry.time <= silence.end + span
+        # Of a window of which something is forgotten nobody knows better than who told of it.
+        forgotten = silence.end - span < self.state.forgotten or silence.end <= group.dropped_at
+        if forgotten or abs(entry.time - silence.end) > span:
+            return False
+        if _holds(definition, group.entries, silence.end):
+            return False
+        # Where findings of it were one too many, it may be they that are missing.
+        others = [each for each in group.entries if each is not entry]
+        return silence.start > group.dropped_at or _holds(definition, others, silence.end)
+
     def _bound(self, definition: Correlation, group: _Group) -> None:
         """Keep the group at its cap: the oldest finding goes, is counted, and marks its windows."""
-        # A count above the cap could never be reached, so the cap grows with it.
-        needed = most_needed(definition) if definition.type.endswith("_count") else 0
-        while len(group.entries) > max(MAX_ENTRIES, 2 * needed):
+        while len(group.entries) > _cap(definition):
             gone = group.entries.pop(0)
             self._where.pop(gone.finding_id, None)
             group.dropped += 1
@@ -271,23 +307,29 @@ class Correlator:
         self, definition: Correlation, group: _Group, time: int
     ) -> list[dict[str, Any]]:
         """Look at the windows that a finding at `time` lies in, if they are not to wait."""
-        return self._fire(definition, group, time, time + self.state.span, again=True)
+        span, since = definition.span, time
+        if rules_out(definition):
+            # It may have taken back what kept others quiet, a span to either side.
+            if time > group.closed + span:
+                return []
+            since, span = time - 2 * span, 2 * span
+        return self._fire(definition, group, since, time + span, again=True)
 
     def _fire(
         self, definition: Correlation, group: _Group, since: int, until: int, *, again: bool = False
     ) -> list[dict[str, Any]]:
         """Fire the windows that end in [since, until] and fulfil the condition, resting between."""
-        outputs = []
+        outputs, span = [], definition.span
         window = self._window(definition, group, since, until)
         while window is not None:
             within, what = window
             end = within[-1].time
             late = end < self.state.clock - SETTLE if again else within[-1].late
-            cut = group.dropped if group.dropped_at >= end - self.state.span else 0
+            cut = group.dropped if group.dropped_at >= end - span else 0
             now = fired(definition, within, what, pack=self.state.pack, late=late, dropped=cut)
             outputs.append(self._told(group, now, what.chosen[-1]))
             # Behind the rest of what just fired: its span counts with both ends.
-            window = self._window(definition, group, end + self.state.span + 1, until)
+            window = self._window(definition, group, end + span + 1, until)
         return outputs
 
     def _told(self, group: _Group, now: Fired, newest: CorrelationEntry) -> dict[str, Any]:
@@ -380,12 +422,13 @@ class Correlator:
         self._entered.append((key, entry))
         self._stirred.append((key, entry.time, entry.time + self.state.span))
 
-    def _judged(self, definition: Correlation, shaken: _Shaken) -> dict[str, Any]:
-        """What fired, now that it is clear which of its findings are whose."""
+    def _judged(self, definition: Correlation, shaken: _Shaken) -> dict[str, Any] | None:
+        """What fired, now that it is clear which of its findings are whose; None: as told."""
         fired_row, group = shaken.fired, self.state.groups[shaken.key]
+        taken_back = fired_row.disproved
         newest = max(shaken.lost, key=lambda entry: entry.rev)
         fired_row.rev = max(fired_row.rev + 1, newest.rev)
-        since, until = fired_row.start, fired_row.end + self.state.span
+        since, until = fired_row.start, fired_row.end + definition.span
         # What it kept quiet, before it and after it, may speak.
         # A span to either side, since a rest holds before and after what fired.
         self._stirred.append((shaken.key, since - self.state.span, until))
@@ -407,6 +450,8 @@ class Correlator:
         fired_row.disproved, fired_row.members = True, []
         # Kept, though disproved: it comes back under its id if its findings do.
         group.fired.append(fired_row)
+        if taken_back:
+            return None  # by a finding of the same batch that came in between
         return told_again(fired_row, None, newest.holder)
 
     def _candidates(self, shaken: _Shaken) -> list[_Group]:
@@ -423,6 +468,13 @@ class Correlator:
         if not told_at_once(definition):
             until = min(until, group.closed)
         return _first_window(definition, group, since, until)
+
+
+def _cap(definition: Correlation) -> int:
+    """Findings that a group keeps."""
+    # A count above the cap could never be reached, so the cap grows with it.
+    needed = most_needed(definition) if definition.type.endswith("_count") else 0
+    return max(MAX_ENTRIES, 2 * needed)
 
 
 def _move(one: Fired, old: _Group, new: _Group) -> None:
@@ -452,21 +504,37 @@ def _first_window(
     A group rests for a timespan after what fired, and before it: what comes late
     and only adds to what was told already tells nothing new.
     """
-    span = definition.timespan_seconds * 1_000_000
+    span = definition.span
     entries = group.entries
     position = bisect_left(entries, since, key=time_key)
     while position < len(entries) and entries[position].time <= until:
         end = entries[position].time
         position = bisect_right(entries, end, lo=position, key=time_key)
-        if _rests(group, end, span):
-            continue
-        if asks_absence(definition):
-            if position == len(entries) or entries[position].time > end + span:
-                newest = entries[position - 1]
-                return [newest], MeasuredCondition(0, [newest])
-            continue
-        within = entries[bisect_left(entries, end - span, key=time_key) : position]
-        what = measure_condition(definition, within)
-        if what is not None:
-            return within, what
+        measured = None if _rests(group, end, span) else _measured(definition, entries, position)
+        if measured is not None:
+            return measured
     return None
+
+
+def _measured(
+    definition: Correlation, entries: Sequence[CorrelationEntry], behind: int
+) -> tuple[Sequence[CorrelationEntry], MeasuredCondition] | None:
+    """The window that ends with the entry before `behind`, if it fulfils the condition."""
+    span, newest = definition.span, entries[behind - 1]
+    if asks_absence(definition):
+        if behind < len(entries) and entries[behind].time <= newest.time + span:
+            return None
+        return [newest], MeasuredCondition(0, [newest])
+    begin = bisect_left(entries, newest.time - span, key=time_key)
+    within = entries[begin:behind]
+    if rules_out(definition):
+        around = entries[begin : bisect_right(entries, newest.time + span, key=time_key)]
+        what = measure_without(definition, within, around)
+    else:
+        what = measure_condition(definition, within)
+    return None if what is None else (within, what)
+
+
+def _holds(definition: Correlation, entries: Sequence[CorrelationEntry], end: int) -> bool:
+    """Whether the window that ends then fulfils the condition."""
+    return _measured(definition, entries, bisect_right(entries, end, key=time_key)) is not None

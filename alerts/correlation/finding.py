@@ -9,6 +9,7 @@ import msgspec
 
 from alerts.correlation.conditions import NUMERIC, MeasuredCondition, Number, asks_absence
 from alerts.correlation.entry import COPIED, CorrelationEntry
+from alerts.correlation.negation import looks_ahead, rules_out
 from alerts.domain.alert import Evidence, sampled
 from alerts.domain.entity import Holder, event_instant
 from alerts.domain.finding import DISPROVED, identity, single_line
@@ -98,8 +99,7 @@ def fired(
 def _told_at(definition: Correlation, within: Sequence[CorrelationEntry]) -> int:
     """When it was so, microseconds: with the newest finding, and of an absence when its time was
     over, or what counts it would be looked for in the past."""
-    waited = definition.timespan_seconds * 1_000_000 if asks_absence(definition) else 0
-    return within[-1].time + waited
+    return within[-1].time + looks_ahead(definition)
 
 
 def correlation_summary(finding: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,7 +206,9 @@ def _summary(
 ) -> str:
     seconds = (what.chosen[-1].time - within[0].time) / 1_000_000
     message = f"{len(what.chosen)} findings in {seconds:.0f} s"
-    if asks_absence(definition):
+    if rules_out(definition):
+        message += f" and none that it rules out within {definition.timespan_seconds} s"
+    elif asks_absence(definition):
         message = f"nothing for {definition.timespan_seconds} s"
     elif definition.type == "value_count":
         counted = " with ".join(definition.every_field)

@@ -38,7 +38,7 @@ def note_value(seen: FirstSeen, definition: Correlation, value: str, time: int) 
     A sighting that comes late and lies before a run it touches makes the run
     begin earlier and tells nothing: what the run's first sighting told stands.
     """
-    span = definition.timespan_seconds * 1_000_000
+    span = definition.span
     # A group that was silent for a span is learned anew: all of it would look new.
     seen.presence, _ = _extended(seen.presence, time, span)
     run, begins = _extended(seen.values.get(value), time, span)

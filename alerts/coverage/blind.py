@@ -11,9 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+
+import msgspec
 
 from alerts.compiler.required_inputs import Eye, Seeing, eyes_of
 from alerts.coverage.field_baseline import FieldHabit, FieldPlace, can_hold
@@ -22,7 +24,7 @@ from ingest.quality.source_silence import Silence, span_text
 
 BLIND, PARTLY = "blind", "partly"
 ALL_NEEDED = ("temporal", "temporal_ordered")
-"""Correlations that need each of their rules."""
+"""Correlations that need each of their rules, unless an expression says which."""
 
 _Feed = tuple[str, int]
 """A source and a class of its events."""
@@ -164,14 +166,21 @@ def _correlations(pack: RulePack, found: dict[str, Blind]) -> None:
 
 
 def _counting(one: Correlation, rules: Sequence[str], found: Mapping[str, Blind]) -> Blind | None:
-    blind = [found[rule] for rule in rules if rule in found and found[rule].state == BLIND]
+    blind = {rule: found[rule] for rule in rules if rule in found and found[rule].state == BLIND}
     if not blind:
         return None
-    # A sequence needs each of its rules; a count can be reached by those that still see.
-    whole = one.type in ALL_NEEDED or len(blind) == len(rules)
-    causes = {cause.key: cause for each in blind for cause in each.causes}
+    causes = {cause.key: cause for each in blind.values() for cause in each.causes}
     ordered = sorted(causes.values(), key=lambda cause: (cause.since, cause.key))
-    return Blind(one, BLIND if whole else PARTLY, ordered)
+    # What a blind rule would rule out is told as if it had not been: seen in part, not unseen.
+    return Blind(one, BLIND if _needs(one, rules, blind.keys()) else PARTLY, ordered)
+
+
+def _needs(one: Correlation, rules: Sequence[str], blind: Collection[str]) -> bool:
+    """Whether a correlation can never fire without the rules that are blind."""
+    if one.any_of is not msgspec.UNSET:
+        return all(any(rule in blind for rule in fire) for fire in one.any_of)
+    # A sequence needs each of its rules; a count can be reached by those that still see.
+    return one.type in ALL_NEEDED or len(blind) == len(rules)
 
 
 def causes_told(found: Mapping[str, Blind]) -> dict[str, tuple[Cause, list[Described]]]:

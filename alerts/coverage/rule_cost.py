@@ -19,8 +19,8 @@ from alerts.domain.finding import event_schema
 from alerts.matching.matcher import Cost, Matcher, columns_read
 from alerts.rulepack.predicate import Test
 from alerts.rulepack.rule_pack import Rule, RulePack
+from ingest.parsing.source import MODES
 
-_MODES = ("live", "replay", "import")
 SLICES = 40
 """Places in the span that a sample is taken from: hours and days differ."""
 
@@ -185,7 +185,7 @@ def _timed(rule: Rule, taken: Sample, clock: Callable[[], float]) -> tuple[float
     """Seconds over the sample, the least of some rounds, and what the last of them counted."""
     least = float("inf")
     for _ in range(ROUNDS):
-        matcher = Matcher(RulePack(rules=(rule,)), _MODES)
+        matcher = Matcher(RulePack(rules=(rule,)), MODES)
         began = clock()
         for batch in taken.batches:
             matcher.match(batch)

@@ -12,6 +12,7 @@ from alerts.coverage.blind import Blind, Cause, blind_rules, causes_told
 from alerts.coverage.field_baseline import as_rows, gone_of, learn_fields, leaves_of, of_rows
 from alerts.coverage.state import CoverageReport, CoverageState, coverage_folder
 from alerts.delivery.action_request import request_action
+from alerts.domain.alert_body import in_body
 from alerts.domain.levels import SEVERITY_BY_LEVEL
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import Described, PackStore, RulePack
@@ -45,10 +46,10 @@ WHERE mode = 'live' AND received_at >= $since AND received_at < $at
   AND dead_letter_reason IS NULL AND class_uid IS NOT NULL
   AND source NOT IN (SELECT unnest($ours))
 """
-_OPEN = """
+_OPEN = f"""
 SELECT alert_id FROM gold.alert_current
-WHERE rule_id = $rule AND json_extract_string(body, '$.state') <> 'closed'
-  AND json_extract_string(body, '$.fields."finding_info.uid"') = $uid
+WHERE rule_id = $rule AND {in_body("state")} <> 'closed'
+  AND {in_body('fields."finding_info.uid"')} = $uid
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -15,15 +16,41 @@ _STATE = (
 )
 """Fields of an alert that its present state keeps, as in the body; `rule` becomes its id."""
 
-UNREADABLE = "unreadable"
-"""What the text of a body stands under that is no JSON object."""
 _NULL = msgspec.Raw(b"null")
 _FIRST_VERSION = msgspec.Raw(b'"1.0"')
 """Of bodies that say none: rows of gold.alert that an earlier release wrote."""
 
 
+@dataclass(frozen=True)
+class Revision:
+    """One revision as it lies in the table."""
+
+    alert_id: str
+    revision: int
+    activity: str
+    body: str | None
+    sequence: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What tells it from all others."""
+        return f"{self.alert_id}:{self.revision}"
+
+
 class _Rule(msgspec.Struct):
     id: msgspec.Raw
+
+
+def messages_of(body: str | None, published_at: str) -> tuple[bytes, bytes]:
+    """A body and the state in it as they go out; raises `ValueError` that says why a damaged one
+    cannot."""
+    try:
+        whole = published_body((body or "").encode(), published_at)
+        return whole, published_state(whole)
+    except KeyError as error:
+        raise ValueError(f"it has no {error}") from None
+    except (msgspec.MsgspecError, TypeError, UnicodeError) as error:
+        raise ValueError(str(error)) from None
 
 
 def published_body(body: bytes, published_at: str) -> bytes:
@@ -43,16 +70,6 @@ def published_state(body: bytes) -> bytes:
     state["schema_version"] = fields.get("schema_version", _FIRST_VERSION)
     state["alert_status"] = fields.get("alert_status") or _former_status(fields)
     return msgspec.json.encode(state | {"rule_id": rule.id})
-
-
-def readable_body(text: str) -> dict[str, Any]:
-    """The body of a row of gold.alert; of text that is no JSON object that text, as `UNREADABLE`:
-    one damaged alert must not keep all others of an answer from who asks."""
-    try:
-        body = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError):
-        body = None
-    return body if isinstance(body, dict) else {UNREADABLE: text}
 
 
 def alert_status(body: Mapping[str, Any]) -> str:

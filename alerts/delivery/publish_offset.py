@@ -3,13 +3,15 @@
 The broker has the place in the transaction with what was sent, so that one counts. The file lies
 in job `alert`'s checkpoint and is written when a transaction is through: it goes into a backup,
 and is what there is when the broker was lost. Both name the commit besides its number, for a
-lake from a backup gives the numbers once more.
+lake from a backup gives the numbers once more. What waits behind a damaged revision is part of the
+place (decision 0040): what is behind it went out, but for that.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +58,48 @@ class PublishOffset:
         return more | own | ({"compared": True} if self.compared else {})
 
 
+@dataclass(frozen=True)
+class HeldAlert:
+    """Revisions of an alert that wait since a damaged one could not go out: `first` to `last`.
+
+    `version`: of gold.alert, which brought the damaged one; `why`: what is wrong with it, empty
+    while those behind it are going out.
+    """
+
+    first: int
+    last: int
+    version: int
+    why: str
+
+
+@dataclass(frozen=True)
+class AlertOffset(PublishOffset):
+    """Up to where gold.alert is published, but for the revisions that are held back, by alert."""
+
+    held: Mapping[str, HeldAlert] = field(default_factory=dict)
+
+    def facts(self, **more: Any) -> dict[str, Any]:
+        """The same, as a dictionary."""
+        held = {"held": msgspec.to_builtins(self.held)} if self.held else {}
+        return super().facts(**more) | held
+
+
 def of(table: Location, version: int, *, compared: bool = False) -> PublishOffset:
     """The place behind a version of a table."""
     return PublishOffset(version, _digest(table, version), compared)
 
 
-def read_marker(told: dict[str, Any]) -> PublishOffset:
-    """What `Place.text` wrote, or an earlier release, which knew the version alone."""
-    return PublishOffset(int(told["version"]), told.get("commit"), bool(told.get("compared")))
+def alerts_up_to(
+    table: Location, version: int, held: Mapping[str, HeldAlert], *, compared: bool = False
+) -> AlertOffset:
+    """The place behind a version of gold.alert."""
+    return AlertOffset(version, _digest(table, version), compared, held)
+
+
+def read_marker(told: dict[str, Any]) -> AlertOffset:
+    """What `AlertOffset.text` wrote, or an earlier release, which knew the version alone."""
+    held = msgspec.convert(told.get("held") or {}, dict[str, HeldAlert])
+    return AlertOffset(int(told["version"]), told.get("commit"), bool(told.get("compared")), held)
 
 
 def _digest(table: Location, version: int) -> str | None:
@@ -79,19 +115,19 @@ def publish_offset_file(settings: Settings) -> Path:
     return settings.checkpoint_root / "alert" / "published.json"
 
 
-def read_publish_offset(settings: Settings, table: Location) -> PublishOffset | None:
+def read_publish_offset(settings: Settings, table: Location) -> AlertOffset | None:
     """The place that the file keeps; None: there is none for this table. Raises `Fatal` for a
     damaged one."""
     kept = _file(settings).read()
     if kept is None or kept.table != table_id(table):
         return None
-    return PublishOffset(kept.version, kept.commit, kept.compared is True)
+    return AlertOffset(kept.version, kept.commit, kept.compared is True, kept.held or {})
 
 
-def write_publish_offset(settings: Settings, table: Location, place: PublishOffset) -> None:
+def write_publish_offset(settings: Settings, table: Location, place: AlertOffset) -> None:
     """Write the place into the file."""
-    compared = place.compared or msgspec.UNSET
-    _file(settings).write(_Kept(table_id(table), place.version, place.commit, compared))
+    compared, held = place.compared or msgspec.UNSET, dict(place.held) or msgspec.UNSET
+    _file(settings).write(_Kept(table_id(table), place.version, place.commit, compared, held))
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -101,6 +137,8 @@ class _Kept(msgspec.Struct, frozen=True):
     version: int
     commit: str | None = None
     compared: bool | msgspec.UnsetType = msgspec.UNSET
+    # An earlier release refuses a file with it, and so does not pass over what is held back.
+    held: dict[str, HeldAlert] | msgspec.UnsetType = msgspec.UNSET
 
 
 def _file(settings: Settings) -> StateFile[_Kept]:

@@ -1,18 +1,21 @@
 """gold.alert to its topics: each revision once, in order for an alert, through any crash.
 
 The table is the outbox. What one commit of it added goes out in one Kafka
-transaction together with the publisher's place (a version of the table), so a
-`read_committed` consumer sees both or neither, and a successor goes on exactly
-there. Where the broker was lost, a file has the place (`alerts.delivery.publish_offset`); where the
-lake was, and comes from a backup, what goes out is compared with what was heard
-(`alerts.lifecycle.republish_guard`). Sources: KIP-98 (transactions), CloudEvents 1.0 Kafka binding.
+transaction together with the publisher's place (a version of the table, and what is held back
+behind damaged revisions), so a `read_committed` consumer sees both or neither, and a successor
+goes on exactly there. Where the broker was lost, a file has the place
+(`alerts.delivery.publish_offset`); where the lake was, and comes from a backup, what goes out is
+compared with what was heard (`alerts.lifecycle.republish_guard`). Sources: KIP-98 (transactions),
+CloudEvents 1.0 Kafka binding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import fields, replace
+from itertools import chain
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -27,12 +30,14 @@ from confluent_kafka import (
 )
 
 from alerts.delivery import publish_offset
-from alerts.delivery.alert_message import published_body, published_state
+from alerts.delivery.alert_message import Revision
 from alerts.delivery.feed import sequence_of
-from alerts.delivery.publish_offset import SET, PublishOffset
+from alerts.delivery.held_back import Going, Held, held_sentence, left_out, let_go, sort_out, within
+from alerts.delivery.publish_offset import SET, AlertOffset
 from alerts.lifecycle import republish_guard
 from alerts.tables import ALERT
 from infra.config.settings import Settings
+from infra.delta.duckdb_views import AskedViews
 from infra.delta.log_reader import (
     Commit,
     commit,
@@ -44,8 +49,7 @@ from infra.delta.log_reader import (
 from infra.errors import Fatal, HeadgateError, Retryable
 from infra.kafka.auth import denied, lacking
 from infra.kafka.client import client_options, producer, require_broker
-from infra.process.clock import clock
-from infra.process.log import say
+from infra.process.log import News, say
 from infra.storage.checksums import json_object
 from infra.storage.paths import to_read
 
@@ -56,16 +60,9 @@ Header = tuple[str, str | bytes | None]
 # broker aborts it.
 TRANSACTION_SECONDS = 30
 
-
-@dataclass(frozen=True)
-class _Revision:
-    """One revision as it lies in the table."""
-
-    alert_id: str
-    revision: int
-    activity: str
-    body: str
-    sequence: int | None = None
+LOOK_SECONDS = 30.0
+"""How often it is looked whether a damaged revision was repaired or left out, while nothing comes;
+with a batch it is looked at once what was left out."""
 
 
 class Publisher:
@@ -75,10 +72,14 @@ class Publisher:
         self._settings = settings
         self._table = settings.lake_root / ALERT.path
         self._client: Producer | None = None
-        self._place = PublishOffset(-1)
-        self._kept: PublishOffset | None = None
+        self._place = AlertOffset(-1)
+        self._kept: AlertOffset | None = None
         self._heard: republish_guard.PublishedRevision | None = None
         self._began: int | None = None
+        self._left: frozenset[str] | None = None
+        """What was left out when it was last looked what is held back no longer."""
+        self._look_at = 0.0
+        self._unread = News()
 
     def begin(self) -> None:
         """Look at table and broker before the first batch writes; a second call does nothing.
@@ -96,7 +97,7 @@ class Publisher:
         known = publish_offset.publish_offset_file(self._settings).exists()
         # Only while the table has told nothing: else a lost file would look like a fresh start.
         if not known and not publish_offset.has_told(self._table, self._began):
-            self._keep(PublishOffset(-1))
+            self._keep(AlertOffset(-1))
         try:
             require_broker(self._settings.kafka)
         except HeadgateError:
@@ -116,14 +117,16 @@ class Publisher:
     def publish(self) -> int:
         """Send what the table holds beyond our place; returns how many revisions.
 
-        Raises `Retryable` when the broker does not take it now (call again),
-        `Fatal` when our place is known nowhere, when the table's log no longer reaches
-        back to it, or when another publisher has taken over.
+        A revision whose body is damaged is held back, with all later ones of its alert
+        (`held_back`), until it can go out or a person leaves it out. Raises `Retryable` when the
+        broker does not take it now (call again), `Fatal` when our place is known nowhere, when
+        the table's log no longer reaches back to it, or when another publisher has taken over,
+        `DamagedAlert` when too much would be held back.
         """
         self.begin()
         try:
             client = self._client or self._open()
-            sent = 0
+            sent = self._let_go(client)
             for version in self._pending():
                 sent += self._send(client, version)
             if self._place != self._kept and self._place.compared:
@@ -137,7 +140,11 @@ class Publisher:
             self._keep(self._place)  # versions that told nothing
         return sent
 
-    def places(self) -> tuple[PublishOffset | None, PublishOffset | None]:
+    def held_back(self) -> str:
+        """What is held back behind damaged revisions, as a person is told; empty: nothing is."""
+        return held_sentence(self._place.held)
+
+    def places(self) -> tuple[AlertOffset | None, AlertOffset | None]:
         """Our place by the topic and by the file; None: it is not there, or cannot be read."""
         return self._noted(), self._by_file()
 
@@ -145,14 +152,16 @@ class Publisher:
         """Let what the table has up to a version count as published, on a person's word.
 
         In a lake from a backup that no driver has seen yet, what goes out behind it is compared
-        with what was heard, as it is otherwise.
+        with what was heard, as it is otherwise. What is held back up to it stays so: it is there.
         """
         try:
             client = self._fence()
             was = [place for place in self.places() if place is not None]
             restored = not all(place.is_of(self._table) for place in was)
             compared = restored or any(place.compared for place in was)
-            there = publish_offset.of(self._table, version, compared=compared)
+            ours = [place for place in was if place.is_of(self._table)] or was
+            held = self._still_held(ours[0].held, version) if ours else {}
+            there = publish_offset.alerts_up_to(self._table, version, held, compared=compared)
             if restored:
                 self._note_published(there)
             self._set(client, there)
@@ -178,7 +187,7 @@ class Publisher:
         self._client = client
         return client
 
-    def _noted(self) -> PublishOffset | None:
+    def _noted(self) -> AlertOffset | None:
         """What our predecessor published, as the broker has it."""
         content = None
         for message in read_all(self._settings, self._settings.kafka.progress_topic):
@@ -187,12 +196,12 @@ class Publisher:
                 content = publish_offset.read_marker(json_object(value.decode()))
         return content
 
-    def _by_file(self) -> PublishOffset | None:
+    def _by_file(self) -> AlertOffset | None:
         with suppress(Fatal):
             return publish_offset.read_publish_offset(self._settings, self._table)
         return None
 
-    def _known(self, noted: PublishOffset | None) -> PublishOffset:
+    def _known(self, noted: AlertOffset | None) -> AlertOffset:
         """Where to go on: behind what the broker names; where it does not, behind what the file
         does. Where the lake has not what was published there, behind what both have."""
         table, settings = self._table, self._settings
@@ -214,9 +223,9 @@ class Publisher:
             return kept
         return known
 
-    def _first(self) -> PublishOffset:
+    def _first(self) -> AlertOffset:
         if not publish_offset.has_told(self._table, newest_version(self._table)):
-            return PublishOffset(-1)
+            return AlertOffset(-1)
         raise Fatal(
             f"gold.alert has alerts, and neither topic {self._settings.kafka.progress_topic} nor "
             f"{publish_offset.publish_offset_file(self._settings)} says up to which version they "
@@ -224,13 +233,14 @@ class Publisher:
             f"published, as with a broker made anew; {SET}"
         )
 
-    def _restored(self, known: PublishOffset, kept: PublishOffset | None) -> PublishOffset:
+    def _restored(self, known: AlertOffset, kept: AlertOffset | None) -> AlertOffset:
         """The place in a lake from a backup, and what consumers had beyond it, written down."""
         if kept is not None and kept.version < known.version and kept.is_of(self._table):
-            since = kept.version
+            since, held = kept.version, kept.held
         else:  # a backup of an earlier release, which kept no file
-            since = min(known.version, self._began or 0)
-        result = publish_offset.of(self._table, since, compared=True)
+            since, held = min(known.version, self._began or 0), known.held
+        held = self._still_held(held, since)
+        result = publish_offset.alerts_up_to(self._table, since, held, compared=True)
         alerts = self._note_published(result)
         say(
             f"job alert: gold.alert was published up to version {known.version}, which this lake "
@@ -239,28 +249,40 @@ class Publisher:
         )
         return result
 
-    def _note_published(self, since: PublishOffset) -> int:
+    def _still_held(self, held: Held, version: int) -> Held:
+        """Of what is held back that which commits up to a version brought."""
+        if not held:
+            return held
+        with AskedViews(self._settings.lake_root) as views:
+            later = ((each.alert_id, each.revision) for each in self._behind(version))
+            return within(views.rows, held, later)
+
+    def _behind(self, version: int) -> Iterator[Revision]:
+        later = versions(self._table, version + 1)
+        return chain.from_iterable(self._revisions(commit(self._table, each)) for each in later)
+
+    def _note_published(self, since: AlertOffset) -> int:
         states = read_all(self._settings, self._settings.kafka.state_topic)
-        later = versions(self._table, since.version + 1)
-        _revisions = (self._revisions(commit(self._table, version)) for version in later)
-        waiting = (revision.alert_id for revisions in _revisions for revision in revisions)
+        # What is held back, too, is compared when it goes out.
+        behind = (revision.alert_id for revision in self._behind(since.version))
+        waiting = chain(since.held, behind)
         return republish_guard.note_published(self._settings, states, waiting)
 
-    def _compare(self, since: PublishOffset) -> None:
+    def _compare(self, since: AlertOffset) -> None:
         if not republish_guard.guard_file(self._settings).exists():
             self._note_published(since)
         if self._heard is not None:
             self._heard.close()
         self._heard = republish_guard.PublishedRevision(republish_guard.guard_file(self._settings))
 
-    def _set(self, client: Producer, where: PublishOffset) -> None:
+    def _set(self, client: Producer, where: AlertOffset) -> None:
         """Note a place in a transaction of its own, and in the file."""
         client.begin_transaction()
         self._mark(client, where)
         client.commit_transaction(TRANSACTION_SECONDS)
         self._keep(where)
 
-    def _keep(self, where: PublishOffset) -> None:
+    def _keep(self, where: AlertOffset) -> None:
         publish_offset.write_publish_offset(self._settings, self._table, where)
         self._kept = where
 
@@ -283,31 +305,72 @@ class Publisher:
 
     def _send(self, client: Producer, version: int) -> int:
         table_commit = commit(self._table, version)
-        revisions = [
-            revision_row
-            for revision_row in self._revisions(table_commit)
-            if self._is_news(revision_row)
-        ]
-        there = PublishOffset(version, table_commit.digest, self._place.compared)
-        # A commit without news needs no transaction; its place is noted with the next one.
-        if revisions:
-            # Alerts, their states and the place in one transaction: none of them is seen without
-            # the others.
-            with transaction(client):
-                for revision in revisions:
-                    self._produce(client, revision)
-                self._mark(client, there)
+        news = [each for each in self._revisions(table_commit) if self._is_news(each)]
+        held = self._place.held
+        # Looked up with each commit: a person may leave one out while the driver runs.
+        going, held_then = sort_out(news, held, left_out(self._settings), version)
+        there = AlertOffset(version, table_commit.digest, self._place.compared, held_then)
+        if going or held_then != held:
+            self._transact(client, going, there)
+        else:
+            # A commit without news needs no transaction; its place is noted with the next one.
+            self._place = there
+        for alert_id in held_then.keys() - held.keys():
+            say(f"job alert: {held_sentence({alert_id: held_then[alert_id]})}")
+        return len(going)
+
+    def _transact(self, client: Producer, going: Sequence[Going], there: AlertOffset) -> None:
+        # Alerts, their states and the place in one transaction: none of them is seen without
+        # the others.
+        with transaction(client):
+            for each in going:
+                self._produce(client, each)
+            self._mark(client, there)
         # Only behind the commit: what failed is sent again from the former place.
         self._place = there
-        if revisions:
-            self._keep(there)
-        return len(revisions)
+        self._keep(there)
 
-    def _is_news(self, revision: _Revision) -> bool:
+    def _let_go(self, client: Producer) -> int:
+        """Send what a damaged revision held back that is repaired or left out now."""
+        if not self._place.held:
+            return 0
+        left = left_out(self._settings)
+        if left == self._left and time.monotonic() < self._look_at:
+            return 0
+        import duckdb
+
+        try:
+            with AskedViews(self._settings.lake_root) as views:
+                sent = sum(
+                    self._let_go_of(client, views, alert_id, left)
+                    for alert_id in sorted(self._place.held)
+                )
+        except (Retryable, duckdb.Error) as error:
+            # Other alerts do not wait for it.
+            self._unread.tell(f"job alert: what is held back cannot be looked at now: {error}")
+            return 0
+        self._left, self._look_at = left, time.monotonic() + LOOK_SECONDS
+        return sent
+
+    def _let_go_of(
+        self, client: Producer, views: AskedViews, alert_id: str, left: frozenset[str]
+    ) -> int:
+        sent = 0
+        while (hold := self._place.held.get(alert_id)) is not None:
+            going, then = let_go(views.rows, alert_id, hold, left, self._is_news)
+            if then == hold:
+                break
+            others = {key: each for key, each in self._place.held.items() if key != alert_id}
+            there = replace(self._place, held=others if then is None else others | {alert_id: then})
+            self._transact(client, going, there)
+            sent += len(going)
+        return sent
+
+    def _is_news(self, revision: Revision) -> bool:
         return self._heard is None or not self._heard.has(revision.alert_id, revision.revision)
 
-    def _revisions(self, found: Commit) -> Iterator[_Revision]:
-        names = [*_Revision.__dataclass_fields__, "suppressed_by"]
+    def _revisions(self, found: Commit) -> Iterator[Revision]:
+        names = [*(field.name for field in fields(Revision)), "suppressed_by"]
         rows: list[dict[str, Any]] = []
         # What puts files in others' place, as an erasure does, tells nothing new.
         # Read straight from the commit's files: Spark would plan a job for a few rows.
@@ -316,33 +379,25 @@ class Publisher:
         revisions = [row for row in rows if row.pop("suppressed_by", None) is None]
         # Files of a commit come in any order; consumers are promised revisions in order.
         revisions.sort(key=lambda row: (row["alert_id"], row["revision"]))
-        return (_Revision(**row) for row in revisions)
+        return (Revision(**row) for row in revisions)
 
-    def _produce(self, client: Producer, revision: _Revision) -> None:
-        now = clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        body = published_body(revision.body.encode(), now)
-        client.produce(
-            self._settings.kafka.alerts_topic,
-            # The alert's id as key keeps its revisions in one partition, so in order.
-            key=revision.alert_id.encode(),
-            value=body,
-            headers=revision_headers(
-                self._settings.alerts.tenant,
-                (revision.alert_id, revision.revision),
-                revision.activity,
-                now,
-                revision.sequence,
-            ),
+    def _produce(self, client: Producer, going: Going) -> None:
+        revision = going.revision
+        # The alert's id as key keeps its revisions in one partition, so in order.
+        key, kafka = revision.alert_id.encode(), self._settings.kafka
+        headers = revision_headers(
+            self._settings.alerts.tenant,
+            (revision.alert_id, revision.revision),
+            revision.activity,
+            going.published_at,
+            revision.sequence,
         )
-        client.produce(
-            self._settings.kafka.state_topic,
-            key=revision.alert_id.encode(),
-            value=published_state(body),
-        )
+        client.produce(kafka.alerts_topic, key=key, value=going.body, headers=headers)
+        client.produce(kafka.state_topic, key=key, value=going.state)
         # Serves delivery reports, or librdkafka's queue would fill in a large commit.
         client.poll(0)
 
-    def _mark(self, client: Producer, where: PublishOffset) -> None:
+    def _mark(self, client: Producer, where: AlertOffset) -> None:
         topic = self._settings.kafka.progress_topic
         client.produce(topic, key=self._key, value=where.text().encode())
 
@@ -371,6 +426,10 @@ def transaction(client: Producer) -> Iterator[None]:
         # One that a successor fenced cannot abort; others must before they begin again.
         if error.args[0].txn_requires_abort():
             client.abort_transaction(TRANSACTION_SECONDS)
+        raise
+    except HeadgateError:
+        # What was produced of it so far is seen by nobody.
+        client.abort_transaction(TRANSACTION_SECONDS)
         raise
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from alerts.delivery.action_request import request_action
 from alerts.delivery.alert_id import ALERTS_NEED, alert_id_of
+from alerts.domain.alert_body import damage, in_body, readable_body, require_whole
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import AskedViews
 from infra.errors import Usage
@@ -23,18 +24,19 @@ from infra.errors import Usage
 _Row = dict[str, Any]
 _Ask = Callable[[str, dict[str, Any]], list[_Row]]
 
-_REMEMBERED = timedelta(hours=1)
+REMEMBERED = timedelta(hours=1)
 """Job `alert` knows an alert for longer than that after its newest revision."""
 
-_LISTED = """
+_LISTED = f"""
 SELECT event_time, level, activity, status, entity_type, entity_value, title, "count", revision,
        rule_id, alert_id, body
 FROM gold.alert_current
 WHERE ($levels IS NULL OR list_contains($levels, level))
   AND ($since IS NULL OR event_time >= $since)
   AND ($muted OR suppressed_by IS NULL)
+  AND ($rule IS NULL OR rule_id = $rule)
   AND ($entity IS NULL OR lower(entity_value) = lower($entity) OR src_ip = $entity
-       OR list_contains(list_transform(json_extract_string(body, '$.entities[*].value'),
+       OR list_contains(list_transform({in_body("entities[*].value")},
                                        value -> lower(value)), lower($entity)))
 ORDER BY event_time DESC, alert_id LIMIT $most
 """
@@ -48,7 +50,7 @@ FROM gold.alert WHERE alert_id = $id ORDER BY revision
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which alerts to list; an empty field wants all. `entity` is whom they name.
+    """Which alerts to list; an empty field wants all. `entity` is whom they name, `rule` an id.
 
     `muted`: also those that a suppression or a budget keeps from the topic.
     """
@@ -58,6 +60,7 @@ class Wanted:
     entity: str | None = None
     limit: int = 50
     muted: bool = False
+    rule: str | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,11 @@ class Detail:
     body: _Row
     revisions: list[_Row]
 
+    @property
+    def damage(self) -> str | None:
+        """What to tell of a body that is damaged; None: it is whole."""
+        return damage(self.body, self.alert_id, self.revisions[-1]["revision"])
+
 
 def newest_revisions(settings: Settings, wanted: Wanted) -> tuple[list[_Row], bool]:
     """Alerts in their newest revision, newest event first, and whether there are more."""
@@ -77,6 +85,7 @@ def newest_revisions(settings: Settings, wanted: Wanted) -> tuple[list[_Row], bo
         "since": wanted.since,
         "entity": wanted.entity,
         "muted": wanted.muted,
+        "rule": wanted.rule,
         # One more than asked tells whether there are more.
         "most": wanted.limit + 1,
     }
@@ -97,12 +106,20 @@ def details(settings: Settings, alert_ids: Iterable[str]) -> list[Detail]:
         return [_detail(ask, name) for name in names]
 
 
+def whole_details(settings: Settings, alert_ids: Iterable[str]) -> list[Detail]:
+    """The same, to be changed or passed on: raises `DamagedAlert` where a body is damaged."""
+    alerts = details(settings, alert_ids)
+    for alert in alerts:
+        require_whole(alert.body, alert.alert_id, alert.revisions[-1]["revision"])
+    return alerts
+
+
 def _detail(ask: _Ask, alert_id: str) -> Detail:
     (newest_row,) = ask(_NEWEST, {"id": alert_id})
     return Detail(
         alert_id=newest_row["alert_id"],
         rule_id=newest_row["rule_id"],
-        body=msgspec.json.decode(newest_row["body"]),
+        body=readable_body(newest_row["body"]),
         revisions=[_plain(row) for row in ask(_REVISIONS, {"id": alert_id})],
     )
 
@@ -114,7 +131,7 @@ def close(
 
     Raises `Usage` for an alert that is not known, or closed already.
     """
-    alerts = details(settings, alert_ids)
+    alerts = whole_details(settings, alert_ids)
     for alert in alerts:
         if alert.body.get("state") == "closed":
             why = _why_closed(alert.body)
@@ -127,7 +144,7 @@ def ask_about(
 ) -> _Row:
     """Ask something of an alert, also of one that job `alert` may have forgotten."""
     instant = datetime.fromisoformat(found.body["detected_at"])
-    old = datetime.now(UTC) - instant > _REMEMBERED
+    old = datetime.now(UTC) - instant > REMEMBERED
     # The job may have forgotten it; with its body the state can take it back.
     alert: _Row = {"alert": msgspec.json.encode(found.body).decode()} if old else {}
     return request_action(
@@ -144,7 +161,7 @@ def _asking(settings: Settings) -> Iterator[_Ask]:
 
 def _short(row: _Row) -> _Row:
     """A listed alert: its own columns, and its state from the body."""
-    body = msgspec.json.decode(row.pop("body"))
+    body = readable_body(row.pop("body"))
     plain = _plain(row)
     alert_id = plain.pop("alert_id")
     return {**plain, "state": body.get("state"), "alert_id": alert_id}

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from alerts.lifecycle.suppression import ANY
 from infra.config.settings import Settings
-from infra.errors import Usage
+from infra.errors import NoSuch, Usage
 
 LONGEST_SUPPRESSION = timedelta(days=366)
 
@@ -43,18 +43,17 @@ def require_end(end: datetime, now: datetime) -> None:
 
 
 def rule_pattern(settings: Settings, given: str | None) -> str | None:
-    """The id of a rule that is named by its short name; a pattern, id or title as it is."""
+    """The id of a rule that is named by its short name or title; a pattern as it is.
+
+    Raises `Usage` where there is no such rule.
+    """
+    # Late: ending one compiles no rules.
+    from alerts.rulebook.rule_switch import id_of_alerts
+
     if not given or "*" in given or "?" in given:
         return given
-    from alerts.compiler.compiler import compile_rules
-    from alerts.lifecycle.risk_score import INCIDENT
-    from alerts.rulepack.locations import rule_folders, store_folder
-
-    sources = compile_rules(rule_folders(settings), store=store_folder(settings)).sources
-    for rule_id, source in sources.items():
-        if given in (rule_id, source.rule.name, source.rule.title):
-            return rule_id
-    # The rule of incidents is in no file.
-    if given == INCIDENT:
-        return given
-    raise Usage(f"no rule '{given}'; 'headgate rules list' shows them")
+    try:
+        return id_of_alerts(settings, given)
+    except NoSuch as error:
+        # What is wrong is the wish: to `NoSuch` the API answers that its address is.
+        raise Usage(str(error)) from error

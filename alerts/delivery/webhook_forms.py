@@ -351,7 +351,9 @@ _FORMS: dict[str, Callable[[AlertView, WebhookSettings, str], dict[str, Any]]] =
 
 
 def webhook_wants(hook: WebhookSettings, alert: dict[str, Any]) -> bool:
-    """Whether the hook's filter lets an alert through: by level, rule, and types of entities."""
+    """Whether an alert goes to a hook: by whose both are, level, rule, and types of entities."""
+    if hook.tenant is not None and alert.get("tenant_uid") != hook.tenant:
+        return False
     rule = alert.get("rule") or {}
     if rule.get("level") not in hook.levels:
         return False

@@ -16,7 +16,7 @@ MAX_REFS = 1_000
 
 _EVIDENCE = 10
 MAX_MUTED = 1_000
-"""Alerts kept from the topic that one rule remembers."""
+"""Alerts kept from the topic that one rule remembers, of all tenants together."""
 
 EXPIRES = 24 * 3600 * 1_000_000
 """An alert without activity for that long, microseconds, leaves the state."""
@@ -126,10 +126,21 @@ class Alert(msgspec.Struct, kw_only=True):
 
 
 class FoldState(msgspec.Struct):
-    """All alerts that one rule still remembers, by id, and what its budget was spent on."""
+    """All alerts that one rule still remembers, by id, and what its budgets were spent on.
+
+    Each tenant has the rule's budget by itself. `budget` is that of what is nobody's in particular;
+    in a state that an earlier release wrote, what all tenants had.
+    """
 
     alerts: dict[str, Alert] = {}
     budget: HourlyBudget = msgspec.field(default_factory=HourlyBudget)
+    tenant_budgets: dict[str, HourlyBudget] = {}
+
+    def budget_of(self, tenant: str | None) -> HourlyBudget:
+        """What the alerts of a tenant are counted on: no tenant uses up another's."""
+        if tenant is None:
+            return self.budget
+        return self.tenant_budgets.setdefault(tenant, HourlyBudget())
 
 
 @dataclass(frozen=True)
@@ -146,18 +157,36 @@ def forget_alerts(state: FoldState, clock: int, folding: int) -> None:
 
     `folding`: for how long repeats count on an alert, microseconds; for so long each is
     remembered at least. Of alerts that are kept from the topic only the newest
-    thousand stay: a storm of them must not make every later batch slow.
+    thousand stay: a storm of them must not make every later batch slow. Of several tenants each
+    has its share of them, so that one's storm makes no other's forgotten.
     """
     for alert in list(state.alerts.values()):
         lasts = EXPIRES_HELD if alert.suppressed_by == HELD_BACK else EXPIRES
         # A count that was not told yet would be lost with the alert.
         if clock - alert.touched > max(lasts, folding) and not alert.pending:
             del state.alerts[alert.alert_id]
-    muted = [alert for alert in state.alerts.values() if alert.suppressed_by is not None]
-    # The id last, so that a retry drops the same ones.
-    muted.sort(key=lambda alert: (alert.touched, alert.last, alert.alert_id))
-    for alert in muted[: max(0, len(muted) - MAX_MUTED)]:
-        del state.alerts[alert.alert_id]
+    muted: dict[str | None, list[Alert]] = {}
+    for alert in state.alerts.values():
+        if alert.suppressed_by is not None:
+            muted.setdefault(alert.tenant_uid, []).append(alert)
+    most = equal_share([len(alerts) for alerts in muted.values()], MAX_MUTED)
+    for alerts in muted.values():
+        # The id last, so that a retry drops the same ones.
+        alerts.sort(key=lambda alert: (alert.touched, alert.last, alert.alert_id))
+        for alert in alerts[: max(0, len(alerts) - most)]:
+            del state.alerts[alert.alert_id]
+
+
+def equal_share(wanted: Sequence[int], places: int) -> int:
+    """How many places each may have at most, of `places` that several want some of: what those who
+    want few leave goes to the others."""
+    left = sorted(wanted)
+    while left:
+        share = max(1, places // len(left))
+        if left[0] > share:
+            return share
+        places -= left.pop(0)
+    return max(wanted, default=0)
 
 
 def rev_of(row: Mapping[str, Any]) -> int:

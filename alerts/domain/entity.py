@@ -76,8 +76,12 @@ def entity_of(row: Mapping[str, Any], holder: Holder | None) -> Entity:
     tenants may have a user of one name, so every key has its tenant: no alert is of two.
     """
     entity = _entity(row, holder)
-    tenant = row.get("tenant_uid")
-    return entity if tenant is None else entity._replace(key=entity.key + _of_tenant(tenant))
+    return entity._replace(key=key_of(row.get("tenant_uid"), entity.key))
+
+
+def key_of(tenant: str | None, key: str) -> str:
+    """A key that no other tenant has; None: nobody's in particular."""
+    return key if tenant is None else key + _of_tenant(tenant)
 
 
 def shared_key(entity: Entity, row: Mapping[str, Any]) -> str:

@@ -1,7 +1,8 @@
-"""How many alerts of one rule go to the topic in an hour; the rest lie in the table.
+"""How many alerts of one rule and tenant go to the topic in an hour; the rest lie in the table.
 
-A storm must not take the attention that other rules need. What is held back is
-told by one summary alert of the rule, which is updated while the storm lasts.
+A storm must not take the attention that other rules need, nor that of another tenant's people. What
+is held back is told by one summary alert of the rule, and tenant, which is updated while the storm
+lasts.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ HELD_BACK = "budget"
 
 
 class HourlyBudget(msgspec.Struct):
-    """What one rule has told: times of its alerts in the last hour, microseconds, and its summary.
+    """What one rule has told of one tenant: times of its alerts in the last hour, microseconds, and
+    its summary.
 
     `held` counts the alerts that the summary stands for, `held_at` is when the newest was.
     """
@@ -50,5 +52,5 @@ class HourlyBudget(msgspec.Struct):
 
 
 def limit_of(rule_id: str, settings: AlertSettings) -> int:
-    """The rule's budget: alerts an hour."""
+    """The rule's budget: alerts an hour, of each tenant."""
     return settings.budgets.get(rule_id, settings.hourly_budget)

@@ -26,7 +26,8 @@ def summarise_storm(summary: Alert, held: Alert, count: int, limit: int) -> None
     summary.last = max(summary.last, held.last)
     summary.received = max(summary.received, held.received)
     summary.evidence = sampled([*summary.evidence, *held.evidence[:1]])
-    message = f"alerts held back: {count}; at most {limit} an hour go out"
+    whose = f" of tenant {summary.tenant_uid}" if summary.tenant_uid else ""
+    message = f"alerts{whose} held back: {count}; at most {limit} an hour go out"
     summary.about = msgspec.structs.replace(
         held.about,
         snippet=message,

@@ -26,7 +26,7 @@ from alerts.domain.alert import (
     rev_of,
     sampled,
 )
-from alerts.domain.entity import Entity, Holder, entity_of, holder_of, micros
+from alerts.domain.entity import Entity, Holder, entity_of, holder_of, key_of, micros
 from alerts.domain.finding import DISPROVED, counts, identity
 from alerts.domain.rate_limit import HELD_BACK, limit_of
 from alerts.lifecycle.alert_changes import by_publication, hand_over, show_finding, summarise_storm
@@ -183,7 +183,8 @@ class Fold:
         if silencer is not None:
             alert.suppressed_by = silencer
             return
-        budget, limit = self.state.budget, limit_of(alert.rule_id, self.settings)
+        budget = self.state.budget_of(alert.tenant_uid)
+        limit = limit_of(alert.rule_id, self.settings)
         # By the stream's clock: by the wall's a batch that is tried again would hold back other
         # alerts.
         if budget.take(limit, batch.clock):
@@ -210,12 +211,11 @@ class Fold:
             entity_type="rule",
             entity_value=held.rule_id,
             # A key that no entity has, so no finding is ever folded on the summary.
-            entity_key=f"{HELD_BACK}|{held.rule_id}",
+            entity_key=key_of(held.tenant_uid, f"{HELD_BACK}|{held.rule_id}"),
             holder=None,
             refs={},
             evidence=[],
             suppressed_by=None,
-            tenant_uid=None,  # the budget is the rule's, so alerts of all tenants are held back
         )
         self.state.alerts[summary.alert_id] = summary
         return summary

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from alerts.compiler.enrichment_predicates import INVENTORIES
-from alerts.delivery.publisher import Publisher
+from alerts.delivery.publisher import LOOK_SECONDS, Publisher
 from alerts.lifecycle.alert_json import with_text
 from alerts.lifecycle.asset_context import in_context
 from alerts.lifecycle.holder_confidence import DHCP_SERVERS_DECISION as SERVERS
@@ -21,17 +21,17 @@ from alerts.lifecycle.holder_confidence import Listening
 from alerts.lifecycle.payloads import ATTRIBUTED, decode_payload, to_payload, unpack_row
 from alerts.lifecycle.republish_guard import REPUBLISH_DECISION
 from alerts.lifecycle.risk_score import INCIDENT, RISK
-from alerts.lifecycle.stateful_operator import PASSING, SAID_ELSEWHERE, fold_alerts
+from alerts.lifecycle.stateful_operator import JOINED, PASSING, SAID_ELSEWHERE, fold_alerts
 from alerts.lifecycle.suppression import SUPPRESS, UNSUPPRESS
 from alerts.matching.detection import due_after
 from alerts.rulebook.rule_store import rule_store
 from alerts.tables import ALERT, ALERT_ACTION, FINDING, HEARTBEAT, PRELIMINARY_ANSWER
 from enrich.assets.index import index_of
 from enrich.assets.index_store import index_file, latest_index
-from enrich.attribution.attributed_events import event_row, is_event, waiting_events, with_event
-from enrich.attribution.stream_join import ROUTED, attribute, fields_of, packed_attribution, split
+from enrich.attribution.attributed_events import is_event, joining_events
+from enrich.attribution.stream_join import ROUTED, attribute, fields_of
 from enrich.tables import ATTRIBUTED_EVENT, ATTRIBUTION, DHCP_SEGMENT
-from infra.config.settings import ScopeSettings, Settings
+from infra.config.settings import Settings
 from infra.delta.parquet_writer import DataFile, Target, collected, files_written, writing
 from infra.delta.schema import Table
 from infra.errors import HeadgateError, Retryable
@@ -90,7 +90,7 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
         known = index_file(lake, inventories)
         targets = {table.name: lake.target(table, run) for table in wanted}
         work = Outputs(targets, run.batch_id, sequence, known)
-        written = collected(rows, work)
+        written = collected(rows, work, observed=False)
         by_name = {table.name: [f for f in written if f.table == table.name] for table in wanted}
         answers = by_name.pop(PRELIMINARY_ANSWER.name, [])
         for table in wanted:
@@ -150,9 +150,7 @@ class Outputs:
             yield files_written([*(writer.close() for writer in writers.values()), *refused])
 
     def _rows(self, payloads: Iterable[bytes], kind: str, table: Table) -> list[dict[str, Any]]:
-        # Attributed events come as Spark made them; the state's own rows are packed.
-        decoded = decode_payload if kind == ATTRIBUTED else unpack_row
-        rows = [decoded(payload, table.schema) for payload in payloads]
+        rows = [unpack_row(payload, table.schema) for payload in payloads]
         if table is not ALERT:
             return rows
         known = index_of(self._index) if self._index else None
@@ -202,10 +200,14 @@ class Outgoing:
             return self._publisher.published_before_restore()
 
     def publish(self, run: Batch) -> None:
-        """Send what the table holds; where that cannot be done now, the batch says so."""
+        """Send what the table holds; what cannot be sent now, the batch says."""
         try:
             with self._lock:
                 self._publisher.publish()
+                run.held_back = self._publisher.held_back()
+            if run.held_back:
+                # A person may repair it or leave it out while nothing comes: a batch must look.
+                run.due_after = (*run.due_after, LOOK_SECONDS)
         except Retryable as error:
             # The batch counts as done, and the status shows what waits.
             run.held_back = str(error)
@@ -213,7 +215,10 @@ class Outgoing:
                 f"job alert: {error}; they stay in gold.alert and go out with the next batch"
             )
         else:
-            self._news.over()
+            if run.held_back:
+                self._news.tell(f"job alert: {run.held_back}")
+            else:
+                self._news.over()
 
 
 def note_refused(lake: Lake, requests: Iterable[str]) -> None:
@@ -235,23 +240,24 @@ def note_refused(lake: Lake, requests: Iterable[str]) -> None:
 
 
 def alert_input(lake: Lake) -> DataFrame:
-    """All that the alert state must see, as rows `(kind, targets, payload, attribution)`."""
-    settings = lake.settings
+    """All that the alert state must see, as rows `(kind, targets, payload, attribution)`.
+
+    What a batch costs is planning, by the number of expressions: so findings are read once, those
+    that wait for nobody too, and what the join says of them is put together where it is read.
+    """
+    jobs, scopes = lake.settings.jobs, lake.settings.scopes
     # An import of old logs raises no live alerts.
     findings = lake.stream(FINDING, job="alert").where("mode <> 'import'")
-    waiting, passing = split(findings, settings.scopes)
     # Also where no class is chosen its heartbeats come: a checkpoint has the same sources either
     # way. A stream of nothing in their place makes Spark fail where the findings have a pause.
-    events = waiting_events(
-        lake.stream(EVENT, job="alert"), settings.jobs.attributed_classes, FINDING.schema
-    )
-    attributed = attribute(waiting, lake.stream(DHCP_SEGMENT, job="alert"), settings.jobs, [events])
+    events = joining_events(lake.stream(EVENT, job="alert"), jobs.attributed_classes)
+    segments = lake.stream(DHCP_SEGMENT, job="alert")
+    attributed = attribute(findings, segments, jobs, scopes, [events])
     where = lake.stream(ATTRIBUTION, job="alert").where("finding IS NOT NULL")
     asked = lake.stream(ALERT_ACTION, job="alert")
     return (
-        to_state(attributed, settings.scopes)
-        .unionByName(to_state(packed_attribution(passing)))
-        .unionByName(to_state(_retold(where)))
+        to_state(attributed)
+        .unionByName(_retold(where))
         .unionByName(
             asked.select(
                 F.lit("action").alias("kind"),
@@ -266,46 +272,70 @@ def alert_input(lake: Lake) -> DataFrame:
     )
 
 
-def to_state(findings: DataFrame, scopes: Sequence[ScopeSettings] = ()) -> DataFrame:
-    """Attributed findings, as `attribute` gives them, for the state.
+def to_state(findings: DataFrame) -> DataFrame:
+    """Attributed findings and events, as `attribute` gives them, for the state.
 
-    A heartbeat is a tick for every bucket. The finding's text goes on as it is, its holder beside
-    it. Attributed events go by it as rows of gold.attributed_event, to no bucket.
-
-    A finding concerns its rule, the correlations that count it and the risk of its
-    entity. Every bucket learns of an incident, and of a correction: it may hold the
-    risk of the entity that the finding counted for before.
+    A heartbeat of findings is a tick for every bucket. Attributed events go by the state as rows
+    of gold.attributed_event, to no bucket.
     """
-    beat = F.col("rule_id") == HEARTBEAT
+    beat, event = F.col("rule_id") == HEARTBEAT, is_event()
+    kind = (
+        F.when(beat, F.when(event, PASSING).otherwise("tick"))
+        .when(event, ATTRIBUTED)
+        .otherwise(JOINED)
+    )
+    return findings.select(
+        kind.alias("kind"),
+        F.when(~beat & ~event, _targets(F.col("rule_id") == INCIDENT)).alias("targets"),
+        F.col("finding").alias("payload"),
+        F.col("said").alias("attribution"),
+    )
+
+
+def _retold(attributions: DataFrame) -> DataFrame:
+    """Findings that job `repair` attributed anew, for the state.
+
+    Their text may have `alert`: the one that the finding counts on, where the state may have
+    forgotten it.
+    """
+    # With today's schema: rows of an older release lack columns, which become null.
+    rows = attributions.withColumn("_f", fields_of("finding", FINDING.schema, ROUTED))
+    mac = F.when(F.col("holder.status") == "leased", F.col("holder.mac"))
+    routed = [F.col(f"_f.{name}").alias(name) for name in ROUTED]
+    # Which bucket has the risk of the former entity nobody knows here, so all of them are told.
+    every = (F.col("rule_id") == INCIDENT) | F.col("via").isin(*SAID_ELSEWHERE)
+    return rows.select("finding", "holder", "rev", "via", mac.alias("mac"), *routed).select(
+        F.lit("finding").alias("kind"),
+        _targets(every).alias("targets"),
+        F.col("finding").alias("payload"),
+        to_payload("holder", F.col("rev").alias("attr_rev"), "via").alias("attribution"),
+    )
+
+
+def _targets(every: Column) -> Column:
+    """Whom a finding concerns: its rule, the correlations that count it, its entity's risk.
+
+    `every`: whether each bucket is told besides, as of an incident, and of a correction: it may
+    hold the risk of the entity that the finding counted for before.
+    """
     own = F.array_distinct(
         F.array_compact(
             F.concat(F.array("rule_id"), F.coalesce("feeds", F.array()), F.array(risk_target()))
         )
     )
-    # Which bucket has the risk of the former entity nobody knows here, so all of them are told.
-    every = (F.col("rule_id") == INCIDENT) | F.col("via").isin(*SAID_ELSEWHERE)
     nobody = F.array(F.lit(None).cast("string"))
-    event, own_kind = is_event(), F.when(beat, "tick").otherwise("finding")
-    event_kind = F.when(beat, PASSING).otherwise(ATTRIBUTED)
-    return with_event(findings, FINDING.schema).select(
-        F.when(event, event_kind).otherwise(own_kind).alias("kind"),
-        F.when(~beat & ~event, F.when(every, F.concat(own, nobody)).otherwise(own)).alias(
-            "targets"
-        ),
-        F.when(event, to_payload(*event_row(scopes))).otherwise(F.col("finding")).alias("payload"),
-        F.when(~event, to_payload("holder", "attr_rev", "via")).alias("attribution"),
-    )
+    return F.when(every, F.concat(own, nobody)).otherwise(own)
 
 
 def risk_target() -> Column:
     """The bucket target for the risk of a finding's entity, as `entity_of` names it.
 
-    Null for an incident, and for what names no device, address, host or user.
+    Null for an incident, and for what names no device, address, host or user. `mac`: of the
+    device, where the address was leased.
     """
     # The same order as in `entity_of`: finding and risk must mean the same entity.
-    leased = (F.col("holder.status") == "leased") & (F.col("holder.mac") != "")
     key = (
-        F.when(leased, F.concat(F.lit("device|"), "holder.mac"))
+        F.when(F.col("mac") != "", F.concat(F.lit("device|"), "mac"))
         .when(
             F.col("ip") != "",
             F.concat(F.lit("ip|"), F.coalesce("scope", F.lit("")), F.lit("|"), "ip"),
@@ -314,20 +344,3 @@ def risk_target() -> Column:
         .when(F.col("user_name") != "", F.concat(F.lit("user|"), "user_name"))
     )
     return F.when(F.col("rule_id") != INCIDENT, F.concat(F.lit(f"{RISK}|"), key))
-
-
-def _retold(attributions: DataFrame) -> DataFrame:
-    """Findings that job `repair` attributed anew, in the shape of `attribute`'s.
-
-    Their text may have `alert`: the one that the finding counts on, where the state may have
-    forgotten it.
-    """
-    # With today's schema: rows of an older release lack columns, which become null.
-    rows = attributions.withColumn("_f", fields_of("finding", FINDING.schema, ROUTED))
-    return rows.select(
-        "finding",
-        *[F.col(f"_f.{name}").alias(name) for name in ROUTED],
-        "holder",
-        F.col("rev").alias("attr_rev"),
-        "via",
-    )

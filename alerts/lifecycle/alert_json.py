@@ -321,13 +321,18 @@ def _rival(rival: Claim) -> dict[str, Any]:
 
 def _title(alert: Alert) -> str:
     if alert.entity_key.startswith(f"{HELD_BACK}|"):
-        return f"{alert.about.rule_title}: {alert.count} alerts held back"
+        return f"{alert.about.rule_title}: {alert.count} alerts{_whose(alert)} held back"
     holder = alert.holder
     who = alert.entity_value
     if alert.entity_type == "device" and holder:
         also = ", ".join(v for v in (who if holder.hostname else None, holder.ip) if v)
         who = f"{holder.hostname or who} ({also})" if also else who
     return f"{alert.about.rule_title}: {who}"
+
+
+def _whose(alert: Alert) -> str:
+    """Of a summary, whose alerts the budget held back."""
+    return f" of tenant {alert.tenant_uid}" if alert.tenant_uid else ""
 
 
 def _summary(alert: Alert) -> str:
@@ -338,7 +343,7 @@ def _summary(alert: Alert) -> str:
     if alert.entity_key.startswith(f"{HELD_BACK}|"):
         budget = alert.about.fields["hourly_budget"]
         return (
-            f"The rule goes beyond its budget of {budget} alerts an hour. Since "
+            f"The rule goes beyond its budget of {budget} alerts an hour{_whose(alert)}. Since "
             f"{rfc3339(alert.window_start)} {alert.count} were held back; they are in gold.alert."
         )
     times = "once" if alert.count == 1 else f"{alert.count} times"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import msgspec
 from pyspark.sql import functions as F
 
+from alerts.domain.alert_body import damage, readable_body
 from alerts.domain.entity import micros
 from alerts.domain.finding import identity
 from alerts.lifecycle.restore_alert import holds_findings
@@ -17,32 +19,53 @@ from infra.config.settings import Settings
 from infra.streaming.lake import Lake
 
 
-def with_alerts(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Counted:
+    """Rows whose findings have the alerts that they count on, and of those left out why."""
+
+    rows: list[dict[str, Any]]
+    left_out: list[str]
+
+
+@dataclass(frozen=True)
+class _DamagedAlert:
+    alert_id: str
+    rule_id: str
+    entity_value: str
+    sentence: str
+
+
+def with_alerts(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> Counted:
     """Rows of gold.attribution whose `finding` has the alert it counts on, if there is one.
 
-    `was` of a row is the newest attribution before it; it is left out of the answer.
+    `was` of a row is the newest attribution before it; it is left out of the answer. So is a row
+    whose alert is damaged: job `alert`, which may have forgotten it, would make it again from
+    revision 1 on, under an id that consumers know.
     """
     if not rows:
-        return []
+        return Counted([], [])
     pairs = [(row, msgspec.json.decode(row["finding"])) for row in rows]
-    alerts = _alerts(lake, pairs)
-    out = []
+    alerts, damaged = _alerts(lake, pairs)
+    out, left_out = [], []
     for row, finding in pairs:
+        if (lost := _lost(damaged, finding, row, lake.settings)) is not None:
+            left_out.append(f"finding {row['finding_id']} stays as it was attributed: {lost}")
+            continue
         alert = counting(alerts, finding, row, lake.settings)
         if alert is not None:
             finding["alert"] = alert
         plain = {name: value for name, value in row.items() if name != "was"}
         out.append(plain | {"finding": msgspec.json.encode(finding).decode()})
-    return out
+    return Counted(out, left_out)
 
 
 Pair = tuple[Mapping[str, Any], Mapping[str, Any]]
 """A row of gold.attribution with `was`, and its finding."""
 
 
-def _alerts(lake: Lake, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+def _alerts(lake: Lake, pairs: Sequence[Pair]) -> tuple[list[dict[str, Any]], list[_DamagedAlert]]:
     """The newest bodies of alerts that these findings made, or that are about the same entities
-    and ever spanned an instant of the rows."""
+    and ever spanned an instant of the rows; and those of them whose body is damaged."""
     times = [row["event_time"] for row, _ in pairs]
     rules = {finding["rule_id"] for _, finding in pairs}
     made = {_made(finding, lake.settings) for _, finding in pairs}
@@ -58,10 +81,40 @@ def _alerts(lake: Lake, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
         # Any revision may have spanned the instant, but the newest one is what goes on.
         revisions.join(spanning.select("alert_id").distinct(), "alert_id", "left_semi")
         .groupBy("alert_id")
-        .agg(F.max_by("body", "revision").alias("body"))
+        .agg(
+            F.max("revision").alias("revision"),
+            *[F.max_by(name, "revision").alias(name) for name in _WHOLE],
+        )
         .orderBy("alert_id")
     )
-    return [msgspec.json.decode(row.body) for row in bodies.collect()]
+    alerts, damaged = [], []
+    for row in bodies.collect():
+        body = readable_body(row.body)
+        sentence = damage(body, row.alert_id, row.revision)
+        if sentence is None:
+            alerts.append(body)
+        else:
+            damaged.append(_DamagedAlert(row.alert_id, row.rule_id, row.entity_value, sentence))
+    return alerts, damaged
+
+
+_WHOLE = ("body", "rule_id", "entity_value")
+"""The body of an alert, and the columns that tell whose it is where its body is damaged."""
+
+
+def _lost(
+    damaged: Sequence[_DamagedAlert],
+    finding: Mapping[str, Any],
+    row: Mapping[str, Any],
+    settings: Settings,
+) -> str | None:
+    """What is said of the damaged alert that a finding may count on; None: there is none."""
+    made, named = _made(finding, settings), _named(row, finding)
+    for alert in damaged:
+        mine = alert.rule_id == finding["rule_id"] and alert.entity_value == named
+        if mine or alert.alert_id == made:
+            return alert.sentence
+    return None
 
 
 def counting(
@@ -87,6 +140,9 @@ def counting(
 
 def _spans(alert: Mapping[str, Any], finding: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     """Whether an alert is about the entity that a finding was about, around its instant."""
+    # Two tenants may have one address, and none is to be told of the other's findings.
+    if alert.get("tenant_uid") != finding.get("tenant_uid"):
+        return False
     since, until = _instant(alert["window_start"]), _instant(alert["window_end"])
     within = since <= micros(row["event_time"]) <= until
     return within and alert["entity"]["value"] == _named(row, finding)

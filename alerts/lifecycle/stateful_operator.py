@@ -6,8 +6,8 @@ so two stateful operators never have to follow each other in one query.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,17 +28,25 @@ from alerts.lifecycle.payloads import decode_payload, pack_row
 from alerts.lifecycle.republish_guard import REPUBLISH_DECISION, asked_of
 from alerts.rulepack.rule_pack import PackStore
 from alerts.tables import ALERT_ACTION, FINDING
+from enrich.attribution.joined_row import LINE_END, attributed_event, attribution_of
 from enrich.tables import HOLDER
-from infra.config.settings import Settings
-from infra.delta.schema import struct
+from infra.config.settings import ScopeSettings, Settings
+from infra.delta.schema import BYTES, L, S, struct
 from infra.process.gc_pause import no_collection
 
 # One operator has one schema, and four tables leave it (decision 0002).
-OUTPUT = struct(out=T.StringType(), payload=T.BinaryType())
-STATE = struct(blob=T.BinaryType())
+OUTPUT = struct(out=S, payload=BYTES).spark
+STATE = struct(blob=BYTES).spark
 _FOUND = T.StructType([field for field in FINDING.schema if field.name != "holder"])
-_HELD = struct(holder=HOLDER, attr_rev=T.LongType(), via=T.StringType())
-_SCHEMAS = {"finding": _FOUND, "tick": _FOUND, "action": ALERT_ACTION.schema}
+_HELD = struct(holder=HOLDER, attr_rev=L, via=S).spark
+JOINED = "joined"
+"""Kind of a finding that comes from the join, whose word on it is yet to be read."""
+_SCHEMAS = {
+    "finding": _FOUND,
+    JOINED: FINDING.schema,
+    "tick": FINDING.schema,
+    "action": ALERT_ACTION.schema,
+}
 PASSING = "passing"
 """Kind of a row that has done its work before the state, such as a heartbeat of the events."""
 
@@ -51,7 +59,8 @@ def fold_alerts(rows: DataFrame, settings: Settings, store: str) -> DataFrame:
     """Rows `(kind, targets, payload, attribution)` -> rows `(out, payload)`, out one of those of
     `BucketState`, payload packed (`alerts.lifecycle.payloads`).
 
-    `attribution`: whose address it was, beside a finding's own text, as JSON.
+    `attribution`: whose address it was, beside a finding's own text: as JSON, or in the join's own
+    words (`enrich.attribution.joined_row`).
     `targets`: the rule and the correlations a row concerns; null: every bucket (a tick).
     Rows of kind `attributed_event` or `passing` concern none: they leave as they came, or not
     at all. They only come this way because a query has one output, and a branch beside this one
@@ -101,12 +110,13 @@ def stepper(
     """The function each bucket runs on its rows of a micro-batch."""
     alerts, packs = settings.alerts, PackStore(Path(store))
     confirming = Confirming(packs.get)
+    wait = timedelta(seconds=settings.jobs.wait_seconds)
     wait_us = settings.jobs.wait_seconds * 1_000_000
 
     def advanced(
         frames: Iterator[pd.DataFrame], state: GroupState
     ) -> tuple[BucketState, list[dict[str, Any]]]:
-        rows, detected = _arrived(frames)
+        rows, detected = _arrived(frames, wait)
         bucket = BucketState.decode(state.get[0]) if state.exists else BucketState()
         known = bucket.dhcp_known(rows, wait_us)
         judge_holders(rows, known, decided_servers(settings.checkpoint_root), settings.scopes)
@@ -124,7 +134,7 @@ def stepper(
         key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
     ) -> Iterator[pd.DataFrame]:
         if key[0] == NO_BUCKET:
-            yield from passed(frames)
+            yield from passed(frames, wait, settings.scopes)
             return
         # The collector would walk over every object of the state again while it is decoded.
         with no_collection():
@@ -144,7 +154,9 @@ def stepper(
     return step
 
 
-def _arrived(frames: Iterator[pd.DataFrame]) -> tuple[list[dict[str, Any]], datetime]:
+def _arrived(
+    frames: Iterator[pd.DataFrame], wait: timedelta
+) -> tuple[list[dict[str, Any]], datetime]:
     """A bucket's rows of a batch as plain rows, and the batch's own time.
 
     Spark keeps that time in the checkpoint: a retry decides the same.
@@ -158,13 +170,21 @@ def _arrived(frames: Iterator[pd.DataFrame]) -> tuple[list[dict[str, Any]], date
     # A shuffle delivers in any order; the same rows must give the same alerts on a retry.
     arrived.sort()
     rows = [
-        decode_payload(payload, _SCHEMAS[kind])
-        | (decode_payload(held, _HELD) if held else {})
-        | {"row_kind": kind, "target": target or None}
+        _row(kind, payload, held, wait) | {"target": target or None}
         for kind, target, payload, held in arrived
     ]
     detected: datetime = max(stamps).tz_localize(UTC).to_pydatetime()
     return rows, detected
+
+
+def _row(kind: str, payload: str, held: str, wait: timedelta) -> dict[str, Any]:
+    """A row as the bucket takes it; of a finding with whose address it was."""
+    text, _, routing = payload.partition(LINE_END)
+    row = decode_payload(text, _SCHEMAS[kind])
+    if kind == JOINED:
+        return row | attribution_of(row, routing, held, wait) | {"row_kind": "finding"}
+    known = decode_payload(held, _HELD) if held and kind == "finding" else {}
+    return row | known | {"row_kind": kind}
 
 
 def _packed(output: dict[str, Any]) -> bytes:
@@ -173,13 +193,24 @@ def _packed(output: dict[str, Any]) -> bytes:
     return msgspec.json.encode(row) if output["out"] == "refused" else pack_row(row)
 
 
-def passed(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+def passed(
+    frames: Iterator[pd.DataFrame], wait: timedelta, scopes: Sequence[ScopeSettings]
+) -> Iterator[pd.DataFrame]:
     """Rows that need no state and make none."""
     for frame in frames:
         events = frame[frame["kind"] == EVENT]
         if len(events):
-            payloads = [payload.encode() for payload in events["payload"]]
+            payloads = [
+                _event(payload, held, wait, scopes)
+                for payload, held in zip(events["payload"], events["attribution"], strict=True)
+            ]
             yield pd.DataFrame({"out": list(events["kind"]), "payload": payloads}, dtype=object)
+
+
+def _event(payload: str, held: str, wait: timedelta, scopes: Sequence[ScopeSettings]) -> bytes:
+    text, _, _ = payload.partition(LINE_END)
+    event = decode_payload(text, FINDING.schema)
+    return pack_row(attributed_event(event, attribution_of(event, "", held, wait), scopes))
 
 
 def attributions(rows: list[dict[str, Any]], said_at: Any) -> Iterator[dict[str, Any]]:

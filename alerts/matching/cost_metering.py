@@ -6,6 +6,7 @@ batch that runs twice counts twice.
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark import TaskContext
 
 from alerts.matching.matcher import Cost, Matcher, matcher_of
 from infra.streaming.outbox import put_row
@@ -89,4 +91,10 @@ def _since(now: Cost, before: Cost) -> dict[str, Any]:
 @lru_cache(maxsize=4)
 def metered_matcher(store_folder: str, pack: str, spool: str) -> Meter:
     """The metered matcher of a stored pack; a worker lives on and makes it once."""
-    return Meter(matcher_of(store_folder, pack), Path(spool))
+    meter = Meter(matcher_of(store_folder, pack), Path(spool))
+    if TaskContext.get() is not None:
+        # Of thousands of rules it is what a worker has most of, and stays: a full collection would
+        # walk it. It goes without the collector when its time is over.
+        gc.collect()
+        gc.freeze()
+    return meter

@@ -10,12 +10,12 @@ import pyarrow as pa
 from alerts.domain.finding import (
     event_schema,
 )
-from alerts.matching.matcher import LIVE_MODES
 from alerts.rulepack.predicate import (
     holds,
 )
 from alerts.rulepack.rule_pack import RulePack
 from infra.errors import Fatal
+from ingest.parsing.source import LIVE_MODES
 from ingest.tables import HEARTBEAT
 
 

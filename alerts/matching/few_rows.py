@@ -9,8 +9,10 @@ value that differs from earlier ones in what no rule asks for costs no more than
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import compress, repeat
+from weakref import WeakMethod
 
 import numpy as np
 
@@ -22,20 +24,21 @@ from alerts.matching.prefilter import (
     rows_by_value,
     rows_where,
 )
+from alerts.matching.routing import LogSource
 from alerts.rulepack.predicate import Leaf, Test, leaf
 from alerts.rulepack.row_test import ValueTest
 
 FEW = 1_000
 """Rows up to which a value is looked up among those of earlier batches and not sought anew."""
 
-LogSource = tuple[int | None, str]
-"""Class and source of an event, which say what rules look at it."""
-
 _MOST_VALUES, _MOST_CHARS = 20_000, 1_000
 """Values that a column remembers, and how long they may be: scripts hardly come twice."""
 
 _MOST_SETS = 100_000
 """Sets, and rows of sets, that are remembered."""
+
+_MOST_ASKED = 1_000
+"""Combinations of log sources that are remembered: of some dozens almost any may be in a batch."""
 
 
 @dataclass
@@ -73,6 +76,22 @@ class _Asked:
     questions: list[tuple[Test, tuple[int, ...]]]
 
 
+class _Worth(dict[tuple[int, ...], tuple[int, ...]]):
+    """The rules worth confirming on a row, by its group and the sets of its values."""
+
+    def __init__(self, candidates: Callable[[tuple[int, ...]], tuple[int, ...]]) -> None:
+        super().__init__()
+        # Weakly, as it is a method of who has this: a worker's matcher must go without the
+        # collector (`alerts.matching.cost_metering`).
+        self._candidates = WeakMethod(candidates)
+
+    def __missing__(self, key: tuple[int, ...]) -> tuple[int, ...]:
+        candidates = self._candidates()
+        assert candidates is not None
+        rules = self[key] = candidates(key)
+        return rules
+
+
 class FewRows:
     """The look-ups of one plan.
 
@@ -91,13 +110,14 @@ class FewRows:
         self._asked: dict[tuple[LogSource, ...], _Asked] = {}
         self._sets: list[tuple[int, ...]] = []
         self._numbers: dict[tuple[int, ...], int] = {}
+        self._groups: list[LogSource] = []
         self._group_numbers: dict[LogSource, int] = {}
-        self._worth: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._worth = _Worth(self._candidates)
 
     def worth(
         self, columns: EventColumns, groups: Sequence[LogSource], of_row: Sequence[int] | None
-    ) -> tuple[Numbers, list[tuple[int, ...]]]:
-        """Rows worth confirming, in order, and the rules for which each is, in order.
+    ) -> tuple[Sequence[int], list[tuple[int, ...]]]:
+        """Places of rows worth confirming, in order, and the rules for which each is, in order.
 
         `groups` are those of the rows in `columns`; `of_row` says which each row is of, and is
         None where there is one.
@@ -106,6 +126,8 @@ class FewRows:
             self._forget()
         asked = self._asked.get(of_groups := tuple(groups))
         if asked is None:
+            if len(self._asked) >= _MOST_ASKED:
+                self._asked.clear()
             asked = self._asked[of_groups] = self._asked_of(groups)
         sets: list[Iterable[int]] = []
         others: list[tuple[Numbers, Numbers]] = []
@@ -121,20 +143,18 @@ class FewRows:
         if others:
             sets.append(self._by_row(others, columns.rows))
         # Numbers, as a pair would be hashed anew for each row.
-        numbered = [self._group_numbers.setdefault(g, len(self._group_numbers)) for g in groups]
+        numbered = list(map(self._group_number, groups))
         of: Iterable[int] = repeat(numbered[0], len(columns.rows))
         if of_row is not None:
             of = map(numbered.__getitem__, of_row)
-        every = list(zip(of, *sets, strict=True))
-        worth = list(map(self._worth.get, every))
-        if None in worth:
-            by_number = dict(zip(numbered, groups, strict=True))
-            for place, rules in enumerate(worth):
-                if rules is None:
-                    key = every[place]
-                    worth[place] = self._candidates(key, by_number[key[0]])
-        places = [place for place, rules in enumerate(worth) if rules]
-        return columns.rows[places], [rules for rules in worth if rules]
+        worth = list(map(self._worth.__getitem__, zip(of, *sets, strict=True)))
+        return list(compress(range(len(worth)), worth)), list(filter(None, worth))
+
+    def _group_number(self, group: LogSource) -> int:
+        number = self._group_numbers.setdefault(group, len(self._groups))
+        if number == len(self._groups):
+            self._groups.append(group)
+        return number
 
     def _asked_of(self, groups: Sequence[LogSource]) -> _Asked:
         """What concerns a rule that looks at one of the groups."""
@@ -170,23 +190,28 @@ class FewRows:
     def _looked_up(self, column: _Column, texts: Sequence[str | None]) -> list[int]:
         """For each text the number of the set of what it passes."""
         known = column.known
-        numbers: list[int | None] = list(map(known.get, texts))
-        if None in numbers:
-            unknown = [place for place, number in enumerate(numbers) if number is None]
-            fresh = dict.fromkeys(map(texts.__getitem__, unknown), 0)
-            missing = list(fresh)
-            for text, passed in zip(missing, column.passed(missing), strict=True):
-                fresh[text] = self._number(passed)
-            for place in unknown:
-                numbers[place] = fresh[texts[place]]
-            if len(known) > _MOST_VALUES:
-                known.clear()
-            known.update(fresh)
-            if max([len(text) for text in missing if text], default=0) > _MOST_CHARS:
-                for text in missing:
-                    if text is not None and len(text) > _MOST_CHARS:
-                        del known[text]
-        return numbers  # type: ignore[return-value]  # no None is among them any more
+        # To look whether a None is among some hundred numbers takes longer than to look them up.
+        with suppress(KeyError):
+            return list(map(known.__getitem__, texts))
+        numbers: list[int] = list(map(known.get, texts))  # type: ignore[arg-type]
+        unknown = [place for place, number in enumerate(numbers) if number is None]
+        fresh = dict.fromkeys(map(texts.__getitem__, unknown), 0)
+        missing = list(fresh)
+        passed = column.passed(missing)
+        # Most pass what others have passed: a call for each would take as long as the look-ups.
+        of_sets = map(self._numbers.get, passed)
+        for text, number, of_text in zip(missing, of_sets, passed, strict=True):
+            fresh[text] = self._number(of_text) if number is None else number
+        for place in unknown:
+            numbers[place] = fresh[texts[place]]
+        if len(known) > _MOST_VALUES:
+            known.clear()
+        known.update(fresh)
+        if max([len(text) for text in missing if text], default=0) > _MOST_CHARS:
+            for text in missing:
+                if text is not None and len(text) > _MOST_CHARS:
+                    del known[text]
+        return numbers
 
     def _number(self, passed: tuple[int, ...]) -> int:
         """The number of a set, which may be written in any order and with repetitions."""
@@ -222,7 +247,7 @@ class FewRows:
         numbers = {row: self._number(tuple(gates)) for row, gates in sets.items()}
         return list(map(numbers.get, rows.tolist(), repeat(self._number(()))))
 
-    def _candidates(self, key: tuple[int, ...], group: LogSource) -> tuple[int, ...]:
+    def _candidates(self, key: tuple[int, ...]) -> tuple[int, ...]:
         """The rules all of whose gates a row has passed, of those that look at its group.
 
         `key` is the group's number and those of what the row's values pass.
@@ -234,11 +259,9 @@ class FewRows:
         for gate in gates:
             rule = self._rule_of[gate]
             times[rule] = times.get(rule, 0) + 1
-        allowed = self._rules_for(group)
+        allowed = self._rules_for(self._groups[key[0]])
         passed = [rule for rule, count in times.items() if count >= self._needed[rule]]
-        worth = tuple(sorted(rule for rule in (*passed, *self._ungated) if allowed[rule]))
-        self._worth[key] = worth
-        return worth
+        return tuple(sorted(rule for rule in (*passed, *self._ungated) if allowed[rule]))
 
     def _forget(self) -> None:
         self._worth.clear()

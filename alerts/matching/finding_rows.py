@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import accumulate, chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from alerts.domain.finding import (
@@ -48,10 +50,21 @@ _OF_EVENT = {
 
 _TAKEN = _OF_EVENT | {"dst_ip": "dst_ip"}
 
+_READ = ("event_uid", "host_name", "user_name", "message")
+"""Columns of an event that every finding reads."""
+
+_PATHS = tuple(dict.fromkeys([*_TAKEN.values(), *_READ]))
+
 _OF_RULE = ("rule_id", "rule_version", "rule_title", "level", "feeds", "alerting", "kind", "pack")
 
-_FEW = 1 << 12
-"""Findings for which nulls are kept at hand."""
+_FEW, _MOST_BEGUN = 1 << 12, 512
+"""Findings whose columns are kept as they begin, and for how many counts of them."""
+
+_CALLS_COUNT = 512
+"""Findings up to which a call into Arrow costs more than what it saves."""
+
+_Endpoints = tuple[tuple[str, str], ...]
+"""Endpoints that a rule names, each with the path of its address."""
 
 _Hit = tuple[int, int]
 """The place of a row among the picked ones, and the number of a rule."""
@@ -65,7 +78,11 @@ class FindingRows:
     """
 
     def __init__(self, rules: Sequence[Rule], pack_hash: str) -> None:
-        self._rules = [_Shown(rule) for rule in rules]
+        endpoints = [tuple((role, f"{role}.ip") for role in rule.roles) for rule in rules]
+        # Numbered, as such tuples would be hashed for each finding.
+        numbers = {of: number for number, of in enumerate(dict.fromkeys(endpoints))}
+        self._endpoints: list[_Endpoints] = list(numbers)
+        self._rules = [_Shown(rule, numbers[of]) for rule, of in zip(rules, endpoints, strict=True)]
         self._pack_hash = pack_hash
         schema = finding_schema()
         rows = [
@@ -82,7 +99,20 @@ class FindingRows:
             for rule in rules
         ]
         kinds = pa.schema([schema.field(name) for name in _OF_RULE])
-        self._of_rule = pa.RecordBatch.from_pylist(rows, schema=kinds)
+        of_rule = pa.RecordBatch.from_pylist(rows, schema=kinds)
+        # What all rules say alike, such as the pack, is never chosen.
+        self._alike = {
+            name: of_rule.column(name)
+            for name in _OF_RULE[1:]
+            if rows and all(row[name] == rows[0][name] for row in rows)
+        }
+        self._own_names = [name for name in _OF_RULE if name not in self._alike]
+        self._own = of_rule.select(self._own_names)
+        texts = [name for name in self._own_names if pa.types.is_string(kinds.field(name).type)]
+        self._own_texts = {name: of_rule.column(name).to_pylist() for name in texts}
+        self._own_others = [name for name in self._own_names if name not in texts]
+        self._many: dict[str, pa.Array] = {}
+        self._begun: dict[int, dict[str, pa.Array]] = {}
 
     def made(
         self, picked: Picked, hits: Sequence[_Hit], failures: Sequence[tuple[int, int, str]]
@@ -98,26 +128,66 @@ class FindingRows:
     def _of_hits(self, picked: Picked, hits: Sequence[_Hit]) -> pa.RecordBatch:
         places, rules = [hit[0] for hit in hits], [hit[1] for hit in hits]
         shown = [self._rules[rule] for rule in rules]
-        of_rule = self._of_rule.take(pa.array(rules, pa.int32()))
-        columns = dict(zip(_OF_RULE, of_rule.columns, strict=True))
+        columns = dict(self._begin(len(hits)))
         columns |= _taken(picked, places)
+        texts = self._own_columns(rules, columns)
         uids = list(map(framed, picked["event_uid"]))
-        roles = _roles(picked, places, shown)
-        texts = {
-            # From rule and event alone: the same batch tried again gives the same ids.
-            "finding_id": [
-                rule.identity(uids[place]) for rule, place in zip(shown, places, strict=True)
-            ],
-            "role": [role for role, _ in roles],
-            "ip": [ip for _, ip in roles],
-            "host_name": _by_place(_hosts(picked), places),
-            "user_name": _by_place([named(user) for user in picked["user_name"]], places),
-            "snippet": _by_place([_snippet(picked, row) for row in range(len(uids))], places),
+        roles = self._roles(picked, places, shown)
+        # From rule and event alone: the same batch tried again gives the same ids.
+        texts["finding_id"] = [
+            rule.identity(uids[place]) for rule, place in zip(shown, places, strict=True)
+        ]
+        texts["role"] = [role for role, _ in roles]
+        texts["host_name"] = _by_place(_hosts(picked), places)
+        texts["user_name"] = _by_place([named(user) for user in picked["user_name"]], places)
+        texts["snippet"] = _by_place(_snippets(picked), places)
+        if any(ips := [ip for _, ip in roles]):
+            texts["ip"] = ips
+        ends, keys, values = _fields(picked, places, shown)
+        *of_findings, keyed, valued = _arrays([*texts.values(), keys, values])
+        columns |= dict(zip(texts, of_findings, strict=True))
+        columns["fields"] = pa.MapArray.from_arrays(pa.array(ends), keyed, valued)
+        return pa.RecordBatch.from_arrays(list(columns.values()), schema=finding_schema())
+
+    def _own_columns(
+        self, rules: Sequence[int], columns: dict[str, pa.Array]
+    ) -> dict[str, Sequence[str | None]]:
+        """What each finding's rule says: put into `columns`, or given as text."""
+        few = len(rules) <= _CALLS_COUNT
+        if names := self._own_others if few else self._own_names:
+            own = self._own.select(names).take(pa.array(np.array(rules, np.int32)))
+            columns |= dict(zip(names, own.columns, strict=True))
+        if not few:
+            return {}
+        return {name: [of[rule] for rule in rules] for name, of in self._own_texts.items()}
+
+    def _begin(self, count: int) -> dict[str, pa.Array]:
+        """All columns of so many findings as they are whatever was hit: most of them null."""
+        if count > _FEW:
+            return self._columns(count)
+        if count not in self._begun:
+            if len(self._begun) >= _MOST_BEGUN:
+                self._begun.clear()
+            # Nulls of nested kinds have many buffers, so those of small batches are made once.
+            self._many = self._many or self._columns(_FEW)
+            self._begun[count] = {name: of.slice(0, count) for name, of in self._many.items()}
+        return self._begun[count]
+
+    def _columns(self, count: int) -> dict[str, pa.Array]:
+        first = pa.array(np.zeros(count, np.int32))
+        return {
+            name: self._alike[name].take(first) if name in self._alike else pa.nulls(count, kind)
+            for name, kind in _kinds().items()
         }
-        columns |= {name: pa.array(values, pa.string()) for name, values in texts.items()}
-        columns["fields"] = _fields(picked, places, shown)
-        every = dict(zip(_kinds(), _nulls(len(hits)), strict=True)) | columns
-        return pa.RecordBatch.from_arrays(list(every.values()), schema=finding_schema())
+
+    def _roles(
+        self, picked: Picked, places: Sequence[int], rules: Sequence[_Shown]
+    ) -> list[tuple[str, str | None]]:
+        """For each finding the endpoint that it is about, with its address."""
+        # Most rules of a pack name the same endpoints: what they say of an event is asked once.
+        different = {rule.endpoints for rule in rules}
+        chosen = {number: _roles_of(picked, self._endpoints[number]) for number in different}
+        return [chosen[rule.endpoints][place] for rule, place in zip(rules, places, strict=True)]
 
     def _failure(self, picked: Picked, row: int, number: int, reason: str) -> dict[str, Any]:
         """The finding that a rule threw; it is about the rule, so it names no address."""
@@ -143,9 +213,9 @@ class FindingRows:
 class _Shown:
     """What a finding of a rule shows of its event."""
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: Rule, endpoints: int) -> None:
         self.rule = rule
-        self.roles = tuple((role, f"{role}.ip") for role in rule.roles)
+        self.endpoints = endpoints
         self.paths = tuple(dict.fromkeys([*_positive(rule.predicate), *rule.carry]))
         self.lists = tuple(test for test in tests_of(rule.predicate) if test.op == "listed")
         self.identity: Callable[[bytes], str] = identities(rule.id)
@@ -164,14 +234,18 @@ def _positive(node: Node) -> Iterator[str]:
 
 def _taken(picked: Picked, places: Sequence[int]) -> dict[str, pa.Array]:
     """What is the event's in a finding, without a detour through Python."""
-    batch, kinds = picked.batch, _kinds()
-    schema = batch.schema
-    there = {name: path for name, path in _TAKEN.items() if schema.get_field_index(path) >= 0}
-    taken = batch.select(list(there.values())).take(pa.array(picked.rows[places]))
+    kinds = _kinds()
+    if len(places) <= _CALLS_COUNT:
+        taken = picked.take_together(_PATHS, _READ, places)
+    else:
+        taken = picked.take_together(list(_TAKEN.values()), (), places)
+        # Of many, a row's texts are read once for all rules that it satisfies.
+        picked.read_together(_READ)
     return {
         # Spark and Parquet may hand over other kinds of text and time than a finding has.
         name: column if column.type == kinds[name] else column.cast(kinds[name])
-        for name, column in zip(there, taken.columns, strict=True)
+        for name, path in _TAKEN.items()
+        if (column := taken.get(path)) is not None
     }
 
 
@@ -185,36 +259,44 @@ def _by_place(values: Sequence[str | None], places: Iterable[int]) -> list[str |
     return [values[place] for place in places]
 
 
-def _roles(
-    picked: Picked, places: Sequence[int], rules: Sequence[_Shown]
-) -> list[tuple[str, str | None]]:
-    """For each finding the first endpoint that has an address, else the first."""
-    # Most rules of a pack name the same endpoints: what they say of an event is asked once.
-    chosen: dict[tuple[tuple[str, str], ...], list[tuple[str, str | None]]] = {}
-    for roles in {rule.roles for rule in rules}:
-        columns = [picked[path] for _, path in roles]
-        if not any(map(any, columns)):
-            # Most process starts name no address.
-            chosen[roles] = [(roles[0][0], None)] * len(picked.rows)
-            continue
-        ips = zip(*columns, strict=True)
-        chosen[roles] = [_role(roles, of_row) for of_row in ips]
-    return [chosen[rule.roles][place] for rule, place in zip(rules, places, strict=True)]
+def _arrays(texts: Sequence[Sequence[str | None]]) -> list[pa.Array]:
+    """Each of the lists as an array of text."""
+    if max(map(len, texts)) > _FEW:
+        return [pa.array(values, pa.string()) for values in texts]
+    # Parts of one array: to make an array costs as much as a hundred of its texts.
+    whole = pa.array(list(chain.from_iterable(texts)), pa.string())
+    starts = accumulate(map(len, texts), initial=0)
+    return [whole.slice(start, len(values)) for start, values in zip(starts, texts, strict=False)]
 
 
-def _role(roles: Sequence[tuple[str, str]], ips: Sequence[str | None]) -> tuple[str, str | None]:
+def _roles_of(picked: Picked, endpoints: _Endpoints) -> Sequence[tuple[str, str | None]]:
+    """For each row the first endpoint that has an address, else the first."""
+    columns = [picked[path] for _, path in endpoints]
+    if any(map(any, columns)):
+        return [_role(endpoints, ips) for ips in zip(*columns, strict=True)]
+    # Most process starts name no address.
+    return [(endpoints[0][0], None)] * len(picked.rows)
+
+
+def _role(endpoints: _Endpoints, ips: Sequence[str | None]) -> tuple[str, str | None]:
     # The finding is joined to the leases by this address, so an endpoint with one goes first.
-    having = ((role, ip) for (role, _), ip in zip(roles, ips, strict=True) if ip)
-    return next(having, (roles[0][0], None))
+    having = ((role, ip) for (role, _), ip in zip(endpoints, ips, strict=True) if ip)
+    return next(having, (endpoints[0][0], None))
 
 
 def _hosts(picked: Picked) -> list[str | None]:
-    names = zip(picked["host_name"], picked["device.hostname"], strict=True)
-    return [named(host or of_device) for host, of_device in names]
+    hosts = picked["host_name"]
+    if not all(hosts):
+        of_device = picked["device.hostname"]
+        hosts = [host or other for host, other in zip(hosts, of_device, strict=True)]
+    return list(map(named, hosts))
 
 
-def _fields(picked: Picked, places: Sequence[int], rules: Sequence[_Shown]) -> pa.Array:
-    """For each finding the fields that made its rule match, each with its text."""
+def _fields(
+    picked: Picked, places: Sequence[int], rules: Sequence[_Shown]
+) -> tuple[np.ndarray[Any, np.dtype[np.int32]], list[str], list[str]]:
+    """For each finding the fields that made its rule match, each with its text: where those of
+    each finding begin, and their names and texts."""
     keys: list[str] = []
     texts: list[str] = []
     ends = [0]
@@ -231,9 +313,7 @@ def _fields(picked: Picked, places: Sequence[int], rules: Sequence[_Shown]) -> p
                 keys.append(name)
                 texts.append(text)
         ends.append(len(keys))
-    return pa.MapArray.from_arrays(
-        pa.array(ends, pa.int32()), pa.array(keys, pa.string()), pa.array(texts, pa.string())
-    )
+    return np.array(ends, np.int32), keys, texts
 
 
 class _Written(dict[str, list[str | None]]):
@@ -267,40 +347,27 @@ def _indicator(picked: Picked, row: int, lists: Iterable[Test]) -> dict[str, str
     return {}
 
 
-def _snippet(picked: Picked, row: int) -> str:
-    """What an event says of itself, and the URL, command line or query that it is about."""
-    message = picked["message"][row]
-    if not message:
-        names = ("source", "src_ip", "dst_ip", "user_name", "host_name")
-        message = " ".join(f"{name}={picked[name][row]}" for name in names if picked[name][row])
+def _snippets(picked: Picked) -> list[str]:
+    """What each event says of itself, and the URL, command line or query that it is about."""
+    # Most columns are empty throughout a log source.
+    subjects = [texts for path in SUBJECTS if any(texts := picked[path])]
+    return [
+        _snippet(message or _named(picked, row), [texts[row] for texts in subjects])
+        for row, message in enumerate(picked["message"])
+    ]
+
+
+def _named(picked: Picked, row: int) -> str:
+    """An event that has no message by its source, addresses and names."""
+    names = ("source", "src_ip", "dst_ip", "user_name", "host_name")
+    return " ".join(f"{name}={picked[name][row]}" for name in names if picked[name][row])
+
+
+def _snippet(message: str, subjects: Iterable[str | None]) -> str:
     line = single_line(message)
-    about = [single_line(text, FIELD_CHARS) for path in SUBJECTS if (text := picked[path][row])]
+    about = [single_line(text, FIELD_CHARS) for text in subjects if text]
     # Most messages name it already, but not behind where they are cut.
     missing = single_line(" ".join(text for text in about if text not in line), FIELD_CHARS)
     if not missing:
         return line
     return f"{single_line(message, SNIPPET_CHARS - len(missing) - 2)}: {missing}"
-
-
-def _nulls(count: int) -> Sequence[pa.Array]:
-    """Nulls of each kind of column, so many."""
-    return _few_nulls(count) if count <= _FEW else _nulls_of(count).columns
-
-
-@lru_cache(maxsize=512)
-def _few_nulls(count: int) -> Sequence[pa.Array]:
-    columns: list[pa.Array] = _many_nulls()[:count].columns
-    return columns
-
-
-@lru_cache(maxsize=1)
-def _many_nulls() -> pa.RecordBatch:
-    # Nulls of nested kinds have many buffers, so those of small batches are made once.
-    return _nulls_of(_FEW)
-
-
-def _nulls_of(count: int) -> pa.RecordBatch:
-    schema = finding_schema()
-    return pa.RecordBatch.from_arrays(
-        [pa.nulls(count, kind.type) for kind in schema], schema=schema
-    )

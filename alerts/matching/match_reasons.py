@@ -22,6 +22,7 @@ from alerts.rulepack.predicate import (
     text_of,
 )
 from infra.config.bounded_yaml import yaml_document
+from ingest.parsing.ocsf import ACTION, DISPOSITION, KINDS, SEVERITY, STATUS
 
 MOST_VALUES = 5
 
@@ -44,6 +45,15 @@ _WORDS = {
     "ref_startswith": "starts with",
     "ref_endswith": "ends with",
 }
+
+_NUMBERS: Mapping[str, Mapping[int, str]] = {
+    "class_uid": {uid: kind.name for uid, kind in KINDS.items()},
+    "status_id": STATUS,
+    "severity_id": SEVERITY,
+    "action_id": ACTION,
+    "disposition_id": DISPOSITION,
+}
+"""What numbers of OCSF mean, by field: nobody should have to look them up."""
 
 
 def reasons(node: Node, event: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -108,7 +118,11 @@ def _test(test: Test) -> str:
     elif test.op.startswith("ref"):
         wanted = str(test.value)
     cased = " (case matters)" if test.cased else ""
-    return f"{test.field} {_WORDS.get(test.op, test.op)} {wanted}{cased}"
+    meant = ""
+    if isinstance(test.value, int | float) and not isinstance(test.value, bool):
+        name = _NUMBERS.get(test.field, {}).get(int(test.value))
+        meant = f" ({name})" if name else ""
+    return f"{test.field} {_WORDS.get(test.op, test.op)} {wanted}{meant}{cased}"
 
 
 def rule_text(folders: tuple[Path, ...], rule_id: str) -> tuple[Path, str] | None:

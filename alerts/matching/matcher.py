@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
@@ -11,32 +11,26 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from alerts.domain.finding import SUBJECTS, event_schema, finding_schema
 from alerts.matching.column_access import EventColumns, Flags, Numbers, Picked
 from alerts.matching.confirmation import Confirmation, ReadyRule, Rules
-from alerts.matching.few_rows import FEW, FewRows, LogSource
+from alerts.matching.few_rows import FEW, FewRows
 from alerts.matching.finding_rows import FindingRows
 from alerts.matching.plan_sample import PlanSample
 from alerts.matching.prefilter import SAMPLE_ROWS, Census, PrefilterPlan, count
+from alerts.matching.routing import ROUTING, LogSource, Routed, Router
 from alerts.rulepack.derived_fields import inputs
 from alerts.rulepack.predicate import paths_of
 from alerts.rulepack.row_test import Remembered, ValueTest, row_test
 from alerts.rulepack.rule_pack import PackStore, Rule, RulePack
-from infra.errors import Fatal
-from ingest.tables import HEARTBEAT
-
-LIVE_MODES = ("live", "replay")
-"""Modes whose events may raise live alerts; an import of old logs may not."""
+from ingest.parsing.source import LIVE_MODES
 
 DEAR = 1.0
 """Candidates an event above which it is worth asking again what is rare."""
 
 LONGEST_WAIT = 1_000_000
 """Events after which it is asked again at the latest, if it is dear still."""
-
-_ROUTING = ("class_uid", "source", "mode", "dead_letter_reason", "duplicate_of")
 
 _FINDING = (
     *("event_uid", "time", "received_at", "scope", "tenant_uid", "message", "device"),
@@ -57,17 +51,6 @@ class Cost(NamedTuple):
     """Time spent confirming."""
 
 
-@dataclass
-class _Routed:
-    """Rows that rules may see: for each its group, and which rules look at a group's events."""
-
-    rows: Numbers
-    groups: Numbers
-    rules: Flags
-    pairs: list[LogSource]
-    """Class and source of each group."""
-
-
 class Matcher:
     """All rules of a pack, ready to run over batches of silver.event.
 
@@ -79,7 +62,7 @@ class Matcher:
         self, pack: RulePack, modes: Collection[str] = LIVE_MODES, sample_rows: int = SAMPLE_ROWS
     ) -> None:
         self.pack_hash = pack.hash
-        self.modes = pa.array(sorted(modes), pa.string())
+        self._router = Router(pack.rules, modes)
         self._paths = sorted({path for rule in pack.rules for path in _paths(rule)})
         slots = {path: slot for slot, path in enumerate(self._paths)}
         remembered = Remembered()
@@ -92,7 +75,6 @@ class Matcher:
             (n, node and ValueTest.of(node, remembered)) for n, node in enumerate(self._nodes)
         )
         self._by_value = {number: test for number, test in by_value if test}
-        self._routes: dict[LogSource, Flags] = {}
         self._sample_rows = sample_rows
         self._census = Census()
         self._sample = PlanSample(self._paths)
@@ -100,20 +82,19 @@ class Matcher:
         self._few: FewRows | None = None
         self._since = [0, 0]
         self._wait = 0
-        self._counts = np.zeros((2, len(self._rules)), np.int64)
-        self._hits = [0] * len(self._rules)
+        self._tried = np.zeros(len(self._rules), np.int64)
+        self._hits: Counter[int] = Counter()
 
     def match(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Findings of gold.finding's schema, by row and then by rule id."""
-        routed = self._route(batch)
+        routed = self._router.route(batch)
         if not len(routed.rows):
             return pa.RecordBatch.from_pylist([], schema=finding_schema())
         columns = EventColumns(batch, routed.rows)
-        rows, wanted = self._candidates(columns, routed)
-        picked = Picked(batch, rows, self._paths, columns, columns.places_of(rows))
+        rows, places, wanted = self._candidates(columns, routed)
+        picked = Picked(columns, places, self._paths, rows)
         hits, thrown = self._confirmation.confirm(picked, wanted)
-        for _, rule in hits:
-            self._hits[rule] += 1
+        self._hits.update([rule for _, rule in hits])
         failures = [(place, rule, reason) for rule, (place, reason) in sorted(thrown.items())]
         if not hits and not failures:
             return pa.RecordBatch.from_pylist([], schema=finding_schema())
@@ -131,10 +112,11 @@ class Matcher:
         """What each rule has cost since this matcher was made, by rule id."""
         return {
             rule.id: Cost(rows, candidates, hits, seconds)
-            for rule, (rows, candidates), hits, seconds in zip(
+            for rule, rows, candidates, hits, seconds in zip(
                 self._rules,
-                self._counts.T.tolist(),
-                self._hits,
+                self._router.events().tolist(),
+                self._tried.tolist(),
+                map(self._hits.__getitem__, range(len(self._rules))),
                 self._confirmation.seconds,
                 strict=True,
             )
@@ -144,85 +126,35 @@ class Matcher:
         """Events that were confirmed so far, and of these those of which the answer was known."""
         return self._confirmation.wanted, self._confirmation.known
 
-    def _route(self, batch: pa.RecordBatch) -> _Routed:
-        """The rows that some rule may see, by class and source."""
-        missing = [name for name in _ROUTING if batch.schema.get_field_index(name) < 0]
-        if missing:
-            raise Fatal(f"a batch of silver.event lacks {missing}; select all its columns")
-        # Nulls as a code of their own: an event without a class may still concern a rule of a
-        # source.
-        classes = batch.column("class_uid").dictionary_encode(null_encoding="encode")
-        sources = batch.column("source").dictionary_encode(null_encoding="encode")
-        names, uids = sources.dictionary.to_pylist(), classes.dictionary.to_pylist()
-        if len(names) == len(uids) == 1:
-            pairs, groups = np.zeros(1, np.int64), np.zeros(batch.num_rows, np.int64)
-        else:
-            codes = sources.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-            # One number for both codes: `np.unique` sorts plain numbers, not rows of two.
-            codes *= len(uids)
-            codes += classes.indices.to_numpy(zero_copy_only=False)
-            pairs, groups = np.unique(codes, return_inverse=True)
-        numbers = [divmod(pair, len(uids)) for pair in pairs.tolist()]
-        named = [(uids[uid], names[name]) for name, uid in numbers]
-        rules = np.zeros((len(named), len(self._rules)), bool)
-        for group, pair in enumerate(named):
-            rules[group] = self._rules_for(pair)
-        seen = self._seen(batch)
-        if len(named) != 1:
-            # Most events concern no rule; they are dropped before any of their columns is read.
-            rows = np.flatnonzero(seen & np.asarray(rules.any(axis=1))[groups])
-            # One product of matrices in place of a loop over rules and groups.
-            self._counts[0] += np.bincount(groups[rows], minlength=len(pairs)) @ rules
-        else:
-            rows = np.flatnonzero(seen) if rules.any() else groups[:0]
-            self._counts[0][rules[0]] += len(rows)
-        return _Routed(rows, groups, rules, named)
-
-    def _seen(self, batch: pa.RecordBatch) -> Flags:
-        """Which events may raise alerts, whatever the rules."""
-        seen = pc.is_in(batch.column("mode"), self.modes)
-        for name in ("dead_letter_reason", "duplicate_of"):
-            column = batch.column(name)
-            # Most batches have neither, and a call into Arrow costs as much as hundreds of events.
-            if column.null_count < len(column):
-                seen = pc.and_(seen, column.is_null())
-        flags: Flags = seen.to_numpy(zero_copy_only=False)
-        return flags
-
-    def _rules_for(self, key: LogSource) -> Flags:
-        if key not in self._routes:
-            _, source = key
-            # Heartbeats are rows of ours that show a source is alive; no rule may match them.
-            looks = [source != HEARTBEAT and _looks_at(rule, key) for rule in self._rules]
-            self._routes[key] = np.array(looks, bool)
-        return self._routes[key]
-
-    def _candidates(self, columns: EventColumns, routed: _Routed) -> tuple[Numbers, list[Rules]]:
-        """Rows worth confirming, in order, and the rules for which each is."""
-        wanted = np.asarray(routed.rules.any(axis=0))
-        plan = self._planned(columns, routed, wanted)
+    def _candidates(
+        self, columns: EventColumns, routed: Routed
+    ) -> tuple[Numbers | None, Sequence[int], list[Rules]]:
+        """Rows worth confirming, in order, where they stand among the routed ones, and the rules
+        for which each is; the rows are None where none is looked for by its number."""
+        plan = self._planned(columns, routed)
+        rows: Numbers | None = None
         if len(routed.rows) <= FEW:
-            rows, of_rows = self._few_rows(plan).worth(columns, *_groups(routed))
+            places, of_rows = self._few_rows(plan).worth(columns, *_groups(routed))
             every = list(chain.from_iterable(of_rows))
             rules = np.fromiter(every, np.int64, len(every))
         else:
-            rules, by_row = plan.pairs(columns, routed.rows, wanted)
+            rules, by_row = plan.pairs(columns, routed.rows, routed.wanted)
             allowed = routed.rules[routed.groups[by_row], rules]
             rows, of_rows = _by_row(rules[allowed], by_row[allowed])
-            rules = rules[allowed]
+            places, rules = columns.places_of(rows), rules[allowed]
         self._since[0] += len(routed.rows)
         # A rule without a gate has every row; no other plan would change that.
         self._since[1] += int(np.count_nonzero(plan.gates[rules]))
-        self._counts[1] += np.bincount(rules, minlength=len(self._rules))
-        return rows, of_rows
+        self._tried += np.bincount(rules, minlength=len(self._rules))
+        return rows, places, of_rows
 
     def _few_rows(self, plan: PrefilterPlan) -> FewRows:
         """What small batches remember, as long as the plan is in force."""
         if self._few is None:
-            self._few = FewRows(plan, self._rules_for)
+            self._few = FewRows(plan, self._router.rules_for)
         return self._few
 
-    def _planned(self, columns: EventColumns, routed: _Routed, wanted: Flags) -> PrefilterPlan:
+    def _planned(self, columns: EventColumns, routed: Routed) -> PrefilterPlan:
         """The plan in force; a new one when a batch can tell what is rare, and the old one is
         blind or dear. It waits four times as long each time, so planning stays cheap."""
         rows, candidates = self._since
@@ -231,9 +163,9 @@ class Matcher:
         if enough and rows >= self._wait and dear:
             # Of the wait and not of what was seen: batches of some hundred rows see little.
             self._wait = min(4 * max(self._wait, len(routed.rows)), LONGEST_WAIT)
-            self._plan_anew(columns, wanted)
+            self._plan_anew(columns, routed.wanted)
         elif len(routed.rows) <= FEW and not self._sample.done:
-            self._sample.add(columns, wanted)
+            self._sample.add(columns, routed.wanted)
             if taken := self._sample.taken():
                 self._plan_anew(*taken)
         if self._plan is None:
@@ -246,7 +178,7 @@ class Matcher:
         self._plan, self._few, self._since = None, None, [0, 0]
 
 
-def _groups(routed: _Routed) -> tuple[list[LogSource], list[int] | None]:
+def _groups(routed: Routed) -> tuple[list[LogSource], list[int] | None]:
     """The groups that rules look at, in an order of their own, and of which each row is."""
     if len(routed.pairs) == 1:
         return routed.pairs, None
@@ -262,14 +194,6 @@ def _by_row(rules: Numbers, rows: Numbers) -> tuple[Numbers, list[Rules]]:
     different, starts = np.unique(rows[order], return_index=True)
     listed, bounds = rules[order].tolist(), [*starts.tolist(), len(rows)]
     return different, [tuple(listed[start:end]) for start, end in pairwise(bounds)]
-
-
-def _looks_at(rule: Rule, source: LogSource) -> bool:
-    """Whether events of this class and source concern the rule."""
-    class_uid, name = source
-    return (not rule.classes or class_uid in rule.classes) and (
-        not rule.sources or name in rule.sources
-    )
 
 
 def _paths(rule: Rule) -> set[str]:
@@ -299,7 +223,7 @@ def columns_read(pack: RulePack) -> list[str]:
 
 def leaves_read(pack: RulePack) -> list[str]:
     """The same, of structs the leaves alone; of what lies in a list, the list."""
-    needed = {*_ROUTING, *_FINDING}
+    needed = {*ROUTING, *_FINDING}
     for rule in pack.rules:
         needed.update(f"{role}.ip" for role in rule.roles)
         paths = {*_paths(rule), *rule.carry}

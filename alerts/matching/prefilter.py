@@ -9,6 +9,7 @@ elsewhere, so a gate may let too much through but never too little.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +27,6 @@ from alerts.matching.column_access import (
     Distinct,
     EventColumns,
     Flags,
-    Haystack,
     Numbers,
     haystack_of,
     spread,
@@ -181,20 +181,16 @@ class TextSearch:
         if not len(distinct.values):
             return NO_PAIRS, NO_PAIRS
         # One text of all distinct values: a single call into the automaton for the whole column.
-        return self._found_in(distinct.haystack(), len(distinct.values))
-
-    def _found_in(self, haystack: Haystack, count: int) -> tuple[Numbers, Numbers]:
-        matches = self.automaton.find_matches_as_indexes(
-            memoryview(haystack.data), overlapping=True
-        )
+        haystack = distinct.haystack()
+        matches = self.automaton.find_matches_as_indexes(haystack.data, overlapping=True)
         if not matches:
             return NO_PAIRS, NO_PAIRS
         # Matches are tuples (needle, start, end); flat they can be sliced without a loop in Python.
         flat = np.fromiter(chain.from_iterable(matches), np.int64, 3 * len(matches))
         values = np.searchsorted(haystack.starts, flat[1::3], side="right") - 1
         # A needle may occur many times in a value; it counts once.
-        pairs = unique(flat[0::3] * count + values)
-        return np.divmod(pairs, count)
+        pairs = unique(flat[0::3] * len(distinct.values) + values)
+        return np.divmod(pairs, len(distinct.values))
 
     def pairs(self, distinct: Distinct) -> tuple[Numbers, Numbers]:
         """(owner, row) for each needle in each row, possibly more than once."""
@@ -210,9 +206,12 @@ class TextSearch:
         """For each text the owners of what occurs in it; one may stand there twice."""
         owners: list[tuple[int, ...]] = [()] * len(texts)
         if texts:
-            needles, values = self._found_in(haystack_of(texts), len(texts))
-            for needle, value in zip(needles.tolist(), values.tolist(), strict=True):
-                owners[value] += self.served[needle]
+            data, starts = haystack_of(texts)
+            # Few texts have few matches: NumPy's functions cost more than a loop over them.
+            matches = self.automaton.find_matches_as_indexes(data, overlapping=True)
+            pairs = {(bisect_right(starts, start), needle) for needle, start, _ in matches}
+            for number, needle in pairs:
+                owners[number - 1] += self.served[needle]
         return owners
 
 

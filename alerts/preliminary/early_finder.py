@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,16 +20,15 @@ from infra.config.settings import Settings
 from infra.delta.parquet_writer import arrow_schema
 from infra.errors import Fatal, Retryable
 from infra.kafka.client import source_of, tenant_of
+from infra.kafka.range_reader import headers_of
 from infra.process.clock import clock
 from infra.streaming.kafka_offsets import OffsetReader, kafka_checkpoint
 from ingest.parsing.arrow_parser import Parser
 from ingest.parsing.event_rows import is_large, joins_by
-from ingest.parsing.source import ParseSettings, Record, sources
+from ingest.parsing.source import LIVE_MODES, ParseSettings, Record, mode_of, sources
 from ingest.pipeline.batch_pass import dated
+from ingest.pipeline.kafka_fetch import header_rows
 from ingest.tables import RECORD
-
-_MODES = ("live", "replay")
-"""As of `alerts.matching.matcher`: an import of old logs is no news."""
 
 _IDS_FOR = 10.0
 """Seconds until it is looked again what the topics' records are named by."""
@@ -114,10 +113,13 @@ class EarlyFinder:
         topic, raw = str(message.topic()), message.value()
         source = source_of(topic, self._settings.kafka)
         received_at = message.timestamp()[1] / 1000
-        headers: list[tuple[str, Any]] = list(message.headers() or ())  # type: ignore[arg-type]
-        mode = _mode(headers)
+        try:
+            headers = headers_of(message)
+        except Retryable:  # Spark reads such names, and job `ingest` finds what there is to find
+            return None
+        mode = mode_of(headers or ())
         stale = clock.time() - received_at > STALE
-        if raw is None or stale or mode not in _MODES or not self.wants(source):
+        if raw is None or stale or mode not in LIVE_MODES or not self.wants(source):
             return None
         topic_id = self._topic_id(topic)
         if topic_id is None:
@@ -134,7 +136,7 @@ class EarlyFinder:
             "partition": partition,
             "offset": offset,
             "raw": raw,
-            "headers": [{"key": name, "value": _bytes(value)} for name, value in headers] or None,
+            "headers": header_rows(headers),
             "tenant_uid": tenant_of(topic, self._settings.kafka),
         }
         return None if self._needs_others(row) else row
@@ -155,14 +157,3 @@ class EarlyFinder:
         if topic not in self._ids:
             self._ids |= self._broker.ids([topic])
         return self._ids.get(topic)
-
-
-def _mode(headers: Sequence[tuple[str, Any]]) -> str:
-    """As job `ingest` has it: the last header of that name, and live for a word nobody knows."""
-    named = [value for name, value in headers if name == "mode"]
-    word = _bytes(named[-1]) if named else None
-    return word.decode("utf-8", "replace") if word in (b"replay", b"import") else "live"
-
-
-def _bytes(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value

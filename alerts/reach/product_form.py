@@ -5,15 +5,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
+from alerts.reach.asa_form import asa_line
+from alerts.reach.azure_form import azure_record
 from alerts.reach.example_values import KEYWORDS
+from alerts.reach.fortios_form import fortios_line
+from alerts.reach.nested_form import nested
+from alerts.reach.osquery_form import osquery_row
+from alerts.reach.zeek_form import zeek_line
 from alerts.rulepack.field_mapping import LogSource
 from ingest.parsing.event_rows import event_rows
+from ingest.parsing.ocsf import address
 from ingest.parsing.source import ParseSettings, Record
+from ingest.sources.windows.record import level_of
 
 NOON = datetime(2025, 3, 5, 12, tzinfo=UTC)
 _STAMP = "2025-03-05T12:00:00.000Z"
@@ -28,6 +36,10 @@ class RawRecord:
     source: str
     raw: bytes
 
+    def by_another(self) -> RawRecord:
+        """The same by somebody whose name is no address, in case a rule rules the usual out."""
+        return replace(self, raw=self.raw.replace(b"ann@example.com", b"ann"))
+
     def events(self) -> list[dict[str, Any]]:
         """What the parser makes of it; what it refuses has `dead_letter_reason`."""
         settings = ParseSettings(scopes=(("default", ()),))
@@ -38,22 +50,47 @@ def product_record(
     source: LogSource, values: Mapping[str, str], codes: frozenset[str] | None
 ) -> RawRecord | None:
     """The record with these fields; None where no form is known for the log source."""
+    if (line := _daemon_line(source, values)) is not None:
+        return RawRecord("syslog", line)
     for name, form in FORMS.items():
         if name in source.sources:
             return RawRecord(name, form(source, values, codes))
     if source.sources and source.sources[0].startswith("zeek:"):
-        return RawRecord(source.sources[0], _zeek(values))
+        return RawRecord(source.sources[0], zeek_line(values))
     channels = {text for where in source.where for text in where.get("metadata.log_name", ())}
     if LINUX_SYSMON in channels:
         code = sorted(codes, key=int)[0] if codes else _default_code(source)
         return RawRecord("windows_evtx_json", _event(values, code, LINUX_SYSMON, "Linux-Sysmon"))
     if any("sshd" in where.get("service.name", ()) for where in source.where):
-        line = values.get(KEYWORDS) or values.get("Message") or "x"
-        return RawRecord("sshd", f"Mar  5 12:00:00 host sshd[1]: {line}".encode())
+        return RawRecord("sshd", f"Mar  5 12:00:00 host sshd[1]: {_of_sshd(values)}".encode())
+    if not source.sources and "Signature" in source.fields:
+        return RawRecord("windows_evtx_json", _antivirus(values))
     zeek = {4001: "zeek:conn", 4002: "zeek:http", 4003: "zeek:dns"}
     if not source.sources and source.classes and source.classes[0] in zeek:
-        return RawRecord(zeek[source.classes[0]], _zeek(values))
+        return RawRecord(zeek[source.classes[0]], zeek_line(values))
     return None
+
+
+_TEXT = frozenset({KEYWORDS, "message", "Message", "msg"})
+
+
+def _daemon_line(source: LogSource, values: Mapping[str, str]) -> bytes | None:
+    """What a daemon writes, where a rule asks for nothing but its text."""
+    products = {text for where in source.where for text in where.get("metadata.product.name", ())}
+    if "syslog" not in source.sources or products or not values or not _TEXT.issuperset(values):
+        return None
+    program = next(iter(next(iter(source.where), {}).get("metadata.log_provider", ())), "app")
+    return f"<14>Mar  5 12:00:00 host {program}[7]: {' '.join(values.values())}".encode()
+
+
+def _of_sshd(values: Mapping[str, str]) -> str:
+    user = values.get("User") or values.get("user_name")
+    ip = values.get("SourceIP") or values.get("client_ip")
+    if user or ip:
+        # Of a rule that asks whether there is any address, the value is no address.
+        shown = address(ip) or "203.0.113.9"
+        return f"Failed password for {user or 'ann'} from {shown} port 50000 ssh2"
+    return values.get(KEYWORDS) or values.get("Message") or "x"
 
 
 _HASH = re.compile(r"[A-Z0-9]{3,10}=[0-9A-Fa-f]+")
@@ -86,6 +123,11 @@ def _windows(source: LogSource, values: Mapping[str, str], codes: frozenset[str]
     if code in ("4656", "4663") and "FileName" in data:
         # Sigma's category has the names of a trace of the kernel.
         data |= {"ObjectName": data.pop("FileName"), "ObjectType": "File"}
+    for name in [*data]:
+        places = source.fields.get(name, ())
+        # Rules write names without blanks; where one place is known, it has the product's own.
+        if len(places) == 1 and places[0].startswith("unmapped:") and "*" not in places[0]:
+            data[places[0].removeprefix("unmapped:")] = data.pop(name)
     provider = data.pop("Provider_Name", None) or data.pop("Source", None)
     provider = provider or next(iter(where.get("metadata.log_provider", ())), None)
     if keywords := data.pop(KEYWORDS, None):
@@ -107,7 +149,7 @@ def _event(
         "Channel": channel,
         "Computer": computer or "WS01.corp.example",
         "TimeCreated": {"#attributes": {"SystemTime": _STAMP}},
-        "Level": int(data.pop("Level", "4")) if data.get("Level", "4").isdecimal() else 4,
+        "Level": 4 if (level := level_of(data.pop("Level", "4"))) is None else level,
     }
     event_data: dict[str, Any] = dict(data)
     if channel == "Windows PowerShell" and "Data" in data:
@@ -117,6 +159,29 @@ def _event(
     return json.dumps({"Event": {"System": system, "EventData": event_data} | message}).encode()
 
 
+def _antivirus(values: Mapping[str, str]) -> bytes:
+    """A detection of Windows' own antivirus: of those of our sources the one that most have."""
+    data = {_OF_DEFENDER.get(name, name): value for name, value in values.items()}
+    if "Path" in data:
+        data["Path"] = f"file:_{data['Path']}"
+    usual = {"Threat Name": "Virus:DOS/EICAR_Test_File", "Threat ID": "2147519003"}
+    computer = next((values[name] for name in _COMPUTER if name in values), "")
+    rest = {name: value for name, value in data.items() if name not in _COMPUTER}
+    return _event(usual | rest, "1116", f"{_DEFENDER}/Operational", _DEFENDER, computer)
+
+
+_DEFENDER = "Microsoft-Windows-Windows Defender"
+_COMPUTER = ("Computer", "ComputerName", "Hostname")
+_OF_DEFENDER: Mapping[str, str] = MappingProxyType(
+    {
+        "Signature": "Threat Name",
+        "Filename": "Path",
+        "TargetFilename": "Path",
+        "Action": "Action Name",
+        "User": "Detection User",
+        "Image": "Process Name",
+    }
+)
 _PROVIDERS: Mapping[str, str] = MappingProxyType(
     {
         "Security": "Microsoft-Windows-Security-Auditing",
@@ -207,91 +272,20 @@ def _plain(value: str) -> bool:
     return all(33 <= ord(character) < 127 and character != '"' for character in value)
 
 
-def _nested(values: Mapping[str, str], base: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted names as objects within objects, over what every record has."""
-    record: dict[str, Any] = json.loads(json.dumps(base))
-    for path, value in values.items():
-        *outer, last = path.split(".")
-        place = record
-        for name in outer:
-            inner = place.get(name)
-            if not isinstance(inner, dict):
-                inner = place[name] = {}
-            place = inner
-        place[last] = _typed(value)
-    return record
-
-
-def _typed(value: str) -> Any:
-    return {"true": True, "false": False}.get(value, int(value) if value.isdecimal() else value)
-
-
 def _json_form(
     base: Mapping[str, Any], names: Mapping[str, str] = MappingProxyType({}), keywords: str = "note"
 ) -> Callable[[LogSource, Mapping[str, str], frozenset[str] | None], bytes]:
     """A form in JSON; `names` are the product's own for those that rules have made up."""
 
     def form(source: LogSource, values: Mapping[str, str], codes: frozenset[str] | None) -> bytes:
-        own = {names.get(n, keywords if n == KEYWORDS else n): v for n, v in values.items()}
-        return json.dumps(_nested(own, base)).encode()
+        own = {
+            keywords if name == KEYWORDS else names.get(name) or source.own_name(name): value
+            for name, value in values.items()
+        }
+        return json.dumps(nested(own, base)).encode()
 
     return form
 
-
-def _zeek(values: Mapping[str, str]) -> bytes:
-    base: dict[str, Any] = {
-        "ts": 1741176000.1, "uid": "C1", "id.orig_h": "10.0.0.5", "id.orig_p": 50000,
-        "id.resp_h": "203.0.113.9", "id.resp_p": 443, "proto": "tcp",
-    }  # fmt: skip
-    path = values.get("c-uri-path") or values.get("cs-uri-stem") or values.get("c-uri-stem")
-    query = values.get("cs-uri-query") or values.get("c-uri-query")
-    extension = values.get("c-uri-extension")
-    if path or query or extension:
-        dotted = f"/x.{extension}" if extension else "/"
-        base["uri"] = (path or dotted) + (f"?{query}" if query else "")
-    renamed = {
-        _ZEEK_NAMES.get(name, name): _typed(value)
-        for name, value in values.items()
-        if name not in _PARTS_OF_URI
-    }
-    for name in ("answers",):
-        if name in renamed:
-            renamed[name] = [renamed[name]]
-    return json.dumps(base | renamed).encode()
-
-
-_PARTS_OF_URI = frozenset(
-    {"c-uri-path", "cs-uri-stem", "c-uri-stem", "cs-uri-query", "c-uri-query", "c-uri-extension"}
-)
-_ZEEK_NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        "c-uri": "uri",
-        "cs-uri": "uri",
-        "c-useragent": "user_agent",
-        "cs-method": "method",
-        "cs-user-agent": "user_agent",
-        "cs-host": "host",
-        "r-dns": "host",
-        "cs-cookie": "cookie",
-        "cs-referer": "referrer",
-        "cs-referrer": "referrer",
-        "sc-status": "status_code",
-        "sc-content-type": "resp_mime_types",
-        "cs-version": "version",
-        "c-ip": "id.orig_h",
-        "src_ip": "id.orig_h",
-        "dst_ip": "id.resp_h",
-        "dst_port": "id.resp_p",
-        KEYWORDS: "note",
-        "src_port": "id.orig_p",
-        "record_type": "qtype_name",
-        "answer": "answers",
-        "DestinationIp": "id.resp_h",
-        "DestinationPort": "id.resp_p",
-        "QueryName": "query",
-    }
-)
-"""Zeek's own name for what Sigma's categories ask."""
 
 _CLOUDTRAIL = {
     "eventVersion": "1.08", "eventTime": "2025-03-05T12:00:00Z", "eventSource": "x.amazonaws.com",
@@ -299,12 +293,31 @@ _CLOUDTRAIL = {
     "userAgent": "x", "userIdentity": {"type": "IAMUser", "userName": "ann"},
     "eventType": "AwsApiCall", "recipientAccountId": "111122223333", "eventCategory": "Management",
 }  # fmt: skip
+_BITBUCKET = {
+    "auditType": {"action": "x", "category": "x"}, "author": {"id": "7", "name": "ann"},
+    "source": "203.0.113.9", "timestamp": {"epochSecond": 1741176000, "nano": 0},
+}  # fmt: skip
+_CANARY = {
+    "dst_host": "10.0.0.9", "dst_port": 22, "logdata": {}, "logtype": 4002, "node_id": "canary-1",
+    "src_host": "203.0.113.9", "src_port": 50123, "utc_time": "2025-03-05 12:00:00.000000",
+}  # fmt: skip
 _GITHUB = {"@timestamp": 1741176000000, "action": "x", "actor": "ann", "org": "acme"}
 _OKTA = {
     "actor": {"alternateId": "ann@example.com", "id": "00u1", "type": "User"},
     "client": {"ipAddress": "203.0.113.9"}, "eventType": "x", "outcome": {"result": "SUCCESS"},
     "published": _STAMP, "severity": "INFO", "uuid": "a1", "version": "0",
 }  # fmt: skip
+_OKTA_NAMES = {
+    "eventtype": "eventType",
+    "displaymessage": "displayMessage",
+    "legacyeventtype": "legacyEventType",
+    "actor.alternateid": "actor.alternateId",
+    "client.ipaddress": "client.ipAddress",
+    "client.user.id": "actor.id",
+    "securitycontext.isproxy": "securityContext.isProxy",
+    "debugcontext.debugdata.behaviors": "debugContext.debugData.behaviors",
+    "debugcontext.debugdata.logonlysecuritydata": "debugContext.debugData.logOnlySecurityData",
+}
 _K8S = {
     "kind": "Event", "apiVersion": "audit.k8s.io/v1", "auditID": "a1", "stage": "ResponseComplete",
     "requestURI": "/api/v1/x", "verb": "get", "user": {"username": "ann"},
@@ -321,55 +334,89 @@ _GCP = {
         "requestMetadata": {"callerIp": "203.0.113.9"},
     },
 }  # fmt: skip
-_AZURE = {
-    "time": "2025-03-05T12:00:00.123Z", "resourceId": "/tenants/t/providers/Microsoft.aadiam",
-    "operationName": "x", "category": "AuditLogs", "tenantId": "t",
-    "callerIpAddress": "203.0.113.9", "properties": {},
+_GCP_NAMES = {
+    "data.protoPayload.logName": "logName",
+    "data.protoPayload.resource.type": "resource.type",
+}
+_K8S_NAMES = {
+    "username": "user.username",
+    "apiGroup": "objectRef.apiGroup",
+    "hostPath": "requestObject.spec.volumes.hostPath.path",
+    "capabilities": "requestObject.spec.containers.securityContext.capabilities.add",
+}
+_M365 = {
+    "CreationTime": "2025-03-05T12:00:00", "Id": "e1", "Operation": "x", "OrganizationId": "o",
+    "RecordType": 1, "UserKey": "k1", "UserType": 0, "Version": 1, "Workload": "Exchange",
+    "UserId": "ann@example.com", "ClientIP": "203.0.113.9",
 }  # fmt: skip
-_AZURE_NAMES = {
-    **dict.fromkeys(("OperationName", "operationNameValue", "eventName"), "operationName"),
-    "properties.message": "operationName",
-    "ActivityDisplayName": "operationName",
-    "ActivityType": "operationName",
-    "Category": "category",
-    "ResultType": "resultType",
-    "ResultDescription": "resultDescription",
-    "Username": "properties.userPrincipalName",
-    "UserPrincipalName": "properties.userPrincipalName",
-    "userAgent": "properties.userAgent",
-    "ClientApp": "properties.clientAppUsed",
-    "AppDisplayName": "properties.appDisplayName",
-    "ResourceDisplayName": "properties.resourceDisplayName",
-    "Location": "properties.location",
-    "AuthenticationRequirement": "properties.authenticationRequirement",
-    "ConditionalAccessStatus": "properties.conditionalAccessStatus",
-    "riskEventType": "properties.riskEventType",
-    KEYWORDS: "properties.note",
+_M365_NAMES = {
+    "Operations": "Operation",
+    "eventName": "Operation",
+    "eventSource": "Workload",
+    "user.id": "UserId",
+    "user.email": "UserId",
+    "ClientIPAddress": "ClientIP",
+    "ActorIpAddress": "ClientIP",
+    "status": "ResultStatus",
+    KEYWORDS: "note",
 }
 
 
-def _azure(source: LogSource, values: Mapping[str, str], codes: frozenset[str] | None) -> bytes:
-    own = {_AZURE_NAMES.get(name, name): value for name, value in values.items()}
-    record = _nested(own, _AZURE)
-    channels = next(iter(source.where), {}).get("metadata.log_name")
-    if channels and "category" not in own:
-        record["category"] = channels[0]
-    # These are texts in Azure's records, whatever they look like.
-    for name in ("resultType", "operationName"):
-        if name in record:
-            record[name] = str(record[name])
+def _m365(source: LogSource, values: Mapping[str, str], codes: frozenset[str] | None) -> bytes:
+    data = dict(values)
+    logs = next(iter(source.where), {}).get("metadata.log_name", ())
+    if "SecurityComplianceCenter" in logs and "eventName" in data:
+        # An alert: what rules call the event's name is the alert's.
+        data |= {"Operation": "AlertTriggered", "Name": data.pop("eventName"), "AlertId": "a1"}
+    parameters = [
+        {"Name": data.pop("Parameters.Name", "x"), "Value": data.pop("Parameters.Value", "x")}
+    ]
+    parameters += [{"Name": data.pop("Parameters"), "Value": "x"}] if "Parameters" in data else []
+    own = {
+        _M365_NAMES.get(name) or source.own_name(name).replace("{}", ""): value
+        for name, value in data.items()
+    }
+    workload = {"Workload": logs[0]} if logs else {}
+    record = nested(own, _M365 | workload) | {"Parameters": parameters}
+    if str(record.get("ResultStatus")).lower() == "success" and "status" in data:
+        record["ResultStatus"] = "Succeeded"
     return json.dumps(record).encode()
 
 
-_GCP_NAMES = {
-    f"{prefix}.audit.{name}": f"protoPayload.{own}"
-    for prefix in ("gcp", "gcloud")
-    for name, own in (
-        ("method_name", "methodName"), ("service_name", "serviceName"),
-        ("resource_name", "resourceName"),
-    )
-}  # fmt: skip
-_GCP_NAMES |= {f"data.protoPayload.{n}": f"protoPayload.{n}" for n in ("methodName", "serviceName")}
+_APPLICATIONS = {"oauth2.googleapis.com": "token"}
+
+
+def _workspace(source: LogSource, values: Mapping[str, str], codes: frozenset[str] | None) -> bytes:
+    data = dict(values)
+    take = data.pop
+    name = take("protoPayload.metadata.event.eventName", None) or take("eventName", None) or "x"
+    service = take("protoPayload.serviceName", None) or take("eventService", None)
+    logs = next(iter(source.where), {}).get("metadata.log_name", ("admin",))
+    application = logs[0]
+    if service:
+        application = _APPLICATIONS.get(service) or service.partition(".")[0]
+    mail = take("actor.email", None) or take(_PRINCIPAL, None) or "ann@example.com"
+    ip = take("ipAddress", "203.0.113.9")
+    parameters = []
+    for field, value in data.items():
+        meant = source.own_name(field).removeprefix("parameters.")
+        # The names of an administrator's acts are in capitals, those of other logs are not.
+        parameters.append(
+            {"name": meant.upper() if application == "admin" else meant, "value": value}
+        )
+    return json.dumps(
+        {
+            "id": {"time": _STAMP, "uniqueQualifier": "1", "applicationName": application,
+                   "customerId": "C1"},
+            "actor": {"email": mail, "profileId": "1"},
+            "ipAddress": ip,
+            "events": [{"type": "x", "name": name, "parameters": parameters}],
+        }
+    ).encode()  # fmt: skip
+
+
+_PRINCIPAL = "protoPayload.authenticationInfo.principalEmail"
+
 
 FORMS: Mapping[str, Callable[[LogSource, Mapping[str, str], frozenset[str] | None], bytes]] = (
     MappingProxyType(
@@ -377,13 +424,18 @@ FORMS: Mapping[str, Callable[[LogSource, Mapping[str, str], frozenset[str] | Non
             "windows_evtx_json": _windows,
             "auditd": _auditd,
             "aws_cloudtrail": _json_form(_CLOUDTRAIL),
+            "bitbucket_audit": _json_form(_BITBUCKET),
+            "opencanary": _json_form(_CANARY),
             "github_audit": _json_form(_GITHUB),
-            "okta": _json_form(
-                _OKTA, {"eventtype": "eventType", "displaymessage": "displayMessage"}
-            ),
-            "k8s_audit": _json_form(_K8S),
-            "azure_audit": _azure,
+            "okta": _json_form(_OKTA, _OKTA_NAMES),
+            "k8s_audit": _json_form(_K8S, _K8S_NAMES),
+            "azure_audit": azure_record,
+            "m365_audit": _m365,
+            "google_workspace": _workspace,
+            "fortigate": fortios_line,
             "gcp_audit": _json_form(_GCP, _GCP_NAMES, "protoPayload.note"),
+            "osquery": osquery_row,
+            "cisco_asa": asa_line,
         }
     )
 )

@@ -86,6 +86,9 @@ def _attempt(
         return Reach(rule, path, "dead", f"{record.source} cannot read it: {refused}", record.raw)
     if any(_fires(rule, event) for event in events):
         return Reach(rule, path, "fires", "", record.raw)
+    other = record.by_another()
+    if other != record and any(_fires(rule, event) for event in other.events()):
+        return Reach(rule, path, "fires", "", other.raw)
     fault = _fault(source, example, condition, events, record)
     # One source of a category cannot speak for the others.
     state = "dead" if source.sources or source.where else "untried"

@@ -265,11 +265,12 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 def field_candidates(fields: Mapping[str, Any]) -> dict[str, list[str]]:
     """The columns a list of fields names for each, of what has a column."""
     # Of several places at once none is the one.
-    listed = {
-        name: paths if isinstance(paths, list) else [paths]
+    single = {
+        name: paths["first"] if isinstance(paths, dict) else paths
         for name, paths in fields.items()
-        if not isinstance(paths, dict)
+        if not isinstance(paths, dict) or "first" in paths
     }
+    listed = {name: paths if isinstance(paths, list) else [paths] for name, paths in single.items()}
     return {
         name: [path for path in paths if not path.startswith("unmapped:")]
         for name, paths in listed.items()

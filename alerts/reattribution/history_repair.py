@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from alerts.domain.entity import event_instant, micros
-from alerts.lifecycle.alert_lookup import with_alerts
+from alerts.lifecycle.alert_lookup import Counted, with_alerts
 from alerts.reattribution.dirty_addresses import Doubts, ScopedAddress
 from alerts.reattribution.event_repair import in_doubt, retold, said_until
 from alerts.tables import FINDING, HEARTBEAT
@@ -39,6 +39,7 @@ from enrich.tables import ATTRIBUTED_EVENT, ATTRIBUTION, DHCP_SEGMENT
 from infra.config.settings import ScopeSettings, Settings
 from infra.delta.retention import complete_since
 from infra.errors import Fatal
+from infra.process.log import say
 from infra.process.os_user import acting_user
 from infra.streaming.job_lock import JobLock
 from infra.streaming.lake import Lake
@@ -67,6 +68,7 @@ class RepairOutcome:
     leases: int = 0
     segments: int = 0
     findings: int = 0
+    left_out: int = 0
     events: int = 0
 
 
@@ -180,7 +182,11 @@ def _retell(
     done: RepairOutcome,
 ) -> None:
     """Findings and attributed events of some addresses, as `segments` say now."""
-    attributions = _attributions(lake, asked, segments, stamp)
+    counted = _attributions(lake, asked, segments, stamp)
+    attributions = counted.rows
+    for sentence in counted.left_out:
+        say(f"repair: {sentence}; restore the table from a backup and repair that address again")
+    done.left_out += len(counted.left_out)
     events = retold(lake, asked, segments)
     done.findings += len(attributions)
     done.events += len(events)
@@ -256,7 +262,7 @@ def _attributions(
     asked: Mapping[ScopedAddress, int],
     segments: DataFrame,
     stamp: CorrectionStamp,
-) -> list[dict[str, Any]]:
+) -> Counted:
     """Findings about these addresses whose device is another one than was said, attributed anew."""
     settings = lake.settings
     starts = lake.spark.createDataFrame(
@@ -280,7 +286,7 @@ def _attributions(
         for row in changed.select("finding_id", F.unix_micros("event_time").alias("us")).collect()
     }
     if not times:
-        return []
+        return Counted([], [])
     few = lake.spark.createDataFrame([(uid,) for uid in times], "finding_id string")
     mine = mine.join(F.broadcast(few), "finding_id", "left_semi")
     again = attribution_as_of(

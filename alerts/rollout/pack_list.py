@@ -12,7 +12,7 @@ from pathlib import Path
 from alerts.rollout.pack_plan import edited_here
 from alerts.rollout.pack_versions import PackVersions
 from alerts.rulebook.rule_choice import AnySource
-from alerts.rulebook.rule_packs import BUNDLED_PACK, pack_folders, pack_of
+from alerts.rulebook.rule_packs import BUNDLED_PACK, every_pack, pack_of
 from alerts.rulepack.locations import BUNDLED, store_folder
 from alerts.rulepack.rule_pack import PackStore
 from alerts.rulepack.shadow_marks import ShadowMarks
@@ -40,13 +40,15 @@ class PackItem:
 
 
 def list_packs(settings: Settings, every: Mapping[str, AnySource]) -> list[PackItem]:
-    """The bundled rules and each folder of `alerts.rules`, in the order of the settings.
+    """The bundled rules, each folder of `alerts.rules`, in the order of the settings, and those
+    below them that were imported into.
 
     `every`: the rules of every kind, by id.
     """
     store = store_folder(settings)
     marks, off = ShadowMarks(store).all(), PackStore(store).disabled()
-    packs = {rule_id: pack_of(settings, source.path) for rule_id, source in every.items()}
+    folders = _folders(settings)
+    packs = {rule_id: pack_of(folders, source.path) for rule_id, source in every.items()}
     meant = [mark.changes or i for i, mark in marks.items()]
     # A changed text that is tried is a rule of its own id, and not one of the pack.
     own = {i: pack for i, pack in packs.items() if i not in marks or not marks[i].changes}
@@ -54,7 +56,6 @@ def list_packs(settings: Settings, every: Mapping[str, AnySource]) -> list[PackI
     shadow = Counter(packs[i] for i in meant if i in packs)
     switched_off = Counter(own[i] for i in off if i in own)
     silent = Counter(own[i] for i, mark in marks.items() if i in own and i not in off)
-    folders = _folders(settings)
     versions = PackVersions(settings).of_all(folders.values())
     items = []
     for name, folder in folders.items():
@@ -82,18 +83,21 @@ def list_packs(settings: Settings, every: Mapping[str, AnySource]) -> list[PackI
 
 def _folders(settings: Settings) -> dict[str, Path]:
     bundled = {BUNDLED_PACK: BUNDLED} if settings.alerts.bundled else {}
-    return {**bundled, **pack_folders(settings)}
+    return {**bundled, **every_pack(settings)}
 
 
 def pack_folder(settings: Settings, pack: str) -> Path:
     """The folder of a pack by its name, or by its path; raises `NoSuch`, and `Usage` for
     the bundled one."""
-    folders = pack_folders(settings)
+    folders = every_pack(settings)
     if pack in folders:
         return folders[pack]
     # Also one that alerts.rules does not name, or names no more.
     if PackVersions(settings).of(Path(pack)):
         return Path(pack).absolute()
-    # The bundled pack is there, but comes with the program.
-    refused = Usage if pack == BUNDLED_PACK else NoSuch
-    raise refused(f"no pack '{pack}' was imported; there are {', '.join(folders) or 'none'}")
+    if pack == BUNDLED_PACK:
+        raise Usage(
+            f"pack '{pack}' comes with Headgate and has no versions of its own; a release renews "
+            "it, and alerts.bundled switches it off"
+        )
+    raise NoSuch(f"no pack '{pack}' was imported; there are {', '.join(folders) or 'none'}")

@@ -76,6 +76,10 @@ class PackVersions:
         known = self._file.read() or {}
         return {folder: list(known.get(str(folder.absolute()), [])) for folder in folders}
 
+    def folders(self) -> list[Path]:
+        """The folders that a version was ever put into, in order."""
+        return sorted(map(Path, self._file.read() or {}))
+
     def note(self, folder: Path, taken: PackVersion, files: Mapping[str, bytes]) -> None:
         """Keep a version with its files; the oldest beyond `VERSIONS_KEPT` go."""
         # Compressed: three thousand rules are one file of a megabyte, not three thousand.

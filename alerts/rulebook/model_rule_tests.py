@@ -12,10 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
 
 import numpy as np
 
-from alerts.anomaly.baseline import HOUR_SECONDS, LEAST_STRAY, profile_of, stray, strays, tail_of
+from alerts.anomaly.baseline import (
+    HOUR_SECONDS,
+    LEAST_STRAY,
+    Profile,
+    Tail,
+    profile_of,
+    stray,
+    strays,
+    tail_of,
+)
 from alerts.anomaly.steps import SeenStep, StepCounts
 from alerts.compiler.model_rule_files import Models, ModelSource, Trial, quantity
 from alerts.domain.step import STEPS
@@ -63,23 +73,30 @@ def _score(rule: ModelRule, trial: Trial) -> float:
 
 
 def _feature_score(rule: ModelRule, trial: Trial, feature: str) -> float:
+    least = rule.least.get(feature, 0)
+    usual = quantity(trial.usual.get(feature, 0))
+    profile, tail = _peers(rule.history_days, trial.active, usual, least)
+    value = quantity(trial.hour.get(feature, 0))
+    return tail.score(stray(UNTIL + trial.at * HOUR_SECONDS, value, profile, least))
+
+
+# What is usual takes most of a test's time, and is the same of most tests and features of a rule.
+@lru_cache(maxsize=64)
+def _peers(days: int, active: tuple[int, int], usual: float, least: int) -> tuple[Profile, Tail]:
+    """The profile of the last peer, and the tail of all, after so many days."""
     # Seeded, or a test near the threshold would pass on some days only.
     chance = np.random.default_rng(_SEED)
-    every = np.arange(UNTIL - rule.history_days * 86_400, UNTIL, HOUR_SECONDS)
-    first, last = trial.active
+    every = np.arange(UNTIL - days * 86_400, UNTIL, HOUR_SECONDS)
+    first, last = active
     of_day = every // HOUR_SECONDS % 24
     hours = every[(of_day >= first) & (of_day < last)]
-    usual = quantity(trial.usual.get(feature, 0))
-    least = rule.least.get(feature, 0)
     far = []
     for _ in range(PEERS):
         values = np.round(usual * np.exp(chance.normal(0, SCATTER, len(hours))))
         profile = profile_of(hours, values, UNTIL)
         far.append(strays(hours, values, profile, least))
     beyond = np.concatenate(far)
-    tail = tail_of(beyond[beyond > LEAST_STRAY], PEERS * len(every))
-    value = quantity(trial.hour.get(feature, 0))
-    return tail.score(stray(UNTIL + trial.at * HOUR_SECONDS, value, profile, least))
+    return profile, tail_of(beyond[beyond > LEAST_STRAY], PEERS * len(every))
 
 
 def _steps_score(rule: ModelRule, trial: Trial) -> float:

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from alerts.compiler.compiler import Compiled, RefusedRule, RuleSource, compile_rules
@@ -176,7 +177,7 @@ def _grouped(refused: Sequence[RefusedRule]) -> tuple[_Group, ...]:
 def _named(reason: str) -> str:
     """What stands in quotes first, such as a field; else the reason cut short."""
     parts = reason.split("'")
-    return parts[1] if len(parts) > 2 else reason[:60]
+    return parts[1] if len(parts) > 2 else shorten(reason, 60, placeholder=" ...")
 
 
 def files_to_take(report: Report) -> dict[str, bytes]:
@@ -239,7 +240,7 @@ def summary_text(report: Report) -> list[str]:
     lines = [
         f"{len(report.loaded)} rules load, {len(report.compiled.refused)} are refused, "
         f"{len(report.never)} can never fire with the sources configured, "
-        f"{len(report.dead)} with none"
+        f"{len(report.dead)} with any source"
     ]
     lines += [f"left out {n}: {why}" for why, n in Counter(report.left_out).most_common()]
     lines += [f"cannot fire: {d.path}: {d.reason}" for d in report.dead]

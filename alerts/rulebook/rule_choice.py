@@ -12,7 +12,7 @@ from alerts.compiler.compiler import RuleSource
 from alerts.compiler.model_rule_files import ModelSource
 from alerts.compiler.rule_header import STATUSES
 from alerts.domain.levels import SEVERITY_BY_LEVEL
-from alerts.rulebook.rule_packs import BUNDLED_PACK, pack_folders, pack_of
+from alerts.rulebook.rule_packs import BUNDLED_PACK, every_pack, pack_of
 from alerts.rulebook.rule_store import RuleFiles
 from alerts.rulebook.rule_switch import rule_id_of
 from infra.config.settings import Settings
@@ -91,8 +91,9 @@ def chosen_rules(
 
 
 def _packs(settings: Settings, criteria: RuleCriteria) -> Callable[[Path], str]:
-    _require_known("pack", criteria.packs, {BUNDLED_PACK: None, **pack_folders(settings)})
-    return lambda path: pack_of(settings, path)
+    known = every_pack(settings)
+    _require_known("pack", criteria.packs, {BUNDLED_PACK: None, **known})
+    return lambda path: pack_of(known, path)
 
 
 def _with_upper(tags: Iterable[str]) -> set[str]:

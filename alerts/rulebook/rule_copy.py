@@ -36,10 +36,15 @@ def copied_text(text: str, rule_id: str) -> str:
     return _NAME.sub(lambda name: f"name: {name[2][:70]}_own", copied, count=1).lstrip("\n")
 
 
+def new_name() -> str:
+    """A name for a rule that no other has."""
+    return f"my_rule_{uuid4().hex[:6]}"
+
+
 def new_text(author: str) -> str:
     """A rule that loads and whose tests pass, to be written over."""
     return f"""title: What it finds, in a few words
-name: my_rule_{uuid4().hex[:6]}
+name: {new_name()}
 id: {uuid4()}
 status: experimental
 description: What it finds, and why that matters.

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,6 +27,8 @@ from alerts.rulepack.predicate import at, holds, present
 from infra.errors import Usage
 from infra.process.text_output import json_text
 
+MOST_EVENTS = 20
+"""Events that one rule is made from."""
 _TELLING = (
     "metadata.event_code",
     "process.path",
@@ -148,6 +150,47 @@ def drafted(tests: Sequence[RawTest], options: DraftOptions) -> str:
         why = f": {failure}" if failure else ""
         raise Usage(f"no field of these events makes a rule that matches all of them{why}")
     return text_of(fitting)
+
+
+def tests_of_events(
+    ask: Callable[..., list[dict[str, Any]]], uids: Sequence[str], since: datetime
+) -> list[RawTest]:
+    """The raw records of events of the lake, in the order in which the events are named.
+
+    `since`: none of them is older, as far as the caller knows. Raises `Usage` for one that is not
+    there, whose record is gone, or is no text.
+    """
+    events = ask(
+        "SELECT event_uid, source, record_ids FROM silver.event "
+        "WHERE time >= $since AND list_contains($uids, event_uid)",
+        {"uids": list(uids), "since": since},
+        needs=("silver.event",),
+    )
+    by_uid = {str(event["event_uid"]): event for event in events}
+    missing = [uid for uid in uids if uid not in by_uid]
+    if missing:
+        raise Usage(f"no event {', '.join(missing)} in silver.event")
+    wanted = [record for event in events for record in event["record_ids"]]
+    records = ask(
+        "SELECT record_id, raw FROM bronze.record WHERE list_contains($ids, record_id)",
+        {"ids": wanted},
+        needs=("bronze.record",),
+    )
+    raw = {str(record["record_id"]): bytes(record["raw"]) for record in records}
+    return list(dict.fromkeys(_raw_test(by_uid[uid], raw) for uid in uids))
+
+
+def _raw_test(event: dict[str, Any], raw: dict[str, bytes]) -> RawTest:
+    uid, parts = event["event_uid"], event["record_ids"]
+    if any(part not in raw for part in parts):
+        raise Usage(
+            f"the raw record of event {uid} is not kept any more; begin with a line of it "
+            "(headgate rules new --source)"
+        )
+    try:
+        return RawTest(event["source"], "\n".join(raw[part].decode("utf-8") for part in parts))
+    except UnicodeDecodeError:
+        raise Usage(f"the raw record of event {uid} is no text; a test needs one") from None
 
 
 def _log_source(events: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, str], LogSource]:

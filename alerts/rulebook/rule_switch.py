@@ -11,7 +11,9 @@ from typing import Any
 from alerts.compiler.compiler import Compiled, RuleSource
 from alerts.compiler.indicator_lists import INDICATOR
 from alerts.compiler.model_rule_files import MODEL, Models, ModelSource
-from alerts.domain.short_ids import id_begun_by
+from alerts.domain.finding import RULE_FAILED
+from alerts.domain.short_ids import id_begun_by, several_ids
+from alerts.lifecycle.risk_score import INCIDENT
 from alerts.rulebook.rule_store import RuleFiles, read_rule_files
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.predicate import tests_of
@@ -21,6 +23,8 @@ from alerts.spark_rules.disabled_rules import Aside, state_of
 from infra.config.settings import Settings
 from infra.errors import NoSuch, Usage
 
+_WITHOUT_FILE = frozenset({INCIDENT, RULE_FAILED})
+
 
 def compiled_rules(settings: Settings) -> Compiled:
     """The rules as their files are now, without putting them in force."""
@@ -28,7 +32,7 @@ def compiled_rules(settings: Settings) -> Compiled:
 
 
 def rule_id_of(compiled: Compiled, rule: str) -> str:
-    """The id of a rule given by id or name, or how its id begins.
+    """The id of a rule given by id, name or title, or how its id begins.
 
     Raises `NoSuch` where there is none, and `Usage` where it is refused or may be several.
     """
@@ -42,6 +46,12 @@ def rule_id_of(compiled: Compiled, rule: str) -> str:
             raise Usage(f"rule '{rule}' is refused: {refused.reason}; {refused.remedy}")
     if begun := id_begun_by("rule", rule, compiled.sources):
         return begun
+    # Last, as titles are no names: several rules may have one.
+    titled = sorted(i for i, source in compiled.sources.items() if source.rule.title == rule)
+    if len(titled) > 1:
+        raise several_ids("rule", rule, titled)
+    if titled:
+        return titled[0]
     raise NoSuch(f"no rule '{rule}'; 'headgate rules list' shows them")
 
 
@@ -49,6 +59,11 @@ def id_of_any(files: RuleFiles, rule: str) -> str:
     """The id of a rule of any kind, models too; raises `Usage`."""
     model = files.models.named(rule)
     return model.rule.id if model else rule_id_of(files.compiled(), rule)
+
+
+def id_of_alerts(settings: Settings, rule: str) -> str:
+    """The same of whatever may have raised alerts, also what stands in no file; raises `Usage`."""
+    return rule if rule in _WITHOUT_FILE else id_of_any(read_rule_files(settings), rule)
 
 
 def any_source(settings: Settings, rule: str) -> RuleSource | ModelSource:

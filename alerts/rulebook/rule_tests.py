@@ -19,6 +19,7 @@ import msgspec
 
 from alerts.compiler.compiler import Compiled, RuleSource
 from alerts.correlation.correlator import CorrelationState, Correlator
+from alerts.correlation.negation import rules_out
 from alerts.domain.entity import micros
 from alerts.matching.event_rows import brute_force, event_batch
 from alerts.matching.matcher import Matcher
@@ -31,7 +32,13 @@ from infra.errors import Fatal
 Lend: TypeAlias = Callable[[], Any]
 """Gives a Spark session when a rule needs one: most do not, and a JVM takes its time."""
 
+_FED = (Rule, Correlation)
+"""What a correlation's test feeds."""
+
 BASE_TIME = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
+
+_NEVER = micros(datetime.max.replace(tzinfo=UTC))
+"""When what comes after a test's story would end."""
 
 
 @dataclass(frozen=True)
@@ -135,19 +142,16 @@ def _asked(query: Query, test: Any, spark: Lend | None) -> bool:
 def _fires(
     compiled: Compiled, correlation: Correlation, steps: Sequence[Mapping[str, Any]]
 ) -> bool:
-    """Feed the steps through all rules; a finding of a correlation may feed the next one."""
-    every = [source.rule for source in compiled.sources.values()]
-    pack = RulePack(
-        rules=tuple(r for r in every if isinstance(r, Rule)),
-        correlations=tuple(r for r in every if isinstance(r, Correlation)),
-    )
+    """Feed the steps through what it counts; a finding of a correlation may feed the next one."""
+    pack = _counted_by(compiled, correlation)
     timeline = list(_timeline(steps))
-    # What comes last ends the story: a group that is silent until then was silent so long.
-    until = max((micros(event["time"]) for event in timeline), default=0)
+    # What comes last ends the story: a group that is silent until then was silent so long. What an
+    # expression rules out does not come after it either.
+    last = max((micros(event["time"]) for event in timeline), default=0)
     waiting = Matcher(pack).match(event_batch(timeline)).to_pylist()
     states = {c.id: CorrelationState() for c in pack.correlations}
     # Windows that wait are closed only when nothing else comes, as in a stream that has ended.
-    while waiting := sorted(waiting or _settled(pack, states, until), key=_event_time):
+    while waiting := sorted(waiting or _settled(pack, states, last), key=_event_time):
         row = waiting.pop(0)
         if row["rule_id"] == correlation.id:
             return True
@@ -158,14 +162,34 @@ def _fires(
     return False
 
 
+def _counted_by(compiled: Compiled, correlation: Correlation) -> RulePack:
+    """The correlation and all that it counts, however far; other rules say nothing to it."""
+    rules: dict[str, Rule | Correlation] = {}
+    waiting = [correlation.id]
+    while waiting:
+        source = compiled.sources.get(waiting.pop())
+        if source is None or source.rule.id in rules or not isinstance(source.rule, _FED):
+            continue
+        rules[source.rule.id] = source.rule
+        waiting += source.rule.rules if isinstance(source.rule, Correlation) else ()
+    # In the order of all rules, as of it depends which of two findings of an instant is fed first.
+    every = [rules[rule_id] for rule_id in compiled.sources if rule_id in rules]
+    return RulePack(
+        rules=tuple(rule for rule in every if isinstance(rule, Rule)),
+        correlations=tuple(rule for rule in every if isinstance(rule, Correlation)),
+    )
+
+
 def _settled(
-    pack: RulePack, states: Mapping[str, CorrelationState], until: int
+    pack: RulePack, states: Mapping[str, CorrelationState], last: int
 ) -> list[dict[str, Any]]:
     """What the correlations tell that wait until no more comes, each window once."""
     return [
         out["row"]
         for correlation in pack.correlations
-        for out in Correlator(states[correlation.id]).settle(correlation, until=until)
+        for out in Correlator(states[correlation.id]).settle(
+            correlation, until=_NEVER if rules_out(correlation) else last
+        )
     ]
 
 

@@ -37,6 +37,7 @@ STYLE_CODES: dict[str, str] = {
     "HG013": "status deprecated or unsupported: its authors advise against it",
     "HG014": "a text with * at both ends: write the modifier contains",
     "HG015": "an id that two rules of these files have",
+    "HG016": "a timeframe: it is not read; a correlation with a timespan counts",
 }
 """Each code and what it stands for."""
 
@@ -189,6 +190,8 @@ def _detected(document: _Document) -> Iterator[tuple[str, str, str]]:
         named = any(fnmatchcase(str(name), word) for word in words - _OPERATORS)
         if name not in ("condition", "timeframe") and not named and "them" not in words:
             yield "detection", "HG012", f"'{name}'"
+    if "timeframe" in detection:
+        yield "detection", "HG016", f"'{detection['timeframe']}'"
     for value in _texts({k: v for k, v in detection.items() if k != "condition"}):
         # `*` alone asks whether there is anything, and is meant so.
         if len(value) > 2 and value[0] == value[-1] == "*" and not re.search(r"[*?]", value[1:-1]):

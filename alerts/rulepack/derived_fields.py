@@ -3,12 +3,16 @@
 | Written | Is |
 |---|---|
 | `unmapped:GrantedAccess`, `more:driver.file.path` | that key of the JSON object in the column |
+| `unmapped:param*` | all its keys of that name and a number: `param1`, `param2`, ... |
+| `unmapped:parameters.*` | all values of that object |
+| `unmapped:Level?2=Error&3=Warning` | that key's value in other words |
 | `{reg_value.path}\\{reg_value.name or (Default)}` | a text of columns, with a default |
-| `process.user@` | an account in one piece: `DOMAIN\\name`, or the bare name |
+| `process.user@` | an account in one piece: `DOMAIN\\name`, or the name or id alone |
 | `process.hashes#` | each hash as `MD5=...`, `SHA256=...` |
 | `process.hashes#imphash` | the hash of that algorithm |
 | `resources.type~[^/]+/(.+)` | the group of an expression that is the whole value |
-| `connection_info.direction?Outbound=true&Inbound=false` | the column in other words |
+| `connection_info.direction?Outbound=true&Inbound=false` | the column (or text) in other words |
+| `duration/1000` | a number in another unit |
 
 A field without a value is missing, as a column is.
 """
@@ -54,17 +58,23 @@ def derived(field: str) -> Derived | None:
     if colon and column in JSON_COLUMNS:
         if not key:
             raise ValueError(f"'{field}' names no key after the colon")
+        name, mark, words = field.partition("?")
+        if mark and "=" in words:
+            return _words(name, words)
         return Derived((column,), lambda values: _keyed(values[0], key), _in_json(column))
     if "~" in field:
         return _part(*field.split("~", 1))
     if "{" in field:
-        return _template(field)
+        text, _, words = field.rpartition("}?")
+        return _words(text + "}", words) if text and "{" not in words else _template(field)
     if field.endswith("@"):
         return _account(field[:-1])
     if "#" in field:
         return _hashes(*field.split("#", 1))
     if "?" in field:
         return _words(*field.split("?", 1))
+    if "/" in field:
+        return _divided(*field.split("/", 1))
     return None
 
 
@@ -107,8 +117,30 @@ def _document(text: str) -> Any:
 def _keyed(text: Any, key: str) -> Any:
     if not isinstance(text, str):
         return None
-    scalars = [scalar for value in _find(_document(text), key) for scalar in _scalars(value)]
+    document = _document(text)
+    if key.endswith(".*"):
+        values = _inside(_find(document, key[:-2]))
+    else:
+        values = _numbered(document, key[:-1]) if key.endswith("*") else _find(document, key)
+    scalars = [scalar for value in values for scalar in _scalars(value)]
     return None if not scalars else scalars[0] if len(scalars) == 1 else scalars
+
+
+def _inside(objects: Sequence[Any]) -> list[Any]:
+    """What stands under any key of the objects."""
+    return [value for each in objects if isinstance(each, dict) for value in each.values()]
+
+
+def _numbered(document: Any, name: str) -> list[Any]:
+    """What stands under a name with a number behind it."""
+    if not isinstance(document, dict):
+        return []
+    start = name.lower()
+    return [
+        value
+        for key, value in document.items()
+        if key.lower().startswith(start) and key[len(name) :].isdecimal()
+    ]
 
 
 def _find(value: Any, key: str) -> list[Any]:
@@ -192,18 +224,25 @@ def _part(path: str, pattern: str) -> Derived:
 
 
 def _account(path: str) -> Derived:
-    """The parser splits `DOMAIN\\name`; rules ask for the account in one piece."""
+    """The parser splits `DOMAIN\\name`; rules ask for the account in one piece.
+
+    Where a product writes an id in place of a name, that is the account.
+    """
     columns = (f"{path}.domain", f"{path}.name")
+    uid = f"{path}.uid"
+    named = _across([(c, None) for c in columns], ("", "\\", ""))
 
     def whole(values: Sequence[Any]) -> str | None:
-        domain, name = values
+        domain, name, number = values
         if name is None:
-            return None
+            return None if number is None else text_of(number)
         return text_of(name) if domain is None else f"{text_of(domain)}\\{text_of(name)}"
 
-    return Derived(
-        columns, _elementwise(whole), _across([(c, None) for c in columns], ("", "\\", ""))
-    )
+    def literals(text: str) -> _Literals | None:
+        pieces = named(text)
+        return None if pieces is None else tuple(sorted({*pieces, (uid, text)}))
+
+    return Derived((*columns, uid), _elementwise(whole), literals)
 
 
 def _elementwise(one: Callable[[Sequence[Any]], str | None]) -> Make:
@@ -291,6 +330,21 @@ def _hash_of(wanted: str) -> Make:
 # -- other words -------------------------------------------------------------------------------
 
 
+def _divided(path: str, by: str) -> Derived:
+    if not by.isdecimal() or not int(by):
+        raise ValueError(f"'{path}/{by}': '{by}' is no number to divide by")
+    divisor = int(by)
+
+    def one(values: Sequence[Any]) -> Any:
+        number = values[0]
+        if type(number) not in (int, float):
+            return None
+        whole, rest = divmod(number, divisor)
+        return number / divisor if rest else whole
+
+    return Derived((path,), _elementwise(one), lambda text: None)
+
+
 def _words(path: str, told: str) -> Derived:
     words: dict[str, str] = {}
     for pair in told.split("&"):
@@ -302,8 +356,18 @@ def _words(path: str, told: str) -> Derived:
     def one(values: Sequence[Any]) -> str | None:
         return None if values[0] is None else words.get(fold(text_of(values[0])))
 
+    translated = _elementwise(one)
+    of = _template(path) if "{" in path else derived(path)
+
     def literals(text: str) -> _Literals | None:
         ordered = sorted(word for word, meaning in words.items() if text in fold(meaning))
-        return tuple((path, word) for word in ordered if word) or None
+        if of is None:
+            return tuple((path, word) for word in ordered if word) or None
+        sought = [of.literals(word) for word in ordered if word]
+        if None in sought:
+            return None
+        return tuple(sorted({pair for pairs in sought for pair in pairs or ()})) or None
 
-    return Derived((path,), _elementwise(one), literals)
+    if of is None:
+        return Derived((path,), translated, literals)
+    return Derived(of.inputs, lambda values: translated([of.make(values)]), literals)

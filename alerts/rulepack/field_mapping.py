@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from pyspark.sql import types as T
 
 from alerts.rulepack.derived_fields import inputs
 from enrich.tables_assets import ASSET, PERSON
+from infra.delta.column_types import ColumnType, ListOf, StructOf
 from infra.errors import Fatal
 from ingest.tables import EVENT
 
@@ -55,6 +56,27 @@ class ByEvent:
     known: frozenset[str]
 
 
+class Alias(NamedTuple):
+    """Names that begin with `before` mean those with `path` in its place, in camelCase if `camel`:
+    `gcp.audit.method_name` is `protoPayload.methodName`."""
+
+    before: str
+    path: str
+    camel: bool
+
+    def meant(self, name: str) -> str | None:
+        """The name that is meant; None where `name` does not begin so."""
+        start, rest = name[: len(self.before) + 1], name[len(self.before) + 1 :]
+        if start.lower() != f"{self.before.lower()}." or not rest:
+            return None
+        if self.camel:
+            rest = _SNAKE.sub(lambda match: match[1].upper(), rest)
+        return f"{self.path}.{rest}" if self.path else rest
+
+
+_SNAKE = re.compile(r"_([a-z])")
+
+
 @dataclass(frozen=True)
 class LogSource:
     """The events a rule looks at and its field names.
@@ -64,8 +86,11 @@ class LogSource:
     the JSON column where fields that `fields` lacks are looked for. `by_event` are fields
     that different events have in different columns, `several` those that may be in several
     places of one event (in lower case). `foreign` are fields that only other logs of the product
-    have, `tops` the first names of all paths its records can have (none: not known), both in
-    lower case.
+    have. `closed` are all names that can follow a path, by that path, `""` for those a record
+    begins with (a path that is not there: not known), with their usual spelling. All but that in
+    lower case. A name that begins with one of `aliases` stands for another; an unknown one may
+    stand in the object `within` as well. `logs`: of a product as a whole, its logs that have
+    fields of their own.
     """
 
     classes: tuple[int, ...] = ()
@@ -76,7 +101,10 @@ class LogSource:
     by_event: Mapping[str, ByEvent] = field(default_factory=dict)
     several: frozenset[str] = frozenset()
     foreign: frozenset[str] = frozenset()
-    tops: frozenset[str] = frozenset()
+    closed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    aliases: tuple[Alias, ...] = ()
+    within: str | None = None
+    logs: tuple[OwnFields, ...] = ()
 
     @cached_property
     def _by_event_folded(self) -> Mapping[str, ByEvent]:
@@ -143,12 +171,14 @@ class LogSource:
         if is_field(name):
             return (name,)
         if self.rest is not None:
-            if self._impossible(name):
+            own = self.own_name(name)
+            if own != name:
+                return self.paths(own)
+            why = self._impossible(name)
+            if why is not None:
                 raise Unmapped(
                     f"no event of this log source has a field '{name}'",
-                    f"another log of the product does; if yours has it, write `{self.rest}:{name}`"
-                    if name.lower() in self.foreign
-                    else f"its records begin with {', '.join(sorted(self.tops))}",
+                    f"{why}; if yours has it, write `{self.rest}:{name}`",
                 )
             meant = self._misspelt(name)
             if meant:
@@ -156,7 +186,7 @@ class LogSource:
                     f"no field '{name}' in events of this log source",
                     f"did you mean {meant}? If the source has both, write `{self.rest}:{name}`",
                 )
-            return (f"{self.rest}:{name}",)
+            return tuple(f"{self.rest}:{path}" for path in self._unknown(name))
         close = get_close_matches(name, (*self.fields, *event_paths()), n=3, cutoff=0.5)
         meant = f"did you mean {' or '.join(close)}? " if close else ""
         raise Unmapped(
@@ -165,10 +195,42 @@ class LogSource:
             f"(`headgate tables`), or `unmapped:{name}` where the source keeps it",
         )
 
-    def _impossible(self, name: str) -> bool:
+    def own_name(self, name: str) -> str:
+        """The record's own name for one that a shipper has made of it; else the name itself."""
+        return next(filter(None, (alias.meant(name) for alias in self.aliases)), name)
+
+    def _unknown(self, name: str) -> Iterator[str]:
+        """Where in a record a field may stand that is not known."""
+        yield name
+        if self.within is None:
+            return
+        inside = name
+        if name.lower().startswith(f"{self.within}."):
+            inside = name[len(self.within) + 1 :]
+        small = ".".join(step[:1].lower() + step[1:] for step in inside.split("."))
+        capital = inside[:1].upper() + inside[1:]
+        forms = (f"{self.within}.{form}" for form in (inside, small, capital))
+        yield from (form for form in dict.fromkeys(forms) if form != name)
+
+    def _impossible(self, name: str) -> str | None:
+        """Why no event can have a field of this name; None where one may."""
         lowered = name.lower()
-        top = lowered.partition(".")[0]
-        return lowered in self.foreign or (bool(self.tops) and top not in self.tops)
+        if lowered in self.foreign:
+            return "another log of the product does"
+        steps = lowered.split(".")
+        for depth in range(len(steps)):
+            before = ".".join(steps[:depth])
+            known = self.closed.get(before)
+            if known is None or steps[depth] in known:
+                continue
+            close = get_close_matches(steps[depth], known, n=1, cutoff=0.7)
+            usual = name.split(".")[:depth] + [known[step] for step in close]
+            meant = f"did you mean '{'.'.join(usual)}'? " if close else ""
+            where = (
+                f"'{'.'.join(name.split('.')[:depth])}' has" if before else "its records begin with"
+            )
+            return f"{meant}{where} {', '.join(sorted(known.values(), key=str.lower))}"
+        return None
 
     def _misspelt(self, name: str) -> str | None:
         """The known field that a name differs from in one letter, as by a slip of the hand."""
@@ -197,6 +259,13 @@ class LogSource:
         return plain[0]
 
 
+class OwnFields(NamedTuple):
+    """A log of a product, and the names (in lower case) that it puts elsewhere than others do."""
+
+    log: LogSource
+    names: frozenset[str]
+
+
 _OWN_LOG = frozenset({"metadata.log_name", "metadata.log_provider"})
 _LONG = 8
 """Letters from which on a name that differs in one letter is a slip."""
@@ -207,9 +276,10 @@ def _one_slip(name: str, known: str) -> bool:
     if name == known or abs(len(name) - len(known)) > 1:
         return False
     start = next((i for i, (a, b) in enumerate(zip(name, known, strict=False)) if a != b), None)
-    # A letter more at the end is another name more often than a slip: EventIdx, SubjectUserSids.
     if start is None:
-        return False
+        # A letter more at the end is another name more often than a slip: EventIdx,
+        # SubjectUserSids. One less is a slip, but for a plural's.
+        return len(name) < len(known) and known[-1].isalpha() and known[-1] != "s"
     a, b = name[start:], known[start:]
     changed = a[:1] + b[:1]
     if not changed.isalpha():
@@ -261,7 +331,7 @@ def mapping_data() -> dict[str, Any]:
     """The files of the folder joined, as they are written."""
     whole: dict[str, Any] = {
         "logsources": [], "fields": {}, "groups": {}, "keywords": [], "places": {},
-        "only_in": {}, "tops": {},
+        "only_in": {}, "closed": {}, "aliases": {}, "within": {},
     }  # fmt: skip
     for file in sorted(MAPPING_FOLDER.glob("*.yml")):
         for key, value in yaml.load(file.read_text("utf-8"), _Loader).items():
@@ -283,7 +353,7 @@ def read_mapping(data: Mapping[str, Any]) -> FieldMapping:
     several: dict[str, set[str]] = {}
     for name, fields in data["fields"].items():
         lists[name] = {sigma: _listed(_every(paths)) for sigma, paths in fields.items()}
-        several[name] = {s.lower() for s, paths in fields.items() if isinstance(paths, dict)}
+        several[name] = {s.lower() for s, p in fields.items() if isinstance(p, dict) and "any" in p}
         for sigma, paths in lists[name].items():
             _known(paths, f"fields.{name}.{sigma}")
     _known(data["keywords"], "keywords")
@@ -295,7 +365,45 @@ def read_mapping(data: Mapping[str, Any]) -> FieldMapping:
         logsources[key] = _entry(
             entry, lists, data.get("groups", {}), _spell(*key), by_event, several, data
         )
+    for (category, product, service), whole in logsources.items():
+        if product and not category and not service:
+            logs = tuple(_own_fields(product, data, logsources, lists, by_event))
+            logsources[category, product, service] = replace(whole, logs=logs)
     return FieldMapping(logsources, tuple(data["keywords"]))
+
+
+_PLAIN = "win_plain"
+"""The list of what is read of events without a mapping of their own."""
+
+
+def _own_fields(
+    product: str,
+    data: Mapping[str, Any],
+    logsources: Mapping[tuple[str | None, str | None, str | None], LogSource],
+    lists: Mapping[str, Mapping[str, tuple[str, ...]]],
+    by_event: Mapping[str, Mapping[str, ByEvent]],
+) -> Iterator[OwnFields]:
+    """The logs of a product with lists of fields that its own entry has not."""
+    entries = {(e.get("category"), e.get("product"), e.get("service")): e
+               for e in data["logsources"]}  # fmt: skip
+    whole = logsources[None, product, None]
+    shared = {*entries[None, product, None].get("fields", ()), _PLAIN}
+    marked = any(e.get("where") for (_, of, service), e in entries.items()
+                 if of == product and service)  # fmt: skip
+    for (category, of, service), entry in entries.items():
+        if of != product or category or not service:
+            continue
+        log = logsources[category, of, service]
+        if log.sources and whole.sources and not {*log.sources} & {*whole.sources}:
+            continue
+        # One that takes in what other logs are told apart by, as `auth` does `sshd` and `sudo`.
+        if marked and not log.where and {*log.sources} <= {*whole.sources}:
+            continue
+        own = [name for name in entry.get("fields", ()) if name not in shared]
+        names = {name.lower() for listed in own
+                 for name in (*lists[listed], *by_event.get(listed, ()))}  # fmt: skip
+        if names:
+            yield OwnFields(log, frozenset(names))
 
 
 def _entry(
@@ -326,6 +434,8 @@ def _entry(
         cases |= by_event.get(name, {})
         either = {field for field in either if field not in {f.lower() for f in lists[name]}}
         either |= several[name]
+    for name in entry.get("fields", ())[:1]:
+        cases |= _with_header(lists[name], cases)
     # A log with a channel or provider of its own has no fields that only Sysmon writes.
     named = any(condition.keys() & _OWN_LOG for condition in where)
     of_log = entry.get("product") if named else None
@@ -338,10 +448,40 @@ def _entry(
         by_event=cases,
         several=frozenset(either),
         foreign=frozenset(name.lower() for name in known.get("only_in", {}).get(of_log, ())),
-        tops=frozenset(
-            name.lower() for name in known.get("tops", {}).get(entry.get("fields", [""])[-1], ())
-        ),
+        within=known.get("within", {}).get(entry.get("fields", [""])[-1]),
+        aliases=_aliases(known.get("aliases", {}).get(entry.get("fields", [""])[-1], {})),
+        closed=_closed(known.get("closed", {}).get(entry.get("fields", [""])[-1], {})),
     )
+
+
+def _aliases(written: Mapping[str, Any]) -> tuple[Alias, ...]:
+    return tuple(
+        Alias(before, to["path"], to.get("camel", False))
+        if isinstance(to, dict)
+        else Alias(before, to, False)
+        for before, to in written.items()
+    )
+
+
+def _closed(names: Any) -> dict[str, dict[str, str]]:
+    """The names by what stands before them; a list: those that a record begins with."""
+    by_path = names if isinstance(names, dict) else {"": names}
+    return {
+        path.lower(): {str(name).lower(): str(name) for name in after}
+        for path, after in by_path.items()
+    }
+
+
+def _with_header(
+    header: Mapping[str, tuple[str, ...]], cases: Mapping[str, ByEvent]
+) -> dict[str, ByEvent]:
+    """The fields of all events that some have among their data as well, such as `Channel`."""
+    return {
+        name: ByEvent(dict.fromkeys(cases[name].known, header[name][0]) | dict(cases[name].columns),
+                      cases[name].known)
+        for name in header.keys() & cases.keys()
+        if not header[name][0].startswith("unmapped:")
+    }  # fmt: skip
 
 
 def _by_event(name: str, traced: Mapping[str, Any]) -> dict[str, ByEvent]:
@@ -350,9 +490,17 @@ def _by_event(name: str, traced: Mapping[str, Any]) -> dict[str, ByEvent]:
     fields = {}
     for sigma, columns in traced["fields"].items():
         _known(columns, f"places.{name}.{sigma}")
-        fields[sigma] = ByEvent(
-            {c: path for path, ids in columns.items() for c in _codes(ids)}, known
-        )
+        by_code: dict[str, str] = {}
+        for path, ids in columns.items():
+            for code in _codes(ids):
+                # Of two one would never be asked.
+                if code in by_code:
+                    raise Fatal(
+                        f"mapping: places.{name}.{sigma}: event {code} stands in two columns; "
+                        f"name its places under fields.{name} with `first:` or `any:`"
+                    )
+                by_code[code] = path
+        fields[sigma] = ByEvent(by_code, known)
     return fields
 
 
@@ -363,8 +511,12 @@ def _codes(spans: str) -> Iterator[str]:
 
 
 def _every(paths: Any) -> Any:
-    """The places of a field, written as a path, a list, or `any:` with a list."""
-    return paths["any"] if isinstance(paths, dict) else paths
+    """The places of a field, written as a path, a list, or a list under `any:` or `first:`."""
+    if not isinstance(paths, dict):
+        return paths
+    if len(paths) != 1 or not paths.keys() <= {"any", "first"}:
+        raise Fatal(f"mapping: {paths}: places are a list, or one under `any:` or `first:`")
+    return next(iter(paths.values()))
 
 
 def _listed(value: Any) -> tuple[str, ...]:
@@ -379,8 +531,8 @@ def _known(paths: Iterable[str], where: str) -> None:
 
 ENRICHED = {
     "holder": frozenset({"mac", "hostname", "status", "scope", "certainty"}),
-    "asset": frozenset(ASSET.fieldNames()),
-    "person": frozenset(PERSON.fieldNames()),
+    "asset": frozenset(ASSET.names),
+    "person": frozenset(PERSON.names),
 }
 """What a rule may ask of whom an event is about: the device that held its address, and what the
 inventories say of that device and of the user (`alerts/compiler/enrichment_predicates.py`)."""
@@ -409,9 +561,19 @@ def event_paths() -> frozenset[str]:
     return frozenset(path for column in EVENT.columns for path in _leaves(column.name, column.type))
 
 
-def _leaves(path: str, kind: T.DataType) -> list[str]:
-    if isinstance(kind, T.ArrayType):
-        return _leaves(path, kind.elementType)
-    if isinstance(kind, T.StructType):
-        return [leaf for f in kind.fields for leaf in _leaves(f"{path}.{f.name}", f.dataType)]
-    return [path]
+@lru_cache(maxsize=1)
+def number_paths() -> frozenset[str]:
+    """Those of `event_paths` that hold whole numbers."""
+    return frozenset(
+        path
+        for column in EVENT.columns
+        for path in _leaves(column.name, column.type, ("integer", "long"))
+    )
+
+
+def _leaves(path: str, kind: ColumnType, of: tuple[str, ...] = ()) -> list[str]:
+    if isinstance(kind, ListOf):
+        return _leaves(path, kind.element, of)
+    if isinstance(kind, StructOf):
+        return [leaf for f in kind.fields for leaf in _leaves(f"{path}.{f.name}", f.type, of)]
+    return [path] if not of or kind.jsonValue() in of else []

@@ -81,7 +81,8 @@ class Correlation(Described, frozen=True, kw_only=True):
     span, once the group is known for `learn_seconds`. Of a range `op` and `count` are
     the lower end and `upper` the other. `fields`: `field` and more, whose values count
     together. `any_of`: for the `temporal...` types, sets of rules of which one must
-    have fired whole; they stand in place of `op` and `count`.
+    have fired whole; they stand in place of `op` and `count`. `none_of`: for each of these sets
+    the rules of which none may have fired with it.
     """
 
     type: str
@@ -99,6 +100,20 @@ class Correlation(Described, frozen=True, kw_only=True):
     upper: tuple[str, int | float] | msgspec.UnsetType = msgspec.UNSET
     fields: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     any_of: tuple[tuple[str, ...], ...] | msgspec.UnsetType = msgspec.UNSET
+    none_of: tuple[tuple[str, ...], ...] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def span(self) -> int:
+        """The time span of its windows, microseconds."""
+        return self.timespan_seconds * 1_000_000
+
+    @property
+    def alternatives(self) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
+        """Of an expression: the rules that must all have fired, and those of which none may."""
+        if self.any_of is msgspec.UNSET:
+            return ()
+        never = ((),) * len(self.any_of) if self.none_of is msgspec.UNSET else self.none_of
+        return tuple(zip(self.any_of, never, strict=True))
 
     @property
     def every_field(self) -> tuple[str, ...]:

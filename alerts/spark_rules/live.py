@@ -25,7 +25,6 @@ from pyspark.sql import functions as F
 
 from alerts.domain.entity import event_instant, micros
 from alerts.domain.finding import RULE_FAILED, finding_schema, identity, single_line
-from alerts.matching.matcher import LIVE_MODES
 from alerts.rulepack.rule_pack import PackStore, Query
 from alerts.spark_rules.cost import Spend
 from alerts.spark_rules.disabled_rules import Aside
@@ -37,6 +36,7 @@ from infra.checkpoint.batch_decisions import decided
 from infra.delta.parquet_writer import DataFile, writing
 from infra.streaming.batch import Batch
 from infra.streaming.lake import Lake
+from ingest.parsing.source import LIVE_MODES
 from ingest.tables import EVENT, HEARTBEAT
 
 _WINDOWS = "windows"

@@ -30,9 +30,9 @@ from alerts.domain.finding import (
 from alerts.rulepack.rule_pack import Query
 from alerts.spark_rules.plan import failure_sentence, refuse_unfit, seen_by
 from alerts.tables import FINDING
+from ingest.parsing.source import MODES
 from ingest.tables import EVENT, HEARTBEAT
 
-_MODES = ("live", "replay", "import")
 SHOWN_ELSEWHERE = ("window", "time", "received_at", "evidence", "event_uid")
 """Columns of a query that have a place of their own in a finding; the others are its fields."""
 
@@ -88,7 +88,7 @@ class QueryRule:
             raise Untranslatable(failure_sentence(error), "correct the query") from None
         return rows
 
-    def findings(self, events: DataFrame, modes: Collection[str] = _MODES) -> DataFrame:
+    def findings(self, events: DataFrame, modes: Collection[str] = MODES) -> DataFrame:
         """Rows of gold.finding among rows of silver.event whose mode is one of `modes`.
 
         Of a rule with windows the events must hold each window whole that matters.

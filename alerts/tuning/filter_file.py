@@ -43,7 +43,7 @@ def filter_text(
     expires: date,
 ) -> str:
     """The file: values match literally, whatever wildcards or control characters they hold."""
-    asked = {_key(condition): _value(condition) for condition in conditions}
+    asked = _asked(conditions)
     named = f"{rule.id} {sorted(asked.items())} {expires.isoformat()}"
     document = {
         "title": f"Filter of {rule.title}",
@@ -53,10 +53,24 @@ def filter_text(
         "author": owner,
         "date": datetime.now(UTC).date().isoformat(),
         "logsource": dict(log_source),
-        "filter": {"rules": [rule.id], "noise": asked, "condition": "not noise"},
+        "filter": {"rules": [rule.id], **_left_out(asked)},
         "headgate": {"expires": expires.isoformat()},
     }
     return str(yaml.safe_dump(document, sort_keys=False, width=2**20))
+
+
+def text_of_conditions(conditions: Sequence[Condition]) -> str:
+    """What a filter of these leaves out, as `KeptFilter.text` has it."""
+    left_out = _left_out(_asked(conditions))
+    return str(yaml.safe_dump(left_out, sort_keys=False, width=2**20)).rstrip()
+
+
+def _asked(conditions: Sequence[Condition]) -> dict[str, str]:
+    return {_key(condition): _value(condition) for condition in conditions}
+
+
+def _left_out(asked: dict[str, str]) -> dict[str, Any]:
+    return {"noise": asked, "condition": "not noise"}
 
 
 def _key(condition: Condition) -> str:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-import msgspec
-
+from alerts.domain.alert_body import in_body, readable_body
 from alerts.domain.verdict import JUDGING_VERDICTS, NOISE_VERDICTS, TRUE_VERDICTS
 from alerts.rulepack.field_mapping import event_paths
 from alerts.tuning.filters import FIELDS, JudgedAlert
@@ -21,9 +20,9 @@ MOST_ALERTS = 5_000
 _AT_ONCE = 500
 """Ids of one question."""
 
-_ALERTS = """
+_ALERTS = f"""
 SELECT alert_id, window_start AS began, body,
-       nullif(json_extract_string(body, '$.verdict'), '') AS verdict
+       nullif({in_body("verdict")}, '') AS verdict
 FROM gold.alert_current WHERE rule_id = $rule
 QUALIFY verdict IS NOT NULL
   OR row_number() OVER (PARTITION BY verdict IS NULL ORDER BY event_time DESC, alert_id) <= $most
@@ -91,7 +90,7 @@ def rule_history(ask: Ask, rule_id: str, since: datetime) -> RuleHistory:
 
 def named_events(row: Row) -> tuple[list[tuple[str, datetime]], int]:
     """Events that an alert names, with their times, and how many findings it folds."""
-    body = msgspec.json.decode(row["body"])
+    body = readable_body(row["body"])
     named = [each for each in body.get("evidence") or () if each.get("event_uid")]
     pairs = [
         (str(each["event_uid"]), datetime.fromisoformat(each["time"]))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from alerts.delivery.action_request import waiting_requests
 from alerts.domain.verdict import TRUE_VERDICTS
 from alerts.rulebook.rule_switch import any_source
 from alerts.rulepack.rule_pack import Rule
@@ -40,12 +41,18 @@ class FilterWish:
 def tunable_rule(settings: Settings, name: str) -> tuple[Rule, Path]:
     """A rule over events and its file; raises `Usage` for one that no Sigma filter can narrow."""
     source = any_source(settings, name)
-    if not isinstance(source.rule, Rule):
+    return require_tunable(source.rule, name), source.path
+
+
+def require_tunable(described: object, name: str) -> Rule:
+    """The rule that a name stands for; raises `Usage` for one that no Sigma filter can narrow."""
+    if not isinstance(described, Rule):
         raise Usage(
             f"rule '{name}' is no Sigma rule over events, which filters narrow; of a correlation "
-            "tune the rules that it counts, or its count and window"
+            "tune the rules that it counts, or its count and window: "
+            f"headgate rules thresholds {name}"
         )
-    return source.rule, source.path
+    return described
 
 
 def keep_proposed_filter(
@@ -64,8 +71,8 @@ def keep_proposed_filter(
     return write_filter(settings, rule.id, f"filter_{rule.id}_{uuid4().hex[:8]}.yml", text)
 
 
-def proposal_row(number: int, proposal: Proposal) -> dict[str, Any]:
-    """A proposal as a row: alerts that it would have hidden, by verdict."""
+def proposal_row(number: int, proposal: Proposal, kept: bool = False) -> dict[str, Any]:
+    """A proposal as a row: alerts that it would have hidden, by verdict; `kept`: it stands."""
     hidden = {verdict: len(ids) for verdict, ids in proposal.hidden.items()}
     shown = ("false_positive", "benign", "")
     return {
@@ -77,11 +84,20 @@ def proposal_row(number: int, proposal: Proposal) -> dict[str, Any]:
         "unjudged": hidden.get("", 0),
         "other": sum(n for verdict, n in hidden.items() if verdict not in shown),
         "unjudged_examples": " ".join(proposal.hidden.get("", ())[:3]),
+        "kept": kept,
         "conditions": " and ".join(
             f"{c.field} {'=' if c.op == 'eq' else c.op} {json_text(c.value)}"
             for c in proposal.conditions
         ),
     }
+
+
+def verdicts_that_wait(settings: Settings, rule_id: str) -> Iterator[str]:
+    """What to say of verdicts on a rule's alerts that job `alert` has not taken yet."""
+    judging = [r for r in waiting_requests(settings) if r.get("action") in ("close", "verdict")]
+    judged = {r.get("alert_id") for r in judging if r.get("rule_id") == rule_id and r.get("value")}
+    if judged:
+        yield f"{len(judged)} alerts have a verdict that waits for job alert and does not count yet"
 
 
 def limits_of(history: RuleHistory) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from alerts.domain.alert_body import in_body
 from alerts.tuning.verdict_counts import BY_RULE, NEEDS, TRUE_SQL, share_bounds
 from infra.errors import Retryable
 
@@ -14,7 +15,8 @@ Row = dict[str, Any]
 Ask = Callable[..., list[Row]]
 """`ask(sql, params, needs=tables)` gives rows as dictionaries."""
 
-Recommendation = Literal["keep", "tune", "retire", "too few verdicts"]
+Recommendation = Literal["keep", "tune", "retire", "too few verdicts", "none"]
+"""`none`: of a rule without alerts there is nothing to judge."""
 
 LEAST_JUDGED = 5
 """Verdicts below which nothing is recommended."""
@@ -29,7 +31,7 @@ _WEEK = timedelta(days=7)
 _TRUE = f"""
 SELECT rule_id, max(event_time) AS newest FROM gold.alert_current
 WHERE ($only IS NULL OR rule_id = $only)
-  AND json_extract_string(body, '$.verdict') IN ({TRUE_SQL}) GROUP BY rule_id
+  AND {in_body("verdict")} IN ({TRUE_SQL}) GROUP BY rule_id
 """
 _OF_ONE = f"SELECT * FROM ({BY_RULE}) WHERE rule_id = $only"
 _FIRED = """
@@ -197,9 +199,10 @@ def advise(
 
     `ever_true`: whether any alert of it was, in all that is retained.
     """
+    if not alerting and not alerts:
+        return "none", "its findings make no alerts by themselves"
     if not alerts:
-        quiet = "no alert in this time" if alerting else "its findings make no alerts by themselves"
-        return "too few verdicts", quiet
+        return "none", "no alert in this time"
     if judged < LEAST_JUDGED:
         return "too few verdicts", f"{judged} of {alerts} alerts judged; {LEAST_JUDGED} are needed"
     low, high = share_bounds(true, judged)

@@ -210,7 +210,11 @@ def _require_uncounted(compiled: Compiled, rule_id: str) -> None:
         if isinstance(source.rule, Correlation) and rule_id in source.rule.rules
     ]
     if above:
-        raise Usage(f"{', '.join(above)} count this rule by its id; write a copy of these by hand")
+        verb = "counts" if len(above) == 1 else "count"
+        raise Usage(
+            f"{', '.join(above)} {verb} what this rule finds, and would see nothing of a copy; "
+            "write copies of all of them by hand"
+        )
 
 
 def _require_accepted(compiled: Compiled, path: Path) -> None:

@@ -18,6 +18,8 @@ from alerts.backtest.rerun import FINDINGS_NEED, counted_rows
 from alerts.correlation.conditions import NUMERIC, asks_absence
 from alerts.correlation.entry import correlation_entry
 from alerts.correlation.history import over_history
+from alerts.correlation.negation import looks_back
+from alerts.domain.alert_body import in_body
 from alerts.domain.entity import event_instant, micros
 from alerts.domain.verdict import JUDGING_VERDICTS, TRUE_VERDICTS
 from alerts.rulepack.predicate import fold
@@ -36,11 +38,11 @@ COUNT_TYPES = ("event_count", "value_count", *NUMERIC)
 _STEPS = (0.4, 0.6, 0.8, 1, 1.5, 2, 3, 5)
 _WINDOWS = (0.5, 1, 2, 4)
 
-_JUDGED = """
-SELECT alert_id, body, json_extract_string(body, '$.verdict') AS verdict
+_JUDGED = f"""
+SELECT alert_id, body, {in_body("verdict")} AS verdict
 FROM gold.alert_current
 WHERE rule_id = $rule AND window_start >= $since AND window_start < $until
-  AND list_contains($verdicts, json_extract_string(body, '$.verdict'))
+  AND list_contains($verdicts, {in_body("verdict")})
 ORDER BY alert_id
 """
 
@@ -115,8 +117,7 @@ def threshold_history(
     `confirmed` leaves out findings that job `alert` would not count. Raises `Usage` beyond
     `MOST_FINDINGS`, and `Retryable` while the lake lacks the tables.
     """
-    # Twice: the window itself, and the rest that a firing just before it would have left.
-    before = since - timedelta(seconds=2 * longest_seconds)
+    before = since - looks_back(definition, longest_seconds)
     asked = {"rules": list(definition.rules), "since": before, "until": until}
     (whole,) = ask(
         "SELECT count(*) AS n FROM gold.finding "
@@ -189,7 +190,7 @@ def _kept(
     definition: Correlation, windows: Sequence[Row], history: ThresholdHistory
 ) -> tuple[str, ...]:
     """Judged alerts that the windows, each with the rest after it, tell of."""
-    rest = definition.timespan_seconds * 1_000_000
+    rest = definition.span
     spans: dict[tuple[str, ...], list[tuple[int, int]]] = defaultdict(list)
     for row in windows:
         # In the form in which `correlation_entry` gives the group of a finding.

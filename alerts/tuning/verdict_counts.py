@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from math import sqrt
 
+from alerts.domain.alert_body import in_body
 from alerts.domain.verdict import JUDGING_VERDICTS, TRUE_VERDICTS
 
 TRUE_SQL = ", ".join(f"'{verdict}'" for verdict in sorted(TRUE_VERDICTS))
@@ -25,20 +26,20 @@ WITH alert AS (
 """
 HANDLED = (
     ALERTS
-    + """, act AS (
+    + f""", act AS (
   SELECT alert_id, min("at") AS acknowledged, min("at") FILTER (action = 'close') AS closed_at
   FROM gold.alert_action
   WHERE action IN ('assign', 'verdict', 'note', 'close') AND "at" < $made GROUP BY alert_id
 ),
 decided AS (
-  SELECT alert_id, min(TRY_CAST(json_extract_string(body, '$.detected_at') AS TIMESTAMPTZ)) AS at
+  SELECT alert_id, min(TRY_CAST({in_body("detected_at")} AS TIMESTAMPTZ)) AS at
   FROM gold.alert WHERE revision = 1 GROUP BY alert_id
 ),
 handled AS (
   SELECT a.alert_id, a.rule_id, a.rule_name, a.level, a.risk_score, a.mode,
-         json_extract_string(a.body, '$.state') = 'closed' AS closed,
-         nullif(json_extract_string(a.body, '$.verdict'), '') AS verdict,
-         json_extract_string(a.body, '$.assignee') AS assignee,
+         {in_body("state", "a.body")} = 'closed' AS closed,
+         nullif({in_body("verdict", "a.body")}, '') AS verdict,
+         {in_body("assignee", "a.body")} AS assignee,
          a.began, d.at AS detected, act.acknowledged, act.closed_at
   FROM alert a LEFT JOIN decided d USING (alert_id) LEFT JOIN act USING (alert_id)
 )

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import msgspec
 from pyspark.sql import functions as F
 
 from alerts.anomaly.store import ModelStore
@@ -20,10 +19,10 @@ from alerts.backtest.rule_selection import warm_up_seconds
 from alerts.backtest.run import attributed_schema, chunk, findings_in_order, write_parts, write_rows
 from alerts.compiler.enrichment_predicates import inventories
 from alerts.compiler.model_rule_files import MODEL
+from alerts.domain.alert_body import readable_body, require_whole
 from alerts.domain.entity import micros
 from alerts.domain.finding import RULE_FAILED
 from alerts.lifecycle.risk_score import INCIDENT, INCIDENT_REST, REACH
-from alerts.matching.matcher import LIVE_MODES
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore, RulePack
 from alerts.tables import ALERT, FINDING, HEARTBEAT
@@ -46,6 +45,7 @@ from infra.errors import Fatal, Usage
 from infra.storage.temp_dirs import scratch
 from infra.streaming.lake import Lake
 from infra.streaming.parquet_scan import files_between
+from ingest.parsing.source import LIVE_MODES
 from ingest.tables import EVENT
 
 _NEEDS = ("gold.finding", "gold.alert", "gold.alert_action", "gold.attribution", "ops.ledger")
@@ -82,7 +82,7 @@ _ALERTS = """
 SELECT alert_id, any_value(rule_id), max_by(dedup_key, revision), max_by(entity_value, revision),
        min(window_start), max(window_end), min_by(event_time, revision), max(received_at),
        max_by(count, revision), bool_or(reason IN ('attribution', 'superseded')),
-       max_by(body, revision)
+       max_by(body, revision), max(revision)
 FROM gold.alert WHERE window_end >= $begin AND window_start < $end GROUP BY alert_id
 """
 REPAIRED = """
@@ -396,8 +396,10 @@ class Verification:
 
 
 def _alert(row: Sequence[Any]) -> ToldAlert:
-    alert_id, rule_id, dedup, entity, first, last, raised, received, count, moved, body = row
-    decoded: dict[str, Any] = msgspec.json.decode(body)
+    alert_id, rule_id, dedup, entity, first, last, raised, received, count, moved = row[:10]
+    text, revision = row[10:]
+    body = readable_body(text)
+    require_whole(body, alert_id, revision)
     return ToldAlert(
         id=alert_id,
         rule_id=rule_id,
@@ -409,7 +411,7 @@ def _alert(row: Sequence[Any]) -> ToldAlert:
         received=micros(received),
         count=int(count),
         moved=bool(moved),
-        evidence=tuple(evidence_row["event_uid"] for evidence_row in decoded["evidence"]),
+        evidence=tuple(evidence_row["event_uid"] for evidence_row in body["evidence"]),
     )
 
 

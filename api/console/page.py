@@ -16,17 +16,12 @@ from fastapi.responses import RedirectResponse, Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from alerts.cases.case_store import NoSuchCase
-from alerts.delivery.triage_request import ChangeRefused
 from api.auth_roles import Role
 from api.console.render import error_page, page_before
 from api.console.wrong_values import sentence_of, wrong_value
-from api.problems import retry_after
-from api.services.alert_snapshot import NoSuchAlert
-from api.services.triage import Stale
-from api.sql.worker_line import Cancelled
-from api.tenant_views import NotForTenants
-from infra.errors import HeadgateError, Retryable, Usage
+from api.problems import HUNG_UP, retry_after, status_of
+from api.sql.worker_line import HungUp
+from infra.errors import HeadgateError
 
 log = logging.getLogger("headgate.api")
 _POLICY = "; ".join(
@@ -53,13 +48,6 @@ _HEADERS = {
 }
 
 
-_STATUS = (
-    *((Stale, 412), (ChangeRefused, 409), (NotForTenants, 403)),
-    *((NoSuchCase, 404), (NoSuchAlert, 404), (Usage, 422)),
-)
-"""By the error, the first that fits."""
-
-
 class SignInFirst(Exception):
     """Nobody is signed in."""
 
@@ -76,6 +64,8 @@ class ConsoleRoute(APIRoute):
                 response = await handle(request)
             except SignInFirst:
                 response = _to_login(request)
+            except HungUp:
+                response = Response(status_code=HUNG_UP)
             except (HTTPException, RequestValidationError, HeadgateError) as error:
                 response = error_page(request, *_told(error))
                 if response.status_code == 503:
@@ -145,7 +135,4 @@ def _told(error: Exception) -> tuple[int, str]:
         return error.status_code, str(error.detail)
     if isinstance(error, RequestValidationError):
         return 422, wrong_value(error)
-    for kind, status in _STATUS:
-        if isinstance(error, kind):
-            return status, sentence_of(error)
-    return (503 if isinstance(error, Retryable | Cancelled) else 500), str(error)
+    return status_of(error) if isinstance(error, HeadgateError) else 500, sentence_of(error)

@@ -23,6 +23,7 @@ from markupsafe import Markup, escape
 from alerts.domain.levels import severity_of_level
 from api.console.assets import asset_url
 from api.console.safe_text import plain_text, shown_lines, shown_text
+from api.console.session import ConsoleSession
 
 _TITLES = {
     403: "Not allowed", 404: "Not there", 405: "Not a page", 409: "Changed meanwhile",
@@ -60,6 +61,7 @@ def respond(request: Request, template: str, status: int = 200, **context: Any) 
                 "here": request.url,
                 "now": datetime.now(UTC),
                 "limited": session is not None and session.caller.limits is not None,
+                "several_tenants": _several_tenants(session),
                 "can_act": session is not None and session.caller.may("analyst"),
                 "part": bool(request.headers.get("HX-Request")),
             }
@@ -72,6 +74,12 @@ def respond(request: Request, template: str, status: int = 200, **context: Any) 
     if len(body) > _SMALL and "gzip" in request.headers.get("accept-encoding", ""):
         body, headers["Content-Encoding"] = gzip.compress(body, 5), "gzip"
     return HTMLResponse(body, status, headers=headers)
+
+
+def _several_tenants(session: ConsoleSession | None) -> bool:
+    """Whether what is shown may be of several tenants."""
+    limits = session.caller.limits if session else None
+    return limits is None or limits.tenants is None or len(limits.tenants) > 1
 
 
 def error_page(request: Request, status: int, detail: str) -> Response:
@@ -87,6 +95,7 @@ def error_page(request: Request, status: int, detail: str) -> Response:
         page=None,
         # A form goes back to its page with the sentence, where script runs; a link does not.
         before=page_before(request),
+        again=_path_of(request) if request.method == "GET" and status == 503 else None,
         anew=request.url.path if request.method == "GET" and request.url.query else None,
         in_place=request.method != "GET" or status == HTTPStatus.UNPROCESSABLE_ENTITY,
     )
@@ -146,7 +155,7 @@ def templates() -> jinja2.Environment:
         "iso_when": _iso_when,
         "instants": lambda text: _INSTANT.sub(r"\1 \2 UTC", str(text or "")),
         "clock": _clock,
-        "iso": _iso,
+        "iso": iso_time,
         "span": time_span,
         "number": _number,
         "compact": _compact,
@@ -201,7 +210,7 @@ def _when(value: datetime | None, relative: bool = True) -> Markup:
         return Markup('<span class="none">-</span>')
     # Both are digits and signs of ours: nothing in them has to be escaped.
     return Markup(
-        f'<time datetime="{_iso(value)}"{" data-relative" if relative else ""}>'
+        f'<time datetime="{iso_time(value)}"{" data-relative" if relative else ""}>'
         f"{_clock(value)}</time>"
     )
 
@@ -220,7 +229,7 @@ def _clock(value: datetime) -> str:
     return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(' ', 'seconds')} UTC"
 
 
-def _iso(value: datetime) -> str:
+def iso_time(value: datetime) -> str:
     return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -265,15 +274,20 @@ def _data(value: Any) -> Markup:
 
 
 def _plain_json(value: Any) -> Any:
-    return _iso(value) if isinstance(value, datetime) else str(value)
+    return iso_time(value) if isinstance(value, datetime) else str(value)
 
 
 def _query(values: Mapping[str, Any]) -> Markup:
-    """Values as the query of an address; empty ones are left out, lists are repeated."""
+    """Values as the query of an address; empty ones are left out, lists are repeated.
+
+    An empty text within a list is a choice: what nobody took, what nothing was said of.
+    """
     pairs = []
     for name, value in values.items():
-        several = value if isinstance(value, (list, tuple)) else [value]
-        pairs += [(name, given) for given in several if given not in (None, "", False)]
+        if isinstance(value, (list, tuple)):
+            pairs += [(name, given) for given in value if given is not None]
+        elif value not in (None, "", False):
+            pairs.append((name, value))
     return escape(urlencode(pairs))
 
 

@@ -49,7 +49,7 @@ def _require_open(request: Request, caller: Caller) -> None:
         raise HTTPException(
             403,
             f"{limited}, and this page shows what is of others, too; the overview, "
-            "alerts, cases, the search of events, devices and addresses, and rules are open",
+            "alerts, cases, search, devices and addresses, rules and reports are open",
         )
 
 
@@ -109,6 +109,10 @@ FOR_TENANTS = frozenset(
         "/cases/{case_id}/change",
         "/cases/{case_id}/merge",
         "/cases/{case_id}/unlink",
+        "/evidence",
+        "/evidence/{job_id}",
+        "/evidence/{job_id}/file",
+        "/evidence/{job_id}/end",
         "/incidents/{incident_id}",
         "/alert-views",
         "/alert-views/remove",
@@ -117,6 +121,8 @@ FOR_TENANTS = frozenset(
         "/events/{uid:path}",
         "/entity",
         "/entity/{kind}/{value:path}",
+        "/reports",
+        "/reports/file/{name}",
         "/logout",
     }
 )

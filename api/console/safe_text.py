@@ -19,6 +19,7 @@ LONGEST_SHOWN = 2000
 _ODD = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u2800\u3164\uffa0")
 """Letters and marks that show nothing."""
+_SHORT_REST = len(" … 20 more characters")
 _MOST_MARKS = 2
 """Marks on one letter: languages need two, a pile of them paints over the lines beside it."""
 _SYMBOLS = {"\n": "⏎", "\t": "⇥"}
@@ -56,6 +57,7 @@ def plain_text(value: Any, longest: int = LONGEST_SHOWN) -> str:
 def shown_text(value: Any, longest: int = LONGEST_SHOWN) -> Markup:
     """A text as markup: odd characters boxed, letters that deceive underlined, with their names."""
     text = "" if value is None else str(value)
+    longest = _bound(text, longest)
     # Nearly every text of a page, and nothing in it can deceive.
     if text.isascii() and text.isprintable() and len(text) <= longest:
         return escape(text)
@@ -96,9 +98,14 @@ def lookalikes(text: str) -> bool:
     return bool(_deceiving(text))
 
 
+def _bound(text: str, longest: int) -> int:
+    """Where a text is cut: not for a rest that is shorter than the words in its place."""
+    return longest if len(text) - longest > _SHORT_REST else len(text)
+
+
 def _rest(text: str, longest: int) -> str:
     more = len(text) - longest
-    return f" … {more:,} more characters" if more > 0 else ""
+    return f" … {more:,} more character{'s' if more > 1 else ''}" if more > 0 else ""
 
 
 def _unpiled(text: str) -> list[str]:

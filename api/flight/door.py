@@ -30,7 +30,7 @@ from api.observability.metrics import Meters
 from api.observability.noted_statements import noted_statement
 from api.services.quotas import Quotas, StillRunning
 from api.sql.runner import ArrowAnswer, Limit, Refused, Statements
-from api.sql.worker_line import LOOK_SECONDS, Busy, Cancelled
+from api.sql.worker_line import LOOK_SECONDS, Busy, HungUp
 from infra.config.settings import Settings
 from infra.errors import HeadgateError, Usage
 
@@ -216,7 +216,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has 
                     if time.monotonic() > until:
                         raise
                 if cancelled.wait(LOOK_SECONDS / 4):
-                    raise Cancelled("the caller hung up")
+                    raise HungUp
             yield
 
     def _watched(self, context: Any, work: Callable[[threading.Event], _T]) -> _T:

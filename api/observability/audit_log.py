@@ -16,7 +16,7 @@ import psutil
 
 from infra.config.settings import Settings
 from infra.errors import Retryable
-from infra.streaming.outbox import put_row
+from infra.streaming.outbox import put_file, put_row
 
 _KEY = "api"
 """Who has the token of the settings; further keys have names of their own."""
@@ -68,8 +68,8 @@ def audited_act(
     # Written as failed in advance: whoever finds it has only to rename it.
     row = _row(instant, act, "failed", who, None, {**detail, "said": reason})
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(row), "utf-8")
+        # Whole: a process may be killed while it writes, and the next would note half a row.
+        put_file(file, row)
     except OSError as error:
         raise Retryable(f"{file.parent}: cannot be written ({error.strerror})") from error
     act_row = AuditedAct("failed", dict(detail))
@@ -91,6 +91,9 @@ def note_unended(settings: Settings) -> int:
         if pid.isdigit() and psutil.pid_exists(int(pid)) and int(pid) != os.getpid():
             continue
         with suppress(OSError):  # another process of ours was quicker
+            if not file.stat().st_size:
+                file.unlink()  # a power cut took what it said
+                continue
             file.replace(file.with_name(f"{file.name.removesuffix(_BEGUN).lstrip('.')}.json"))
             count += 1
     return count

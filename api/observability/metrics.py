@@ -301,7 +301,7 @@ class Meters:
         self.registry = CollectorRegistry()
         self._requests = Counter(
             "headgate_http_requests_total",
-            "Requests answered.",
+            "Requests answered; status 499: the caller hung up before.",
             ("method", "route", "status"),
             registry=self.registry,
         )

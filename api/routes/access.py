@@ -30,6 +30,7 @@ from api.services.rules.desk import RuleDesk
 from api.services.rules.jobs import RuleJobs
 from api.services.rules.tenant_rules import TenantRules
 from api.services.runs.command_runs import CommandRuns
+from api.services.runs.evidence_jobs import EvidenceJobs
 from api.services.runs.report_runs import ReportDesk
 from api.services.searches.saved_queries import SavedQueries
 from api.services.searches.search_jobs import SearchJobs
@@ -67,6 +68,7 @@ class Services:
     rules: RuleDesk
     proposals: ProposalDesk
     rule_jobs: RuleJobs
+    evidence: EvidenceJobs
     runs: CommandRuns
     reports: ReportDesk
     inventories: InventoryDesk
@@ -87,6 +89,7 @@ class Services:
         self.runs.close()
         self.searches.close()
         self.rule_jobs.close()
+        self.evidence.close()
         self.statements.close()
         self.limited.close()
         self.reader.close()
@@ -103,7 +106,8 @@ class OfTenants:
     def services(self, whole: Services, tenants: tuple[str, ...]) -> Services:
         """Those that can be limited to these tenants; what else is asked for is refused.
 
-        `statements` and `searches` are the whole ones: they limit each caller by themselves.
+        `statements`, `searches` and `evidence` are the whole ones: they limit each caller by
+        themselves.
         """
         with self._lock:
             if tenants not in self._known:
@@ -130,14 +134,12 @@ class OfTenants:
             rules=rules,
             triage=Triage(reader, self._settings),
             cases=Cases(reader, self._settings, whole.reader),
+            reports=ReportDesk(self._settings, whole.runs, tenants),
             **{name: closed(name.replace("_", " ")) for name in _CLOSED},
         )
 
 
-_CLOSED = (
-    *("suppressions", "queries", "proposals", "rule_jobs", "runs", "reports"),
-    "inventories",
-)
+_CLOSED = ("suppressions", "queries", "proposals", "rule_jobs", "runs", "inventories")
 _MOST_TENANTS = 32
 """Sets of tenants whose engines are kept: each holds the newest revision of their alerts."""
 
@@ -174,11 +176,21 @@ FOR_TENANTS = FOR_LIMITED | {
     "/api/v1/cases/{case_id}/merge",
     "/api/v1/cases/{case_id}/evidence",
     "/api/v1/cases/{case_id}/stix",
+    "/api/v1/evidence/jobs",
+    "/api/v1/evidence/jobs/{job_id}",
+    "/api/v1/evidence/jobs/{job_id}/stream",
+    "/api/v1/evidence/jobs/{job_id}/results",
     "/api/v1/rules",
     "/api/v1/rules/{rule}",
     "/api/v1/leases",
     "/api/v1/entities/{type}/{value}",
     "/api/v1/entities/{type}/{value}/witnesses",
+    "/api/v1/reports",
+    "/api/v1/reports/kinds",
+    "/api/v1/reports/runs",
+    "/api/v1/reports/runs/{run_id}",
+    "/api/v1/reports/runs/{run_id}/stream",
+    "/api/v1/reports/{name}",
 }
 """Routes for who is limited to tenants and nothing else."""
 
@@ -222,7 +234,7 @@ def caller_of(
             403,
             f"key '{caller.name}' is limited to some {limits.of_what}; it may ask with statements"
             + (
-                ", work on their alerts and cases, look up leases, and read rules"
+                ", work on their alerts and cases, look up leases, read rules and have reports made"
                 if alerts_too
                 else ""
             ),

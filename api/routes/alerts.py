@@ -207,6 +207,7 @@ def alert_stix(
     alert_id: Annotated[str, Path(description="alert_id, or its first characters")],
 ) -> Response:
     """To share: marked and named by `[intelligence.stix]`. 422 for one that was judged no attack.
+    An incident is it and its alerts, without those that were judged so.
 
     It changes with the alert's revisions alone: the same revision gives the same ids.
     """

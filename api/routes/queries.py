@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import APIRouter, Depends, Path, Response
 
 from api.observability.audit_log import audit_request
+from api.prefer import Wait, later_answer, waits
 from api.problems import responses
 from api.routes.access import Here, Who, wants
+from api.services.searches.search_results import job_path
 from api.wire import jobs as wire
 
 router = APIRouter(prefix="/api/v1/queries", tags=["searches"])
@@ -56,7 +58,7 @@ def remove_query(services: Here, who: Who, name: QueryName) -> wire.SavedQuery:
     "/{name}/run",
     summary="Run a saved query",
     responses={
-        202: {"model": wire.SearchJob, "description": "not done yet; look at `Location`"},
+        202: later_answer(wire.SearchJob, "not done yet; look at `Location`"),
         **responses(404, 422, 503),
     },
     dependencies=[Depends(wants("viewer"))],
@@ -66,13 +68,9 @@ def run_query(
     who: Who,
     name: QueryName,
     response: Response,
-    wait_seconds: Annotated[
-        float, Query(ge=0, le=20, description="answer at once what is done in so long")
-    ] = 1.0,
+    wait: Annotated[Wait, waits("a second")],
 ) -> wire.SearchJob:
     """As a search job of yours."""
-    job = services.queries.run(who, name, wait_seconds)
-    if job.state in ("queued", "running"):
-        response.status_code = 202
-    response.headers["Location"] = f"/api/v1/search/jobs/{job.id}"
+    job = services.queries.run(who, name, wait.within(1.0))
+    wait.tell(response, job_path(job), job.state)
     return job

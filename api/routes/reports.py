@@ -12,9 +12,9 @@ from starlette.exceptions import HTTPException
 
 from api.problems import responses
 from api.routes.access import PROGRESS_ANSWERS, Here, LastEvent, Who, progress_answer, wants
-from api.services.reports import stored_reports
+from api.services.reports import dismiss_report, scheduled_reports, stored_reports
 from api.wire import runs as wire
-from api.wire.reports import ReportFile, ReportFiles
+from api.wire.reports import ReportFile, ReportFiles, ScheduledReports
 
 router = APIRouter(prefix="/api/v1/reports", tags=["reports"])
 _CONTENT = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in
@@ -31,12 +31,13 @@ def reports(services: Here) -> ReportFiles:
                 {
                     "name": file.name,
                     "report": file.stem,
+                    "tenant": file.tenant,
                     "form": file.form,
                     "size": file.size,
                     "made_at": file.made_at,
                 }
             )
-            for file in stored_reports(services.settings)
+            for file in stored_reports(services.settings, services.reports.tenants)
         ]
     )
 
@@ -63,6 +64,28 @@ def report_kinds(services: Here) -> wire.ReportKinds:
     return services.reports.kinds()
 
 
+@router.get("/scheduled", summary="Reports that are made by themselves")
+def report_schedules(services: Here) -> ScheduledReports:
+    """What `reports.scheduled` wants, each with what of it is missing, and why."""
+    return ScheduledReports(items=scheduled_reports(services.settings, services.reports.tenants))
+
+
+@router.delete(
+    "/scheduled/failures/{name}",
+    status_code=204,
+    summary="Dismiss a scheduled report that is missing",
+    responses=responses(404, 503),
+    dependencies=[Depends(wants("analyst"))],
+)
+def dismiss_failed_report(
+    services: Here,
+    who: Who,
+    name: Annotated[str, InPath(description="`name` of the failure", max_length=300)],
+) -> None:
+    """Nobody is told of it any more, and it is not tried again once another is due."""
+    dismiss_report(services.settings, name, who.name, services.reports.tenants)
+
+
 @router.get("/runs", summary="Reports that were asked for", responses=responses(503))
 def report_runs(services: Here) -> wire.ReportRuns:
     """Over REST, the newest first, for seven days."""
@@ -73,6 +96,18 @@ def report_runs(services: Here) -> wire.ReportRuns:
 def report_run(services: Here, run_id: RunId) -> wire.ReportRun:
     """Where it stands, and its files when it is done."""
     return services.reports.get(run_id)
+
+
+@router.delete(
+    "/runs/{run_id}",
+    summary="End a report that is being made",
+    responses=responses(403, 404, 503),
+    dependencies=[Depends(wants("analyst"))],
+)
+def end_report_run(services: Here, who: Who, run_id: RunId) -> wire.ReportRun:
+    """Its process ends and nothing of it is kept. A run that is over leaves the list; its files
+    stay. Of others' runs an administrator's alone."""
+    return services.reports.remove(who, run_id)
 
 
 @router.get(
@@ -107,7 +142,8 @@ def report_file(
     name: Annotated[str, InPath(description="the file's name, as the list has it")],
 ) -> Response:
     """The bytes of the file. HTML is given as an attachment: it is not part of the console."""
-    file = next((file for file in stored_reports(services.settings) if file.name == name), None)
+    kept = stored_reports(services.settings, services.reports.tenants)
+    file = next((file for file in kept if file.name == name), None)
     if file is None:
         raise HTTPException(404, f"no report '{name}'")
     headers = {"Content-Disposition": f'attachment; filename="{file.name}"'}

@@ -8,11 +8,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
+from api.prefer import Wait, later_answer, waits
 from api.problems import responses
 from api.routes.access import PROGRESS_ANSWERS, Here, LastEvent, Who, progress_answer, wants
 from api.services.searches.search_results import (
     FORMS,
     JSON,
+    job_path,
     page,
     wanted_form,
     whole,
@@ -47,10 +49,7 @@ Accepted = Annotated[
     response_model=wire.SearchJob,
     responses={
         200: WHOLE,
-        202: {
-            "model": wire.SearchJob,
-            "description": "not done yet; `Location` says where to look",
-        },
+        202: later_answer(wire.SearchJob),
         **responses(406, 413, 422, 503),
     },
 )
@@ -59,9 +58,7 @@ def submit(
     who: Who,
     asked: wire.NewSearchJob,
     response: Response,
-    wait_seconds: Annotated[
-        float, Query(ge=0, le=20, description="answer at once what is done in so long")
-    ] = 1.0,
+    wait: Annotated[Wait, waits("a second")],
     accept: Accepted = JSON,
 ) -> Any:
     """200 where it is done or failed by then, else 202. Its result is whole: never cut.
@@ -70,12 +67,10 @@ def submit(
     statements; the others wait.
     """
     form = wanted_form(accept)
-    job = services.searches.submit(who, asked, wait=wait_seconds)
+    job = services.searches.submit(who, asked, wait=wait.within(1.0))
     if form != JSON:
-        return whole_or_later(job, services.searches.file(job.id), form)
-    if job.state in ("queued", "running"):
-        response.status_code = 202
-    response.headers["Location"] = f"/api/v1/search/jobs/{job.id}"
+        return whole_or_later(job, services.searches.file(job.id), form, wait)
+    wait.tell(response, job_path(job), job.state)
     return job
 
 

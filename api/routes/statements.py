@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -16,6 +17,7 @@ from api import models
 from api.auth import Caller
 from api.key_limits import readable_tables, row_limits
 from api.observability.noted_statements import noted_statement
+from api.prefer import Wait, later_answer, waits
 from api.problems import responses
 from api.routes.access import Here, Services, Who, wants
 from api.routes.searches import WHOLE, Accepted
@@ -28,7 +30,8 @@ from api.services.searches.search_results import (
     whole_or_later,
 )
 from api.services.view_columns import view_columns
-from api.sql.runner import Answer
+from api.sql.runner import Answer, LeftToSpark
+from api.sql.worker_line import HungUp
 from api.wire import jobs
 from infra.delta.catalog import catalog, views
 from infra.delta.log_reader import newest_version
@@ -40,17 +43,20 @@ router = APIRouter(prefix="/api/v1", tags=["statements"])
 T = TypeVar("T")
 
 
+USUAL_WAIT, USUAL_WAIT_WHOLE = 10.0, 20.0
+"""Seconds for which an answer in JSON is waited for, and one in another form: nobody who types a
+question looks at nothing for longer, and a file is rather had at once than fetched."""
+
+
 @router.post(
     "/statements",
     summary="Ask in Spark SQL",
     response_model=models.StatementAnswer,
     responses={
         200: WHOLE,
-        202: {
-            "model": jobs.SearchJob,
-            "description": "with `wait_seconds`, or another `Accept` than JSON: not done yet; "
-            "`Location` says where",
-        },
+        202: later_answer(
+            jobs.SearchJob, "it takes longer and goes on as a search job; `Location` says where"
+        ),
         **responses(406, 413, 422, 429, 503),
     },
     dependencies=[Depends(wants("viewer"))],
@@ -60,24 +66,17 @@ async def _statement(
     who: Who,
     asked: models.Statement,
     request: Request,
-    wait_seconds: Annotated[
-        float | None,
-        Query(
-            ge=0,
-            le=20,
-            description="for so long it is waited for; not done by then, it goes on as a search "
-            "job (202). Without it JSON is waited for to the end, other forms for 20 s",
-        ),
-    ] = None,
+    response: Response,
+    wait: Annotated[Wait, waits("10 s, another form than JSON 20 s")],
     accept: Accepted = JSON,
 ) -> Any:
     """One SELECT over the tables, bounded in rows, bytes, time and memory.
 
     DuckDB answers what it can exactly as Spark would, and a Spark of the API's own the
-    rest, unless `engine` says otherwise. Every statement is noted in ops.audit. With
-    `wait_seconds`, or another `Accept` than JSON, it is asked as a search job, whose bounds
-    are wider: 202 says where it is when it takes longer. Before it is answered, it ends when
-    the caller hangs up.
+    rest, unless `engine` says otherwise. Every statement is noted in ops.audit. What is not
+    done within the time to wait goes on as a search job, whose bounds are wider (202); so do,
+    from the beginning, what Spark answers and what is wanted in another form than JSON. Before
+    it is answered, it ends when the caller hangs up.
     """
     form = wanted_form(accept)
     if form != JSON and asked.max_rows is not None:
@@ -86,12 +85,19 @@ async def _statement(
     quota = services.quotas.statement(
         who.name, limits.statements_at_once, limits.statement_seconds_per_hour
     )
+    seconds = wait.within(USUAL_WAIT if form == JSON else USUAL_WAIT_WHOLE)
+    until = time.monotonic() + seconds
     with quota:
-        if form != JSON or wait_seconds is not None:
-            wait = 20.0 if wait_seconds is None else wait_seconds
-            as_job = partial(_as_job, services, who, asked, wait, form)
-            return await _while_there(request, as_job)
-        run = await _while_there(request, partial(_answered, services, who, asked))
+        if form == JSON and seconds > 0:
+            inline = partial(_answered, services, who, asked, seconds)
+            if (run := await _while_there(request, inline)) is not None:
+                response.headers.update(wait.applied(200))
+                return _answer_of(run)
+        left = max(0.0, until - time.monotonic())
+        return await _while_there(request, partial(_as_job, services, who, asked, left, form, wait))
+
+
+def _answer_of(run: Answer) -> models.StatementAnswer:
     return models.StatementAnswer(
         columns=[models.ResultColumn(**column) for column in run.columns],
         rows=run.rows,
@@ -123,17 +129,18 @@ def _as_job(
     services: Services,
     who: Caller,
     asked: models.Statement,
-    wait: float,
+    seconds: float,
     form: str,
+    wait: Wait,
     gone: threading.Event,
 ) -> Response:
     wanted = jobs.NewSearchJob.model_validate(asked.model_dump(exclude={"max_rows"}))
-    job = services.searches.submit(who, wanted, wait=wait, gone=gone)
+    job = services.searches.submit(who, wanted, wait=seconds, gone=gone)
     file = services.searches.file(job.id)
     if form != JSON:
-        return whole_or_later(job, file, form)
-    if goes_on := later(job):
-        return goes_on
+        return whole_or_later(job, file, form, wait)
+    if going := later(job, wait):
+        return going
     limits = services.settings.api
     # Bounded as a statement is; what is cut here lies whole where `Location` says.
     most = min(asked.max_rows or limits.statement_rows, limits.statement_rows)
@@ -147,27 +154,63 @@ def _as_job(
         engine_reason=job.engine_reason or "",
         versions=job.versions,
     )
-    return JSONResponse(answer.model_dump(mode="json"), headers={"Location": job_path(job)})
+    headers = {"Location": job_path(job)} | wait.applied(200)
+    return JSONResponse(answer.model_dump(mode="json"), headers=headers)
+
+
+class _Waited:
+    """Whether a statement is not to be waited for any more: its caller left, or its time is up."""
+
+    def __init__(self, gone: threading.Event, seconds: float) -> None:
+        self._gone = gone
+        self._until = time.monotonic() + seconds
+
+    def is_set(self) -> bool:
+        """As an Event says it."""
+        return self._gone.is_set() or self.over
+
+    @property
+    def over(self) -> bool:
+        """Whether the caller still waits, and has to be told to come again."""
+        return not self._gone.is_set() and time.monotonic() >= self._until
 
 
 def _answered(
-    services: Services, who: Caller, asked: models.Statement, cancelled: threading.Event
-) -> Answer:
+    services: Services,
+    who: Caller,
+    asked: models.Statement,
+    seconds: float,
+    gone: threading.Event,
+) -> Answer | None:
+    """The answer where it is there within so many seconds; None: it wants to be a search job."""
     detail: dict[str, Any] = {"sql": asked.sql, "params": asked.params}
     if asked.as_of is not None:
         detail["as_of"] = asked.as_of.isoformat()
+    # What stops a statement is then a job's bound, never that of statements.
+    waited = _Waited(gone, min(seconds, services.settings.api.statement_seconds))
     with noted_statement(services.settings, detail, who.name) as act:
-        answer = services.statements.run(
-            asked.sql,
-            asked.params,
-            asked.max_rows,
-            asked.as_of,
-            cancelled,
-            readable_tables(who),
-            row_limits(who),
-            who.name,
-            asked.engine,
-        )
+        try:
+            answer = services.statements.run(
+                asked.sql,
+                asked.params,
+                asked.max_rows,
+                asked.as_of,
+                waited,
+                readable_tables(who),
+                row_limits(who),
+                who.name,
+                asked.engine,
+                # Its start takes seconds and is lost where it is not waited for to the end.
+                spark=False,
+            )
+        except LeftToSpark:
+            act.outcome, act.detail["said"] = "ok", "Spark answers it, as a search job"
+            return None
+        except HungUp:
+            if not waited.over:
+                raise
+            act.outcome, act.detail["said"] = "ok", "it goes on as a search job"
+            return None
         act.outcome, act.detail["rows"] = "ok", len(answer.rows)
         return answer
 
@@ -181,10 +224,12 @@ async def _hung_up(request: Request) -> None:
 @router.get("/tables", summary="List tables and views")
 def _tables(
     services: Here,
+    who: Who,
     columns: Annotated[bool, Query(description="whether to list the columns too")] = True,
     versions: Annotated[bool, Query(description="whether to look up the newest versions")] = False,
 ) -> models.Catalog:
-    """Every table and view a statement may read, with its columns and their meaning."""
+    """Every table and view the caller's statements may read, with its columns and their meaning."""
+    readable = readable_tables(who)
     root = services.settings.lake_root
     listing = [
         models.CatalogTable(
@@ -211,7 +256,8 @@ def _tables(
         )
         for view in views().values()
     ]
-    return models.Catalog(tables=sorted(listing, key=lambda table: table.name))
+    shown = [each for each in listing if readable is None or each.name in readable]
+    return models.Catalog(tables=sorted(shown, key=lambda table: table.name))
 
 
 def _columns(table: Table) -> list[models.TableColumn]:

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 import duckdb
 
+from alerts.domain.alert_body import in_body
 from alerts.lifecycle.risk_score import ENTITY_KEY, INCIDENT, LED_TO
 from alerts.tables import ALERT
 from infra.delta.log_archive import LOG, from_on, single, singles
@@ -41,15 +42,6 @@ _BODY = json.dumps(
 )  # fmt: skip
 
 
-def in_body(path: str, body: str = "body") -> str:
-    """SQL: the text at a path of the JSON in a column, or a list of texts where it has wildcards.
-
-    Null where that is no JSON: one damaged alert must not keep all others from who asks.
-    """
-    # Not `TRY`: beside GROUP BY, DuckDB 1.5 fails to plan it.
-    return f"CASE WHEN json_valid({body}) THEN json_extract_string({body}, '$.{path}') END"
-
-
 _FLAT = f"""
 WITH bounds AS (
   SELECT alert_id, max(revision) AS revision, min_by(event_time, revision) AS first_event_time,
@@ -65,13 +57,13 @@ newest AS (
 SELECT alert_id, revision, activity, reason, mode, rule_id, rule_name, level, severity_id,
        risk_score, entity_type, entity_value, previous_entity, src_ip, event_time,
        first_event_time, delay, window_start, window_end, status, count, title, suppressed_by,
-       incident_id, incident_id AS raised_in,
+       tenant_uid, incident_id, incident_id AS raised_in,
        hash({ENTITY_KEY.format(group_key="b.group_key")}) AS entity_key,
        coalesce(b.state, 'open') AS state,
        coalesce(b.lifecycle, b.state, 'new') AS lifecycle, b.assignee AS assignee,
        b.verdict AS verdict, b.attribution.hostname AS hostname,
        coalesce(b.attribution.certainty, '') AS certainty,
-       hash(level, lifecycle, status, verdict, assignee, rule_id) AS kind,
+       hash(level, lifecycle, status, verdict, assignee, rule_id, tenant_uid) AS kind,
        lower(concat_ws(chr(31), title, CASE WHEN NOT contains(title, rule_name) THEN rule_name END,
          entity_value, CASE WHEN NOT contains(title, hostname) THEN hostname END)) AS sought,
        list_transform(b.rule.tags, t -> lower(t)) AS tags,
@@ -98,13 +90,14 @@ AND alert_id NOT IN (SELECT alert_id FROM led)
 """
 _EMPTY_KINDS = f"""
 CREATE OR REPLACE TABLE {KINDS} (kind UBIGINT, level VARCHAR, lifecycle VARCHAR, status VARCHAR,
-  verdict VARCHAR, assignee VARCHAR, rule_id VARCHAR, rule_name VARCHAR)
+  verdict VARCHAR, assignee VARCHAR, tenant_uid VARCHAR, rule_id VARCHAR, rule_name VARCHAR)
 """
 _NEW_KINDS = f"""
 INSERT INTO {KINDS} BY NAME
 SELECT kind, any_value(level) AS level, any_value(lifecycle) AS lifecycle,
        any_value(status) AS status, coalesce(any_value(verdict), '') AS verdict,
-       coalesce(any_value(assignee), '') AS assignee, any_value(rule_id) AS rule_id,
+       coalesce(any_value(assignee), '') AS assignee,
+       coalesce(any_value(tenant_uid), '') AS tenant_uid, any_value(rule_id) AS rule_id,
        any_value(rule_name) AS rule_name
 FROM {{source}} ANTI JOIN {KINDS} USING (kind) GROUP BY kind
 """

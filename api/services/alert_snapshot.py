@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from alerts.delivery.action_request import waiting_requests
-from alerts.delivery.alert_message import readable_body
 from alerts.delivery.triage_request import (
     TRIAGE_ACTIONS,
     TriageState,
@@ -16,6 +15,7 @@ from alerts.delivery.triage_request import (
     still_waiting,
     triage_state,
 )
+from alerts.domain.alert_body import readable_body
 from alerts.domain.short_ids import SHORTEST_ID, several_ids
 from api.services.reader import Reader, ReaderRow
 from api.services.visibility import last_alert_batch

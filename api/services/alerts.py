@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from alerts.delivery.alert_message import alert_status, readable_body
+from alerts.delivery.alert_message import alert_status
 from alerts.delivery.feed import BEHIND_ALL, FEED_SQL, START, FeedCursor, sequence_of
 from alerts.delivery.feed import cursor_place as place_in_feed
+from alerts.domain.alert_body import readable_body
 from api import models
 from api.services.alert_filter import AlertFilter
 from api.services.alert_index import INDEX

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,31 +12,66 @@ from typing import Any
 import msgspec
 
 from alerts.cases.case import Case
-from alerts.cases.case_store import all_cases, case_called, leave_act, new_case_id
-from alerts.cases.evidence import Bundle, write_bundle
-from alerts.cases.stix_bundle import stix_bundle
+from alerts.cases.case_store import (
+    alerts_there,
+    all_cases,
+    case_called,
+    cases_of_tenants,
+    leave_act,
+    new_case_id,
+)
+from alerts.cases.evidence import Ask, Bundle, Tell, write_bundle
+from alerts.cases.incident_alerts import with_alerts_of_incidents
+from alerts.cases.stix_bundle import NO_SIGHTING, stix_bundle
 from alerts.delivery.triage_request import ChangeRefused
+from alerts.domain.alert_body import readable_body, require_whole
 from alerts.domain.short_ids import several_ids
+from alerts.lifecycle.risk_score import INCIDENT
 from api.observability.audit_log import audit_request
 from api.services.act_store import StateFolder
+from api.services.alert_index import INDEX
 from api.services.alert_snapshot import whole_alert_id
 from api.services.reader import Reader
 from api.services.triage import ANY_REVISION, ME, Stale
 from api.wire import cases as wire
+from api.wire.evidence import EvidenceKind, NewEvidence
 from infra.config.settings import Settings
 from infra.errors import NoSuch, Usage
 
 _SHARED = """
-SELECT alert_id, title, "count", event_time, window_start, window_end, body
+SELECT alert_id, revision, title, "count", event_time, window_start, window_end, body
 FROM gold.alert_current WHERE list_contains($ids, alert_id)
 """
+
+
+_OF_INCIDENT = f"""
+SELECT alert_id, rule_id, title FROM {INDEX} WHERE alert_id = $id OR incident_id = $id
+ORDER BY window_start, alert_id
+"""
+
+
+@dataclass(frozen=True)
+class EvidenceSubject:
+    """What a bundle is of."""
+
+    kind: EvidenceKind
+    name: str
+    """The id of the case, of the incident, or of the first alert."""
+    title: str
+    alerts: Sequence[str]
+    case: Case | None = None
+
+    @property
+    def etag(self) -> str | None:
+        """Of a case."""
+        return self.case.etag if self.case else None
 
 
 class Cases:
     """Changes cases for callers by name; safe to share between threads and processes.
 
     Of who is limited to tenants only the cases are there in which no other alert than theirs ever
-    was: what people noted may be about one that was taken out. One that never had any is nobody's.
+    was (`alerts.cases.case_store.cases_of_tenants`).
     """
 
     def __init__(self, reader: Reader, settings: Settings, acts: Reader | None = None) -> None:
@@ -135,16 +170,41 @@ class Cases:
             self._act(case, who, "merge", value=target.case_id)
             return self.get(target.case_id)
 
-    def bundle(self, who: str, name: str, file: Path) -> Bundle:
-        """Write the evidence of a case, and note its digest in the audit."""
-        case = self.get(name)
-        if not case.alerts:
-            raise Usage(f"{case.case_id} has no alerts; link some, then there is evidence")
-        bundle = write_bundle(self._reader.rows, self._settings, case.alerts, file, who=who,
-                              case=msgspec.to_builtins(case),
-                              limited=self._reader.tenants is not None)  # fmt: skip
-        detail = {"digest": bundle.digest, "alerts": len(case.alerts), "rows": dict(bundle.counts)}
-        audit_request(self._settings, "evidence.export", "ok", who=who, target=case.case_id,
+    @property
+    def rows(self) -> Ask:
+        """What answers questions about all that may be seen."""
+        return self._reader.rows
+
+    def evidence_subject(self, asked: NewEvidence) -> EvidenceSubject:
+        """What evidence is asked of; raises `Usage` where that is nothing, or several things."""
+        if [asked.case is None, asked.incident is None, not asked.alerts].count(False) != 1:
+            raise Usage("say one of case, incident and alerts: what the evidence is of")
+        if asked.case is not None:
+            case = self.get(asked.case)
+            if not case.alerts:
+                raise Usage(f"{case.case_id} has no alerts; link some, then there is evidence")
+            return EvidenceSubject("case", case.case_id, case.title, case.alerts, case)
+        if asked.incident is not None:
+            incident_id = whole_alert_id(self._reader, asked.incident)
+            rows = self._reader.rows(_OF_INCIDENT, {"id": incident_id}, needs=(INDEX,))
+            own = next((row for row in rows if row["alert_id"] == incident_id), None)
+            if own is None or own["rule_id"] != INCIDENT:
+                raise Usage(f"incident: alert {incident_id} is no incident; name it under alerts")
+            ids = [str(row["alert_id"]) for row in rows]
+            return EvidenceSubject("incident", incident_id, own["title"], ids)
+        ids = self._ids(asked.alerts)
+        return EvidenceSubject("alerts", ids[0], "", ids)
+
+    def write_evidence(
+        self, who: str, subject: EvidenceSubject, file: Path, ask: Ask, tell: Tell
+    ) -> Bundle:
+        """Write a bundle, and note its digest in the audit; `ask`: as `rows`."""
+        case = msgspec.to_builtins(subject.case) if subject.case else None
+        bundle = write_bundle(ask, self._settings, subject.alerts, file, who=who, case=case,
+                              limited=self._reader.tenants is not None, tell=tell)  # fmt: skip
+        detail = {"digest": bundle.digest, "alerts": len(subject.alerts),
+                  "rows": dict(bundle.counts)}  # fmt: skip
+        audit_request(self._settings, "evidence.export", "ok", who=who, target=subject.name,
                       detail=detail)  # fmt: skip
         return bundle
 
@@ -154,20 +214,23 @@ class Cases:
         return self._stix(who, case.case_id, case.alerts, case)
 
     def alert_stix(self, who: str, name: str) -> dict[str, Any]:
-        """An alert as a STIX 2.1 bundle; noted in the audit. Raises `Usage` for one that its
-        verdict makes no sighting."""
+        """An alert, or an incident with its alerts, as a STIX 2.1 bundle; noted in the audit.
+        Raises `Usage` for one that its verdict makes no sighting."""
         alert_id = whole_alert_id(self._reader, name)
-        return self._stix(who, alert_id, [alert_id], None)
+        alert_ids = with_alerts_of_incidents(self._reader.rows, [alert_id])
+        return self._stix(who, alert_id, alert_ids, None)
 
     def _stix(
         self, who: str, target: str, alert_ids: Sequence[str], case: Case | None
     ) -> dict[str, Any]:
         rows = self._reader.rows(_SHARED, {"ids": list(alert_ids)}, needs=("gold.alert_current",))
         # A body of an earlier release may lack what the row has.
-        bodies = [row | msgspec.json.decode(row["body"]) for row in rows]
+        bodies = [row | readable_body(row["body"]) for row in rows]
+        for body in bodies:
+            require_whole(body, body["alert_id"], body["revision"])
+            if body["alert_id"] == target and body.get("verdict") in NO_SIGHTING:
+                raise Usage(f"alert {target} was judged {body['verdict']}: it is no sighting")
         bundle, left_out = stix_bundle(bodies, self._settings.intelligence.stix, case)
-        if case is None and left_out:
-            raise Usage(f"alert {target} was judged {bodies[0].get('verdict')}: it is no sighting")
         detail = {"bundle": bundle["id"], "alerts": len(bodies) - left_out}
         audit_request(self._settings, "evidence.stix", "ok", who=who, target=target, detail=detail)
         return bundle
@@ -211,24 +274,13 @@ class Cases:
         cases = all_cases(self._acts.rows, self._settings)
         if self._reader.tenants is None:
             return cases
-        there = self._there({alert_id for case in cases.values() for alert_id in case.ever})
-        own = {
-            name: case for name, case in cases.items() if case.ever and there.issuperset(case.ever)
-        }
-        for case in own.values():
-            # Ids of others are not told either.
-            case.merged_into = case.merged_into if case.merged_into in own else None
-            case.merged_from = [name for name in case.merged_from if name in own]
-        return own
-
-    def _there(self, ids: Collection[str]) -> set[str]:
-        """Those of these alerts that can be seen."""
-        sql = "SELECT DISTINCT alert_id FROM gold.alert WHERE list_contains($ids, alert_id)"
-        rows = self._reader.rows(sql, {"ids": sorted(ids)}, needs=("gold.alert",))
-        return {str(row["alert_id"]) for row in rows}
+        return cases_of_tenants(self._reader.rows, cases)
 
     def _ids(self, names: Sequence[str]) -> list[str]:
-        return list(dict.fromkeys(whole_alert_id(self._reader, name) for name in names))
+        # One question for all whose id is whole, which most are.
+        there = alerts_there(self._reader.rows, names) if len(names) > 1 else set()
+        whole = (name if name in there else whole_alert_id(self._reader, name) for name in names)
+        return list(dict.fromkeys(whole))
 
 
 def case_item(case: Case) -> wire.CaseItem:

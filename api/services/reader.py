@@ -19,6 +19,7 @@ from typing import Any
 
 import duckdb
 
+from alerts.domain.tenant_rows import rows_of, views_of
 from alerts.tables import ALERT
 from api.asking import current_request
 from api.services.alert_index import INDEX, AlertIndex
@@ -29,8 +30,8 @@ from api.services.searches.search_threads import (
     at_low_priority,
     interrupted,
 )
-from api.sql.worker_line import Cancelled, Ended
-from api.tenant_views import refused_to_tenants, rows_of, views_of
+from api.sql.worker_line import Ended, HungUp
+from api.tenant_views import refused_to_tenants
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import definitions, missing_sentence, open_engine
 from infra.delta.plain_files import Span
@@ -154,7 +155,7 @@ class Reader:
         rows alone, so files are read from the newest on, until no row of another one can be among
         them. `narrow`: it asks of events what `api.services.searches.kept_rows` keeps. Raises
         `Retryable` when a table is not there yet or the time is up, `Busy` when its turn does not
-        come, `Cancelled` when the last who waits for it has hung up, `NotForTenants` for one that
+        come, `HungUp` when the last who waits for it has hung up, `NotForTenants` for one that
         cannot be limited to `tenants`.
         """
         if self.tenants is not None:
@@ -199,6 +200,9 @@ class Reader:
                 kept = {KEPT_TABLE: self._kept_rows.part(engine.cursor, engine.near[KEPT_TABLE])}
             for tables, rest in _steps(engine.near, kept, asked.newest):
                 statement = inlined_views(asked.sql, self._wanted, tables)
+                # A statement may name the scan of a table, since its view has no names of files.
+                for files in engine.near.values():
+                    statement = statement.replace(files.table.scan, files.scan())
                 rows = self._run(engine.cursor, statement, asked, end, ended)
                 if asked.newest and asked.newest.ended(rows, rest):
                     break
@@ -225,16 +229,19 @@ class Reader:
     ) -> list[ReaderRow]:
         """What `sql` gives, which asks the question, until `end` by the monotonic clock."""
         if ended.is_set():
-            raise Cancelled("the caller hung up")
+            raise HungUp
         try:
             with interrupted(cursor, end, ended):
                 result = cursor.execute(sql, dict(asked.params or {}))
                 names = [str(column[0]) for column in result.description or []]
                 rows = result.fetchall()
             return [dict(zip(names, map(_aware, row), strict=True)) for row in rows]
-        except duckdb.InterruptException:
+        except (duckdb.InterruptException, duckdb.InvalidInputException) as error:
+            # Interrupted between two batches of rows, DuckDB says so within the other error.
+            if "interrupt" not in str(error).lower():
+                raise
             if ended.is_set():
-                raise Cancelled("the caller hung up") from None
+                raise HungUp from None
             raise Retryable(
                 f"the lake did not answer within {asked.seconds:g} s; narrow the question by time"
             ) from None

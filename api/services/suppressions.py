@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +12,7 @@ import msgspec
 
 from alerts.delivery.action_request import request_action, waiting_requests
 from alerts.delivery.suppress_request import SuppressionWish, require_end, rule_pattern
+from alerts.domain.alert_body import UNREADABLE, readable_body
 from alerts.domain.entity import Entity, Holder
 from alerts.domain.short_ids import id_begun_by
 from alerts.lifecycle.alert_json import about_in
@@ -68,17 +68,19 @@ class Suppressions:
         # The end does not matter here: alerts of the past are asked, which arrived before it.
         silencer = Suppression("", _NEVER, wish.rule_pattern, wish.entity or ANY, dict(wish.fields))
         hidden: list[Row] = []
-        already = checked = 0
+        already = checked = damaged = 0
         for row in self._alerts(until - LOOKED_BACK, until, silencer.rule):
             checked += 1
-            if not _covers(silencer, row):
+            covered = _covers(silencer, row, readable_body(row["body"]))
+            damaged += covered is None
+            if not covered:
                 continue
             # Hidden by another one already; it would be no news.
             if row["suppressed_by"] is not None:
                 already += 1
             else:
                 hidden.append(row)
-        return _preview(hidden, until, already, checked)
+        return _preview(hidden, until, already, checked, damaged)
 
     def begin(self, who: str, new: wire.NewSuppression) -> wire.SuppressionTaken:
         """Ask job `alert` to silence what fits."""
@@ -196,24 +198,30 @@ class Suppressions:
         return items
 
 
-def _covers(silencer: Suppression, row: Row) -> bool:
-    body = json.loads(row["body"])
-    about = about_in(body)
-    entity = Entity(body["entity"]["type"], body["entity"]["value"], "")
-    # The published body nests the former holder; the struct does not know it.
-    holder = {name: value for name, value in body["attribution"].items() if name != "previous"}
+def _covers(silencer: Suppression, row: Row, body: Row) -> bool | None:
+    """Whether an alert would be hidden; None: its body is damaged, or lacks what tells it."""
+    if UNREADABLE in body:
+        return None
+    try:
+        about = about_in(body)
+        entity = Entity(body["entity"]["type"], body["entity"]["value"], "")
+        # The published body nests the former holder; the struct does not know it.
+        nested = {name: value for name, value in body["attribution"].items() if name != "previous"}
+        holder = msgspec.convert(nested, Holder)
+    except (LookupError, TypeError, AttributeError, msgspec.ValidationError):
+        return None
     finding = {
         **msgspec.structs.asdict(about),
         "rule_id": row["rule_id"],
         "received_at": row["received_at"],
     }
-    return silencer.covers(finding, entity, msgspec.convert(holder, Holder))
+    return silencer.covers(finding, entity, holder)
 
 
 def _preview(
-    hidden: list[Row], until: datetime, already: int, checked: int
+    hidden: list[Row], until: datetime, already: int, checked: int, damaged: int
 ) -> wire.SuppressionPreview:
-    bodies = [json.loads(row["body"]) for row in hidden]
+    bodies = [readable_body(row["body"]) for row in hidden]
     days = Counter(f"{row['window_start']:%Y-%m-%d}" for row in hidden)
     newest = sorted(hidden, key=lambda row: (row["window_start"], row["alert_id"]), reverse=True)
     return wire.SuppressionPreview(
@@ -224,6 +232,7 @@ def _preview(
         hidden_already=already,
         true_positives=sum(body.get("verdict") == "true_positive" for body in bodies),
         checked=checked,
+        damaged=damaged,
         by_level=_most(str(row["level"]) for row in hidden),
         by_rule=_most(str(body["rule"]["name"]) for body in bodies),
         by_entity=_most(str(body["entity"]["value"]) for body in bodies),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
+from alerts.domain.alert_body import in_body
 from alerts.domain.entity import NORMAL
 from api import models
-from api.services.alert_index import in_body
 from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
 
 Kind = Literal["ip", "mac", "user", "host", "domain"]

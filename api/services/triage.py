@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
+from alerts.cases.case_store import alerts_there
 from alerts.delivery.action_request import request_action
-from alerts.delivery.alert_message import UNREADABLE
-from alerts.delivery.reader import _REMEMBERED
+from alerts.delivery.reader import REMEMBERED
 from alerts.delivery.triage_request import (
     ChangeRefused,
     TriageChange,
@@ -22,6 +22,7 @@ from alerts.delivery.triage_request import (
     triage_requests,
     undoing,
 )
+from alerts.domain.alert_body import UNREADABLE
 from alerts.domain.short_ids import several_ids
 from api.observability.audit_log import audit_request
 from api.services.act_store import PLAN_FOR, UNDO_FOR, StateFolder, expiry, new_id
@@ -59,6 +60,10 @@ class Stale(Fatal):
 
 class NoSuchAct(Usage):
     """No act or plan has that id, or it is over."""
+
+
+class NotYours(Usage):
+    """It is another caller's, whom the caller may not speak for."""
 
 
 @dataclass(frozen=True)
@@ -258,9 +263,7 @@ class Triage:
         """Those of these alerts that can be seen."""
         if self._reader.tenants is None:
             return set()
-        sql = "SELECT DISTINCT alert_id FROM gold.alert WHERE list_contains($ids, alert_id)"
-        rows = self._reader.rows(sql, {"ids": list(ids)}, needs=("gold.alert",))
-        return {str(row["alert_id"]) for row in rows}
+        return alerts_there(self._reader.rows, ids)
 
     def write_note(self, who: str, alert_id: str, text: str) -> wire.NoteTaken:
         """Leave a note on an alert, whatever its revision."""
@@ -328,7 +331,7 @@ class Triage:
         # times.
         began = max([datetime.now(UTC), *(_behind(row) for row in alert.waiting)])
         detected = datetime.fromisoformat(alert.body["detected_at"])
-        forgotten = began - detected > _REMEMBERED
+        forgotten = began - detected > REMEMBERED
         # An alert that the job has forgotten comes along with its body, or it would be refused.
         body: Row = {"alert": msgspec.json.encode(alert.body).decode()} if forgotten else {}
         rows = [

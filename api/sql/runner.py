@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from api.sql.spark_engine import SPARK, SparkEngine
-from api.sql.worker_line import WorkerLine
+from api.sql.worker_line import Ended, WorkerLine
 from api.sql.worker_process import DUCKDB, Program, Worker
 from infra.config.settings import ApiSettings, Settings
 from infra.delta.duckdb_views import definitions
@@ -43,6 +43,10 @@ _ASKED = "it was asked for"
 
 class Refused(Usage):
     """The statement is not one this engine answers; the text says why."""
+
+
+class LeftToSpark(Fatal):
+    """The statement is one for Spark, and who asked wants to know that first."""
 
 
 class Failed(Fatal):
@@ -145,25 +149,27 @@ class Statements:
         params: Mapping[str, Scalar] | None = None,
         max_rows: int | None = None,
         as_of: datetime | None = None,
-        cancelled: threading.Event | None = None,
+        cancelled: Ended | None = None,
         tables: Sequence[str] | None = None,
         rows: RowLimits | None = None,
         who: str | None = None,
         engine: Engine = "duckdb",
+        spark: bool = True,
     ) -> Answer:
         """Answer one statement, `as_of` an instant with a zone over the tables as they were then.
 
         Raises `Refused`, `Failed`, `Limit`, `Fault` or `Retryable`, each with a
         sentence for the user. `max_rows` may lower the limit of the settings, not raise it.
         `cancelled`: once it is set the statement ends, with `Cancelled`. `tables`: all that it
-        may name; `rows`: of each table what it shows (every table must have those columns).
+        may name; `rows`: of each table which rows it shows (`api.sql.translation.RowLimits`).
         `who`: for whom; where several wait, a worker goes to the one with the fewest at work.
+        `spark` false: what only Spark answers is not run; it raises `LeftToSpark`.
         """
         asked = self._asked(sql, params or {}, as_of, tables, rows)
         # A caller may ask for less; the settings are what protects the machine.
         asked["max_rows"] = min(max_rows or asked["max_rows"], asked["max_rows"])
         reply, ran, reason = self._reply(
-            asked, self._limits.statement_seconds, engine, who, cancelled
+            asked, self._limits.statement_seconds, engine, who, cancelled, spark=spark
         )
         return Answer(
             reply["columns"],
@@ -209,8 +215,10 @@ class Statements:
         seconds: float,
         engine: Engine,
         who: str | None,
-        cancelled: threading.Event | None,
+        cancelled: Ended | None,
         tell: Callable[[float], None] = lambda _: None,
+        *,
+        spark: bool = True,
     ) -> tuple[dict[str, Any], str, str]:
         """The answer of an engine, which one it was, and why that; raises as `run` does."""
         # For the sentence of an error, which names the limit that was reached.
@@ -237,6 +245,8 @@ class Statements:
             raise Refused("there is no engine 'spark' here: api.spark_engine is false")
         if asked["as_of"]:
             raise Refused("tables as they were are read by engine 'duckdb' alone; leave out as_of")
+        if not spark:
+            raise LeftToSpark(reason)
         reply = self._spark.ask(asked, seconds, who, cancelled, tell)
         limits = limits.model_copy(update={"statement_memory": limits.spark_engine_memory})
         return _raise_error(reply, limits, SPARK), "spark", reason
@@ -257,9 +267,7 @@ class Statements:
             "max_bytes": self._limits.statement_bytes,
             "as_of": as_of.isoformat() if as_of else None,
             "only_tables": None if tables is None else list(tables),
-            "only_rows": None
-            if rows is None
-            else {name: list(held) for name, held in rows.items()},
+            "only_rows": None if rows is None else dict(rows),
         }
 
     def write(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from api.sql.spark_lake import described_lake
-from api.sql.worker_line import WorkerLine
+from api.sql.worker_line import Ended, WorkerLine
 from api.sql.worker_process import Program, Worker
 from infra.config.settings import Settings
 
@@ -43,7 +43,7 @@ class SparkEngine:
         asked: dict[str, Any],
         seconds: float,
         who: str | None,
-        cancelled: threading.Event | None,
+        cancelled: Ended | None,
         tell: Callable[[float], None],
     ) -> dict[str, Any] | None:
         """What Spark says to a statement, as `Worker.ask` tells it."""

@@ -56,27 +56,35 @@ class SparkLake:
     def show(self, statement: str, rows: RowLimits | None) -> None:
         """Put a caller's views under all names that a statement has.
 
-        `rows`: all that each shows; what lacks one of these columns is not shown. What the lake
-        does not have yet is not there.
+        `rows`: of each table the condition of what it shows; others are not shown, nor are views
+        that rest on them. What the lake does not have yet is not there.
         """
         # What an earlier caller saw goes first: no name may be left with another's rows.
         for name in [name for name, shown in self._shown.items() if shown != rows]:
             self._spark.sql(f"DROP VIEW IF EXISTS {name}")
             del self._shown[name]
-        named = self._known.findall(statement.replace("`", ""))
-        for name in sorted({name.lower() for name in named} - set(self._shown)):
-            if not self._take_in(name):
-                continue
-            chosen = f"SELECT * FROM {_OWN}{name}"
-            if rows is not None:
-                if not set(rows) <= set(self._columns[name]):
-                    continue
-                chosen += " WHERE " + " AND ".join(
-                    f"`{column}` IN ({', '.join(map(_text, values)) or 'NULL'})"
-                    for column, values in sorted(rows.items())
-                )
-            self._spark.sql(f"CREATE VIEW {name} AS {chosen}")
-            self._shown[name] = rows
+        for name in sorted({name.lower() for name in self._names_in(statement.replace("`", ""))}):
+            self._show(name, rows)
+
+    def _show(self, name: str, rows: RowLimits | None) -> bool:
+        """Make the caller's view of this name; False: there is none for this caller."""
+        if name in self._shown:
+            return True
+        if not self._take_in(name):
+            return False
+        chosen = f"SELECT * FROM {_OWN}{name}"
+        if rows is not None:
+            # What stands in these under the names that people know is the caller's, too.
+            text = self._views.get(name) if name in self._views else rows.get(name)
+            if text is None or not all(self._show(each, rows) for each in self._names_in(text)):
+                return False
+            chosen = text if name in self._views else f"{chosen} WHERE {text}"
+        self._spark.sql(f"CREATE VIEW {name} AS {chosen}")
+        self._shown[name] = rows
+        return True
+
+    def _names_in(self, text: str) -> list[str]:
+        return sorted(set(self._known.findall(text)))
 
     def _take_in(self, name: str) -> bool:
         """Make a table or view known with all that it rests on; False: the lake lacks it."""
@@ -85,7 +93,7 @@ class SparkLake:
         if name in self._tables:
             return self._take_in_table(name, **self._tables[name])
         text = self._views[name]
-        if not all(self._take_in(each) for each in sorted(set(self._known.findall(text)))):
+        if not all(self._take_in(each) for each in self._names_in(text)):
             return False
         written = self._known.sub(lambda named: f"{_OWN}{named[0]}", text)
         self._spark.sql(f"CREATE VIEW {_OWN}{name} AS {written}")

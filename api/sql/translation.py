@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,10 +11,12 @@ from sqlglot import exp
 from api.sql.allowlist import Scalar, parse
 from api.sql.duckdb_sql import to_duckdb
 from api.sql.unequal import Unequal
+from infra.delta.duckdb_views import Definition
 from infra.errors import Usage
 
-RowLimits = Mapping[str, Sequence[str]]
-"""Of each table the rows alone whose columns have one of these values."""
+RowLimits = Mapping[str, str]
+"""Of each table the condition of the rows that it shows (`api.key_limits`); others show none. A
+table that a condition names is meant with its own one."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +33,12 @@ def translated(
     params: Mapping[str, Scalar] | None,
     max_rows: int,
     rows: RowLimits | None = None,
+    known: Sequence[Definition] = (),
 ) -> Translated:
     """Check and translate a statement; raises `Usage` with a sentence for who typed it,
     as `Unequal` where Spark may answer it.
 
-    `rows`: all that each table shows.
+    `rows`: all that each table shows, and each view of them; `known` has the texts of these.
 
     It may take long, or for ever, for texts that no bound foresaw: to be called where it can be
     ended.
@@ -43,12 +47,14 @@ def translated(
         tree = parse(sql, names, params)
         # Before it is rewritten; names that WITH gives have no layer.
         tables = sorted({f"{t.db}.{t.name}".lower() for t in tree.find_all(exp.Table) if t.db})
-        if rows is not None:
-            _limit_rows(tree, rows)
+        limited = None if rows is None else _Limited(rows, known, tables)
+        if limited is not None:
+            _name_limited(tree)
         try:
-            return Translated(to_duckdb(tree, max_rows), tables)
+            sql = to_duckdb(tree, max_rows)
         except Usage as error:
             raise Unequal(str(error)) from None
+        return Translated(sql, tables) if limited is None else limited.with_queries(sql)
     except RecursionError:
         raise Usage("the statement is nested too deeply") from None
     except (AttributeError, IndexError, TypeError, ValueError):
@@ -56,28 +62,61 @@ def translated(
         raise Unequal("a function lacks an argument, or has one that it does not take") from None
 
 
-def _limit_rows(tree: exp.Query, rows: RowLimits) -> None:
-    """Put in the place of each table a question for the rows that may be seen."""
-    for table in [node for node in tree.find_all(exp.Table) if node.db]:
-        # A name of its own inside, or `source` could mean a column of another table beside it.
-        inner = exp.Table(this=table.this.copy(), db=table.args["db"].copy())
-        inner.set("alias", exp.TableAlias(this=exp.to_identifier("limited", quoted=True)))
-        # Null is in no list: what is nobody's is not seen.
-        wanted = exp.and_(
-            *[
-                exp.In(
-                    this=exp.column(column, table="limited", quoted=True),
-                    expressions=[exp.Literal.string(value) for value in values],
-                )
-                for column, values in rows.items()
-            ]
+class _Limited:
+    """What a statement's tables and views show, as queries that stand before it."""
+
+    def __init__(self, rows: RowLimits, known: Sequence[Definition], tables: Sequence[str]) -> None:
+        """Raises `Usage` for a table or view that shows nothing at all."""
+        self._rows, self._known = rows, {each.name: each for each in known}
+        # Longest first, as `silver.event` is also how `silver.events` begins.
+        names = sorted({*self._known, *rows}, key=len, reverse=True)
+        self._names = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
+        self._queries: dict[str, str] = {}
+        for name in tables:
+            self._add(name)
+
+    def with_queries(self, sql: str) -> Translated:
+        """The statement for DuckDB, its tables taken from these queries."""
+        if not self._queries:
+            return Translated(sql, [])
+        before = ", ".join(
+            # Else DuckDB writes down whole what is named twice.
+            f"{_limited(name)} AS NOT MATERIALIZED ({query})"
+            for name, query in self._queries.items()
         )
-        named = table.args.get("alias")
-        name = named.this.copy() if named else table.this.copy()
-        columns = [column.copy() for column in named.columns] if named else []
-        question = exp.select("*").from_(inner).where(wanted).subquery()
-        question.set("alias", exp.TableAlias(this=name, columns=columns))
-        for part in ("joins", "laterals", "pivots"):
-            if table.args.get(part):
-                question.set(part, table.args[part])
-        table.replace(question)
+        rest = sql.removeprefix("WITH ")
+        tables = sorted(self._queries)
+        return Translated(f"WITH {before}{' ' if rest == sql else ', '}{rest}", tables)
+
+    def _add(self, name: str) -> None:
+        if name in self._queries:
+            return
+        definition = self._known.get(name)
+        if name in self._rows:
+            text, start = self._rows[name], f"SELECT * FROM {name} WHERE "
+        elif definition is not None and definition.folder is None:
+            text, start = definition.sql, ""
+        else:
+            raise Usage(f"no table '{name}' that shows you some rows alone")
+        for below in dict.fromkeys(self._names.findall(text)):
+            self._add(below)
+        self._queries[name] = start + self._names.sub(lambda named: _limited(named[0]), text)
+
+
+def _limited(name: str) -> str:
+    # No statement can name it: what it gives a name by WITH is called otherwise, and no table has
+    # such a one.
+    return f'"limited {name}"'
+
+
+def _name_limited(tree: exp.Query) -> None:
+    """Call each table by the name of the query for the rows that may be seen."""
+    for table in [node for node in tree.find_all(exp.Table) if node.db]:
+        if not table.alias:
+            alias = table.args.get("alias") or exp.TableAlias()
+            alias.set("this", exp.to_identifier(table.name, quoted=True))
+            table.set("alias", alias)
+        table.set(
+            "this", exp.to_identifier(f"limited {table.db}.{table.name}".lower(), quoted=True)
+        )
+        table.set("db", None)

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -309,10 +309,9 @@ def serve(requests: TextIO, answers: TextIO) -> None:
         else engine(setup["lake_root"], definitions, setup["memory"], *beside)
     )
     say(answers, {"ready": True})
-    names = frozenset(definition.name for definition in definitions)
     for line in requests:
         asked = json.loads(line)
-        read = _answered(partial(_read, asked, names))
+        read = _answered(partial(_read, asked, definitions))
         # Told apart from the answer, since reading and running have time limits of their own.
         say(answers, read if "tables" not in read else {"read": True})
         if "tables" not in read:
@@ -340,16 +339,17 @@ def for_caller(reply: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
 
     Engines quote the value that failed, and may have tried it on a row that is not shown.
     """
-    if "failed" in reply and asked.get("only_rows"):
+    if "failed" in reply and asked.get("only_rows") is not None:
         return {"failed": _FAILED_LIMITED}
     return reply
 
 
-def _read(asked: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+def _read(asked: dict[str, Any], known: Sequence[Definition]) -> dict[str, Any]:
     only = asked.get("only_tables")
-    readable = names if only is None else set(names) & set(only)
+    names = frozenset(definition.name for definition in known)
+    readable = names if only is None else names & set(only)
     translation = translated(
-        asked["sql"], readable, asked["params"], asked["max_rows"], asked.get("only_rows")
+        asked["sql"], readable, asked["params"], asked["max_rows"], asked.get("only_rows"), known
     )
     return {"sql": translation.sql, "tables": translation.tables}
 

@@ -47,6 +47,13 @@ class Cancelled(Fatal):
     """Who asked has gone, or the API ends; nobody waits for the answer."""
 
 
+class HungUp(Cancelled):
+    """Who asked has gone."""
+
+    def __init__(self, text: str = "the caller hung up") -> None:
+        super().__init__(text)
+
+
 @dataclass(eq=False)
 class _Waiting(Generic[T]):
     who: str | None
@@ -125,7 +132,7 @@ class WorkerLine(Generic[T]):
                     break
                 self._waiting.remove(waiting)
             if cancelled.is_set():
-                raise Cancelled("the caller hung up")
+                raise HungUp
             raise self._busy(f"it was not this one's turn in {self._wait_seconds:g} s")
         assert waiting.worker is not None
         return waiting.worker

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from api.sql.worker_line import LOOK_SECONDS, Cancelled
+from api.sql.worker_line import LOOK_SECONDS, Cancelled, Ended, HungUp
 from infra.errors import Fatal
 from infra.process.priority import stands_at
 from infra.storage.paths import bucketed, store
@@ -75,7 +75,7 @@ class Worker:
         self,
         request: dict[str, Any],
         seconds: float,
-        cancelled: threading.Event | None = None,
+        cancelled: Ended | None = None,
         tell: Callable[[float], None] = lambda _: None,
     ) -> dict[str, Any] | None:
         """The worker's answer; None when the time was up and it was killed."""
@@ -96,7 +96,7 @@ class Worker:
         self,
         request: dict[str, Any],
         seconds: float,
-        cancelled: threading.Event,
+        cancelled: Ended,
         tell: Callable[[float], None],
     ) -> dict[str, Any] | None:
         process = self._running()
@@ -128,7 +128,7 @@ class Worker:
         return reply
 
     def _line(
-        self, process: subprocess.Popen[bytes], seconds: float, cancelled: threading.Event
+        self, process: subprocess.Popen[bytes], seconds: float, cancelled: Ended
     ) -> dict[str, Any] | None:
         """The next line of a worker; None when it does not come in time."""
         if process.stdout is None:
@@ -141,7 +141,7 @@ class Worker:
             if left <= 0:
                 return None
             if cancelled.is_set():
-                raise Cancelled("the caller hung up")
+                raise HungUp
             # In short steps, to notice that the caller hung up.
             ready, _, _ = select.select([output], [], [], min(left, LOOK_SECONDS))
             if ready:

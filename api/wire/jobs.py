@@ -14,6 +14,10 @@ from api.wire.base import WireModel
 from api.wire.moment import Moment
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
+UNDER_WAY = ("queued", "running")
+ProblemType = Literal[
+    "statement-refused", "statement-failed", "statement-limit", "unavailable", "internal-error"
+]
 
 
 class StoredJob(WireModel):
@@ -26,6 +30,11 @@ class StoredJob(WireModel):
     made_at: datetime = Field(description="when it was asked, UTC")
     expires_at: datetime = Field(description="until when its result is kept, UTC")
     problem: str | None = Field(description="why it failed")
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it waits for its turn or runs."""
+        return self.state in UNDER_WAY
 
 
 class NewSearchJob(WireModel):
@@ -60,6 +69,9 @@ class SearchJob(StoredJob):
     )
     engine_reason: str | None = Field(None, description="why that engine")
     versions: dict[str, int] = Field(description="with as_of: version of each table read")
+    problem_type: ProblemType | None = Field(
+        None, description="what kind of problem it failed with: the end of `type` in errors"
+    )
 
 
 class SearchJobList(WireModel):
@@ -102,6 +114,11 @@ class SavedQuery(QueryContent):
     ran_at: datetime | None = Field(description="when its schedule last ran it, UTC")
     next_at: datetime | None = Field(
         description="when its schedule runs it next, while the API runs, UTC; null: it has none"
+    )
+    problem: str | None = Field(
+        None,
+        description="why its schedule brought nothing last, told in the list of them; null: it "
+        "did, or it has none",
     )
 
 

@@ -10,9 +10,6 @@ from pydantic import BeforeValidator, WithJsonSchema
 from infra.config.time_args import TIME_FORMS, time_of
 from infra.errors import Usage
 
-_FIRST = datetime(2, 1, 1, tzinfo=UTC)
-_LAST = datetime(9998, 12, 31, tzinfo=UTC)
-
 
 def _moment(value: Any) -> datetime:
     """The instant that a text names; within the years that tables and sums of times can hold."""
@@ -21,14 +18,11 @@ def _moment(value: Any) -> datetime:
     if not isinstance(value, str):
         raise ValueError(f"write {TIME_FORMS}")
     try:
-        moment = time_of("it", value, datetime.now(UTC))
+        return time_of("it", value, datetime.now(UTC))
     except Usage as error:
         # pydantic turns a `ValueError` into a problem of this field, with its name. Half a
         # surrogate, which JSON may name, would make it fail.
         raise ValueError(str(error).encode("utf-8", "backslashreplace").decode()) from None
-    if not _FIRST <= moment <= _LAST:
-        raise ValueError("lies beyond the years 2 to 9998")
-    return moment
 
 
 Moment = Annotated[

@@ -86,7 +86,9 @@ class RuleScoreItem(WireModel):
     last_fired: datetime | None = Field(
         description="newest event of its findings, in all that is retained, UTC"
     )
-    recommendation: str = Field(description="keep, tune, retire or too few verdicts")
+    recommendation: str = Field(
+        description="keep, tune, retire, too few verdicts, or none: it had no alert"
+    )
     reason: str = Field(description="why")
 
 
@@ -229,6 +231,10 @@ class RulePreview(WireModel):
     since: datetime = Field(description="events from here on, UTC")
     findings: int = Field(description="all that it would have found")
     events: int = Field(description="events of its log source that were looked at")
+    counted: int | None = Field(
+        description="of a correlation: findings of the rules it counts; null: it counts none"
+    )
+    notes: list[str] = Field(description="limits that were reached, and what was left out")
     shown: list[dict[str, Any]] = Field(description="the first of the findings")
 
 
@@ -312,6 +318,13 @@ class FilterCondition(WireModel):
     value: str = Field(min_length=1, max_length=300, description="literally, without wildcards")
 
 
+class HiddenAlert(WireModel):
+    """An alert that a filter would have hidden."""
+
+    alert_id: str = Field(description="id of the alert")
+    verdict: str | None = Field(description="what it was judged; null: nobody judged it")
+
+
 class FilterProposal(WireModel):
     """A filter, and what it would have hidden in all retained alerts."""
 
@@ -324,6 +337,10 @@ class FilterProposal(WireModel):
     unjudged: int = Field(description="hidden alerts that nobody judged")
     other: int = Field(description="hidden alerts with other verdicts")
     unjudged_examples: list[str] = Field(description="ids of some of those")
+    hidden: list[HiddenAlert] = Field(
+        description="what it would have hidden: at most 20, those that nobody judged first"
+    )
+    kept: bool = Field(False, description="whether a filter of just that is kept already")
 
 
 class FilterProposals(WireModel):
@@ -349,7 +366,42 @@ class FilterSaved(WireModel):
     """A filter that is in force."""
 
     rule_id: str = Field(description="the rule that it narrows")
-    path: str = Field(description="its file; take it away to end it before its day")
+    path: str = Field(description="its file")
+    pack: str = Field(description="hash of the rule pack that is in force now")
+    visible: str = Field(description="when it takes effect")
+
+
+class RuleFilter(WireModel):
+    """A Sigma filter that narrows a rule."""
+
+    filter_id: str = Field(description="its id; empty: its file gives none, and it does not load")
+    title: str = Field(description="what it is about")
+    text: str = Field(description="what it leaves out, in YAML as its file says it")
+    owner: str = Field(description="who answers for it; empty: its file does not say")
+    reason: str = Field(description="why; empty: its file does not say")
+    expires: date | None = Field(
+        description="the rule is compiled without it from this day on; null: it has no end"
+    )
+    of_all: bool = Field(description="whether it narrows every rule of its log source")
+    path: str = Field(description="its file")
+    can_end: bool = Field(
+        description="whether DELETE ends it; false: its file holds more, or narrows other rules too"
+    )
+    not_in_force: str | None = Field(description="why it narrows nothing now; null: it does")
+
+
+class RuleFilterList(WireModel):
+    """Filters of one rule."""
+
+    items: list[RuleFilter] = Field(description="those whose day is over last")
+
+
+class FilterEnded(WireModel):
+    """A filter whose file was taken away."""
+
+    rule_id: str = Field(description="the rule that it narrowed")
+    filter_id: str = Field(description="its id")
+    path: str = Field(description="the file that is gone; the audit has its text")
     pack: str = Field(description="hash of the rule pack that is in force now")
     visible: str = Field(description="when it takes effect")
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from api.wire.base import WireModel
 from api.wire.moment import Moment
 
-RunState = Literal["queued", "running", "done", "failed"]
+RunState = Literal["queued", "running", "done", "failed", "cancelled"]
 ReportForm = Literal["html", "pdf", "json", "csv"]
 RegisterName = Literal["assets", "users"]
 
@@ -45,6 +45,11 @@ class ReportWanted(WireModel):
         None, max_length=100, description="zone of the days; left out: reports.zone"
     )
     subject: str = Field("", max_length=500, description="of a dossier: the device or incident")
+    tenant: str | None = Field(
+        None,
+        max_length=63,
+        description="over whose rows alone; left out: over all, or of the caller's only one",
+    )
     formats: list[ReportForm] = Field(
         default_factory=list, max_length=4, description="left out: reports.formats; JSON always"
     )
@@ -55,6 +60,7 @@ class ReportKind(WireModel):
 
     name: str = Field(description="by which it is asked for")
     about: str = Field(description="what it shows, and whether it needs a subject")
+    of_tenants: bool = Field(description="whether it can be made over one tenant's rows alone")
 
 
 class ReportKinds(WireModel):
@@ -69,7 +75,12 @@ class ReportRun(_Run):
     report: str = Field(description="its name")
     interval: str = Field(description="as asked for")
     subject: str = Field("", description="of a dossier: what it is about, as asked for")
+    tenant: str | None = Field(None, description="over whose rows alone; null: over all")
     files: list[str] = Field(description="when done: names for `GET /api/v1/reports/{name}`")
+    progress: float | None = Field(
+        None, ge=0, le=100, description="percent; null: not begun, or a report that was never made"
+    )
+    step: str | None = Field(None, description="what is being done, while it is made")
 
 
 class ReportRuns(WireModel):

@@ -19,4 +19,4 @@ class StixResponse(JSONResponse):
 def stix_responses(description: str) -> dict[int | str, dict[str, Any]]:
     """What such a route answers, for the API's description."""
     bundle = {"description": description, "content": {MEDIA_TYPE: {"schema": {"type": "object"}}}}
-    return {200: bundle, **responses(404, 422, 503)}
+    return {200: bundle, **responses(404, 409, 422, 503)}

@@ -57,6 +57,9 @@ class SuppressionPreview(WireModel):
     hidden_already: int = Field(description="alerts that it covers and that were hidden anyway")
     true_positives: int = Field(description="alerts among them that people judged true positive")
     checked: int = Field(description="alerts of that time that were looked at: all of them")
+    damaged: int = Field(
+        description="alerts among these whose body is damaged: whether it covers them is not known"
+    )
     by_level: list[Grouped] = Field(description="those it would have hidden, by level")
     by_rule: list[Grouped] = Field(description="by rule, the ten with most")
     by_entity: list[Grouped] = Field(description="by entity, the ten with most")

@@ -24,6 +24,9 @@ class WebhookItem(WireModel):
     levels: list[str] = Field(description="levels of alerts that it gets")
     rules: list[str] = Field(description="rules whose alerts it gets; none: all")
     entities: list[str] = Field(description="types of entities that its alerts name; none: all")
+    tenant: str | None = Field(
+        None, description="tenant whose it is, and whose alerts alone it gets; null: all"
+    )
     allow_private: bool = Field(description="whether it may be in a private network")
     timeout_seconds: float = Field(description="longest wait for its answer")
     waiting: int = Field(description="revisions that wait for it")

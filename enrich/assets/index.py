@@ -63,8 +63,8 @@ def build(file: Path, assets: pa.Table, users: pa.Table) -> None:
         # A crash leaves a temporary file that nobody opens, so nothing must be recoverable.
         made.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _SCHEMA)
         made.execute("BEGIN")
-        number = _fill(made, _spans(assets, "asset_id"), asset_keys, ASSET.fieldNames(), 0)
-        _fill(made, _spans(users, "user_id"), user_keys, PERSON.fieldNames(), number)
+        number = _fill(made, _spans(assets, "asset_id"), asset_keys, ASSET.names, 0)
+        _fill(made, _spans(users, "user_id"), user_keys, PERSON.names, number)
         # After the rows: one sort costs less than an index kept in order row by row.
         made.execute("CREATE INDEX by_key ON entry (kind, key)")
         made.execute("COMMIT")

@@ -18,10 +18,10 @@ from infra.streaming.lake import Lake
 
 _ADDED = T.StructType(
     [
-        T.StructField("src_asset", ASSET),
-        T.StructField("dst_asset", ASSET),
-        T.StructField("host_asset", ASSET),
-        T.StructField("person", PERSON),
+        T.StructField("src_asset", ASSET.spark),
+        T.StructField("dst_asset", ASSET.spark),
+        T.StructField("host_asset", ASSET.spark),
+        T.StructField("person", PERSON.spark),
     ]
 )
 """What `with_assets` adds: where it came from, where it went, the machine that logged it, and

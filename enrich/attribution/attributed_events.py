@@ -8,25 +8,25 @@ by the view silver.leased_event, and a page at a time by the API.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from enrich.attribution.asof_join import newest_cover, newest_cover_of_few, statements
 from enrich.attribution.scopes import in_networks, set_by_hand
-from enrich.attribution.stream_join import fields_of, segment_holder
-from enrich.tables import ATTRIBUTED_EVENT, DEVICE
+from enrich.attribution.stream_join import joining_rows, segment_holder, with_routing
+from enrich.tables import DEVICE
 from infra.config.settings import ScopeSettings
+from ingest.parsing.source import LIVE_MODES
 from ingest.tables import HEARTBEAT
 
 EVENT_ROW = "_event"
 """`rule_id` of an event that goes through the findings' join."""
 
-_LIVE_MODES = ("live", "replay")
 
 CARRIED = ("mac", "hostname", "session_id", "session_start", "session_end", "known_at", "rev")
 """What `attributed` needs of a segment. Its evidence is found under the session."""
@@ -42,66 +42,47 @@ def role() -> Column:
     return F.when(F.col("src_ip").isNotNull(), "src_endpoint").otherwise("device")
 
 
-def waiting_events(events: DataFrame, classes: Sequence[int], like: T.StructType) -> DataFrame:
-    """Events of these classes that name an address, in the shape of findings, for the join.
+def joining_events(events: DataFrame, classes: Sequence[int]) -> DataFrame:
+    """Events of these classes that name an address, as the join's left side takes them
+    (`stream_join.joining_rows`), and ingest's heartbeats, which move their watermark.
 
-    And ingest's heartbeats, which move their watermark. `like`: columns of gold.finding. No
-    class is fine: the heartbeats still come, so the setting can change under a checkpoint.
+    No class is fine: the heartbeats still come, so the setting can change under a checkpoint.
     """
-    beat = F.col("source") == HEARTBEAT
+    beat, live = F.col("source") == HEARTBEAT, F.col("mode").isin(*LIVE_MODES)
+    # A heartbeat has done its work with its watermark: it waits for nothing and is told nobody.
+    passing = F.lit(json.dumps({"rule_id": HEARTBEAT, "kind": EVENT_ROW}))
+    never = F.lit(None).cast("timestamp")
+    if not classes:
+        # By a plan of its own: planning is most of what a batch costs.
+        return joining_rows(
+            events.where(live & beat), F.lit(HEARTBEAT), F.lit(""), never, F.col("time"), passing
+        )
     usable = F.col("dead_letter_reason").isNull() & F.col("duplicate_of").isNull()
     wanted = F.col("class_uid").isin(*classes) & usable & _address().isNotNull()
     named = {
         "finding_id": F.col("event_uid"),
-        "rule_id": F.when(beat, HEARTBEAT).otherwise(EVENT_ROW),
-        # Heartbeats need `rule_id` for themselves; by the kind they, too, are told apart later.
+        "rule_id": F.lit(EVENT_ROW),
         "kind": F.lit(EVENT_ROW),
         "event_time": F.col("time"),
         "role": role(),
-        "ip": F.when(~beat, _address()),
+        "ip": _address(),
     }
     same = ("event_uid", "received_at", "class_uid", "source", "mode", "scope")
     named |= {name: F.col(name) for name in (*same, "host_name", "user_name")}
-    kept = events.where(F.col("mode").isin(*_LIVE_MODES) & (beat | wanted))
-    return kept.select(
-        *[named.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in like.fields]
+    text = with_routing(named)
+    return joining_rows(
+        events.where(live & (beat | wanted)),
+        F.when(beat, HEARTBEAT).otherwise(F.col("scope")),
+        F.when(~beat, _address()),
+        F.when(~beat, F.coalesce("time", "received_at")),
+        F.when(beat, F.col("time")).otherwise(F.coalesce("received_at", "time")),
+        F.when(beat, passing).otherwise(text),
     )
 
 
 def is_event() -> Column:
     """Whether a row that left the join is one of `waiting`, heartbeats included."""
     return F.col("kind").eqNullSafe(EVENT_ROW)
-
-
-def with_event(rows: DataFrame, schema: T.StructType) -> DataFrame:
-    """Rows that left the join with what `event_row` needs of an event; null in a finding's.
-
-    `schema`: of gold.finding.
-    """
-    names = ("finding_id", "role", "event_time", "received_at", "class_uid", "source")
-    # Of a null nothing is decoded: a finding's text goes on as it is.
-    event = fields_of(F.when(is_event(), F.col("finding")), schema, names)
-    both = rows.withColumn("_event", event)
-    return both.select("*", *[F.col(f"_event.{name}") for name in names])
-
-
-def event_row(scopes: Sequence[ScopeSettings]) -> list[Column]:
-    """A row of `with_event` as the columns of gold.attributed_event.
-
-    An address that no DHCP network has waited like all others, and is only now said to be so: a
-    branch of its own would read every file of silver.event twice.
-    """
-    status = _status(F.col("holder.status") == "leased", scopes)
-    known = {name: F.col(f"holder.{name}") for name in DEVICE.fieldNames()} | {"status": status}
-    known |= {name: _if_leased(status, known[name]) for name in ("mac", "hostname")}
-    columns = {
-        "event_uid": F.col("finding_id"),
-        "holder": F.struct(*[column.alias(name) for name, column in known.items()]),
-        "rev": F.col("attr_rev"),
-        "via": F.when(status == "outside", "outside").otherwise(F.col("via")),
-    }
-    names = [column.name for column in ATTRIBUTED_EVENT.columns]
-    return [columns.get(name, F.col(name)).alias(name) for name in names]
 
 
 def attributed(

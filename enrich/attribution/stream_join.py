@@ -1,8 +1,8 @@
 """Who held a finding's address when its event happened.
 
 As a stream (`attribute`, then `correct` for what became known later) and over history
-(`as_of`). All three give the same answer: of the segments that cover the instant, the one with
-the highest `rev`; none, or one that says the address was free, means status `none`.
+(`attribution_as_of`). All three give the same answer: of the segments that cover the instant, the
+one with the highest `rev`; none, or one that says the address was free, means status `none`.
 
 **Two clocks.** Whether a lease covers an event is asked in event time. How long to wait, and how
 far the DHCP log is known, is asked in arrival time (`received_at` of the finding, `known_at` of
@@ -19,7 +19,8 @@ Spark leaves where they are.
 **State.** What both sides of a join remember is their keys and times, and all else as one JSON
 text. Spark reads rows from a checkpoint only in the columns they were written with; so a column
 more in gold.finding or in a segment is one more field of that text, and changes no checkpoint.
-The finding leaves `attribute` as the text it came in: who reads it decodes it once.
+The finding leaves `attribute` as the text it came in, and the segment as its own: who reads them
+decodes them once, in Python (decision 0041).
 """
 
 from __future__ import annotations
@@ -34,10 +35,12 @@ from pyspark.sql import types as T
 
 from enrich.attribution.asof_join import SEGMENT, newest_cover, statements
 from enrich.attribution.confidence_spark import with_claims, with_confidence
+from enrich.attribution.joined_row import LINE_END, PASSED
 from enrich.attribution.scopes import in_networks, set_by_hand
 from enrich.attribution.server_liveness import ServerLiveness
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT, HOLDER
 from infra.config.settings import JobSettings, ScopeSettings
+from infra.delta.column_types import StructOf, spark_type
 from ingest.tables import HEARTBEAT
 
 SLACK_SECONDS = 1
@@ -52,11 +55,15 @@ _NAMED = ("finding_id", "role", "scope", "ip", "event_time", "received_at")
 ROUTED = ("rule_id", "kind", "feeds", "scope", "ip", "host_name", "user_name")
 """What of a finding is a column beside its text behind `attribute`: who is to get it, and why."""
 
-_LINE_END = "\n"
-"""Parts a finding's text in the join's state from its routing; JSON has it only escaped."""
+_ROUTING = T.StructType(
+    [
+        T.StructField(name, T.ArrayType(T.StringType()) if name == "feeds" else T.StringType())
+        for name in (*ROUTED, *PASSED)
+    ]
+)
 
 _STATED = tuple(
-    T.StructField(column.name, column.type)
+    T.StructField(column.name, spark_type(column.type))
     for column in DHCP_SEGMENT.columns
     if column.name in SEGMENT and column.name != "known_at"
 )
@@ -73,13 +80,7 @@ def split(findings: DataFrame, scopes: Sequence[ScopeSettings]) -> tuple[DataFra
     of these networks (IPv6 counts as outside for now), `static` for one that is set by hand,
     `unknown` for no address, or the holder the finding brought along (a correlation's).
     """
-    beat = F.col("rule_id") == HEARTBEAT
-    # Never null: `~` of a null would drop a finding from both results.
-    inside = F.coalesce(in_networks(F.col("scope"), F.col("ip"), scopes), F.lit(False))
-    static = set_by_hand(F.col("scope"), F.col("ip"), scopes)
-    # Who is outside every DHCP network would wait `wait_seconds` for a lease that cannot come.
-    joins = beat | (inside & ~static & F.col("holder").isNull())
-    status = F.when(F.col("ip").isNull(), "unknown").when(static, "static").otherwise("outside")
+    joins, status = _ways(scopes)
     past = findings.where(~joins).withColumns(
         {
             "holder": F.coalesce(
@@ -97,17 +98,18 @@ def attribute(
     findings: DataFrame,
     segments: DataFrame,
     jobs: JobSettings,
+    scopes: Sequence[ScopeSettings],
     others: Sequence[DataFrame] = (),
 ) -> DataFrame:
     """Streams of gold.finding and silver.dhcp_segment joined: who held the address then.
 
-    Columns: `finding`, its JSON; `ROUTED`; `holder`; `attr_rev`, the segment's `rev`, -1 when none
-    covered it; and `via` join. A finding comes at once for each segment known so far that covers
-    it, again for each that becomes known within `wait_seconds`, and once with status `none` if
-    there was no segment by then: readers take the highest `attr_rev`. Heartbeats of findings come
-    out as well, `via` heartbeat and without a holder, once all before is out.
-    `others`: streams of the same columns, such as `enrich.attribution.attributed_events.waiting`,
-    that share the join and its state.
+    Columns: `finding`, its JSON, and behind it a line with its routing; `said`, the join's word on
+    it; `mac`, the holder's; and `ROUTED`. `joined_row.attribution_of` reads the first two. A
+    finding comes at once for each segment known so far that covers it, again for each that becomes
+    known within `wait_seconds`, and once with status `none` if there was no segment by then:
+    readers take the highest `attr_rev`. One that waits for nobody (`split`) comes at once.
+    Heartbeats of findings come out as well, once all before is out.
+    `others`: streams of `joining_rows` that share the join and its state.
 
     The holder's `complete_up_to` is in arrival time. For `none` it is the finding's plus
     `wait_seconds`: a row without a match leaves the join only when the watermark, which no
@@ -117,7 +119,10 @@ def attribute(
     # what one stream has not given yet is never late because another one is ahead.
     left = reduce(
         DataFrame.unionByName,
-        (_findings(stream, jobs, _routed_text(stream)) for stream in (findings, *others)),
+        (
+            stream.withWatermark("_arrived", f"{jobs.watermark_seconds} seconds")
+            for stream in (_joining_findings(findings, scopes), *others)
+        ),
     )
     right = _segments(segments, jobs)
     # Both bounds are in time of arrival: a source that is late by nature is not late for the join.
@@ -126,31 +131,88 @@ def attribute(
     near = (F.col("_arrived") >= F.col("s_known_at") - wait) & (
         F.col("_arrived") < F.col("s_known_at") + kept
     )
-    joined = _routed(left.join(right, _covers() & near, "leftOuter"), findings.schema)
+    # Asks of the left side alone: Spark gives rows that fail it at once, and keeps none of them.
+    waits = F.col("_happened").isNotNull()
+    both = left.join(right, waits & _covers() & near, "leftOuter")
+    # Of what waits from a release without routing the last line is the whole text: so it is read
+    # there, at its price.
+    route = F.from_json(F.substring_index("_finding", LINE_END, -1), _ROUTING)
+    words = F.concat_ws(
+        LINE_END, F.unix_micros("_arrived"), F.unix_micros("s_known_at"), "_segment"
+    )
+    return both.select("_finding", "_segment", words.alias("said"), route.alias("_f")).select(
+        F.col("_finding").alias("finding"),
+        "said",
+        F.coalesce(F.col(f"_f.{PASSED[1]}"), F.get_json_object("_segment", "$.mac")).alias("mac"),
+        *[F.col(f"_f.{name}") for name in ROUTED],
+    )
+
+
+def _joining_findings(findings: DataFrame, scopes: Sequence[ScopeSettings]) -> DataFrame:
+    """Findings as the join's left side takes them.
+
+    One that waits for nobody has no instant to be held against a lease, and no arrival, by which
+    it could be late.
+    """
+    beat, waits = F.col("rule_id") == HEARTBEAT, F.col("_waits")
+    leased = F.col("holder.status") == "leased"
+    passed = (F.coalesce("holder.status", "_status"), F.when(leased, F.col("holder.mac")))
+    words = zip(PASSED, (F.when(~waits, word) for word in passed), strict=True)
+    arrived = F.when(beat, F.col("event_time")).otherwise(F.coalesce("received_at", "event_time"))
+    must_wait, status = _ways(scopes)
+    return joining_rows(
+        findings.select("*", must_wait.alias("_waits"), status.alias("_status")),
+        F.when(beat, HEARTBEAT).otherwise(F.col("scope")),
+        F.col("ip"),
+        F.when(waits, F.coalesce("event_time", "received_at")),
+        F.when(waits, arrived),
+        with_routing({name: F.col(name) for name in findings.columns}, dict(words)),
+    )
+
+
+def joining_rows(
+    rows: DataFrame, scope: Column, ip: Column, happened: Column, arrived: Column, text: Column
+) -> DataFrame:
+    """The join's left side: keys that are never null, when it happened, null where the row waits
+    for nobody, its arrival, which moves the watermark, and its text.
+
+    A heartbeat's key is one that no segment has, so it is compared with nothing.
+    """
+    # Never null, or Spark infers IS NOT NULL from the join and drops the heartbeats before the
+    # watermark sees them (decision 0004). JSON, for a checkpoint fixes the columns of the state.
+    return rows.select(
+        F.coalesce(scope, F.lit(_NO_KEY)).alias("_scope"),
+        F.coalesce(ip, F.lit(_NO_KEY)).alias("_ip"),
+        happened.alias("_happened"),
+        arrived.alias("_arrived"),
+        text.alias("_finding"),
+    )
+
+
+def with_routing(columns: Mapping[str, Column], more: Mapping[str, Column] | None = None) -> Column:
+    """A row as JSON, and behind it `ROUTED` once more, as far as it has them, with `more`.
+
+    The routing is short; to cut it out of the whole text would be to decode that.
+    """
+    routed = {name: columns[name] for name in ROUTED if name in columns} | dict(more or {})
+    # Behind, not before: a release that knows no routing reads the first object and no further.
+    return F.concat(_text(columns), F.lit(LINE_END), _text(routed))
+
+
+def _text(columns: Mapping[str, Column]) -> Column:
+    return _as_json([column.alias(name) for name, column in columns.items()])
+
+
+def _ways(scopes: Sequence[ScopeSettings]) -> tuple[Column, Column]:
+    """Whether a finding needs the join; and the status of the holder of one that does not."""
     beat = F.col("rule_id") == HEARTBEAT
-    # Spark gives the unmatched row only when the watermark has passed the bound, so this time is
-    # true.
-    none = _holder(
-        scope=F.col("scope"),
-        ip=F.col("ip"),
-        status=F.lit("none"),
-        complete_up_to=F.col("_arrived") + wait,
-    )
-    holder = F.when(F.col("s_rev").isNotNull(), segment_holder()).otherwise(none)
-    return joined.select(
-        "finding",
-        *ROUTED,
-        F.when(~beat, holder).alias("holder"),
-        F.coalesce("s_rev", F.lit(-1).cast("long")).alias("attr_rev"),
-        F.when(beat, "heartbeat").otherwise("join").alias("via"),
-    )
-
-
-def packed_attribution(attributed: DataFrame) -> DataFrame:
-    """Findings with `holder`, `attr_rev` and `via` as columns in the shape of `attribute`'s."""
-    attribution = ("holder", "attr_rev", "via")
-    whole = _as_json([name for name in attributed.columns if name not in attribution])
-    return attributed.select(whole.alias("finding"), *ROUTED, *attribution)
+    # Never null: `~` of a null would drop a finding from both results.
+    inside = F.coalesce(in_networks(F.col("scope"), F.col("ip"), scopes), F.lit(False))
+    static = set_by_hand(F.col("scope"), F.col("ip"), scopes)
+    # Who is outside every DHCP network would wait `wait_seconds` for a lease that cannot come.
+    joins = beat | (inside & ~static & F.col("holder").isNull())
+    status = F.when(F.col("ip").isNull(), "unknown").when(static, "static").otherwise("outside")
+    return joins, status
 
 
 def fields_of(finding: str | Column, schema: T.StructType, names: Sequence[str]) -> Column:
@@ -224,7 +286,7 @@ def attribution_as_of(
     return with_confidence(rows, scopes, heard, complete_up_to or at)
 
 
-def _as_json(columns: Sequence[str]) -> Column:
+def _as_json(columns: Sequence[str | Column]) -> Column:
     """A row as JSON that `from_json` reads back; times keep their microseconds."""
     return F.to_json(F.struct(*columns), _MICROSECONDS)
 
@@ -234,25 +296,6 @@ def _kept_seconds(jobs: JobSettings) -> int:
     `allowed_lateness_seconds` beyond `known_at` (see `enrich.dhcp.tracker_state`), and a finding
     may arrive late."""
     return jobs.max_lease_seconds + jobs.allowed_lateness_seconds + jobs.correct_seconds
-
-
-def _routed_text(findings: DataFrame) -> Column:
-    """A finding as JSON, and behind it `ROUTED` once more.
-
-    The routing is short; to cut it out of the whole text would be to decode that.
-    """
-    # Behind, not before: a release that knows no routing reads the first object and no further.
-    routed = _as_json(ROUTED)
-    return F.concat(_as_json(findings.columns), F.lit(_LINE_END), routed)
-
-
-def _routed(joined: DataFrame, schema: T.StructType) -> DataFrame:
-    """Joined rows with `finding`, its `ROUTED`, and what the segment says as `s_...`."""
-    # Of what waits from a release without routing the last line is the whole text: so it is read
-    # there, at its price.
-    route = F.substring_index("_finding", _LINE_END, -1)
-    unpacked = _unpacked(joined, fields_of(route, schema, ROUTED), ROUTED)
-    return unpacked.withColumn("finding", F.substring_index("_finding", _LINE_END, 1))
 
 
 def _findings(findings: DataFrame, jobs: JobSettings, text: Column) -> DataFrame:
@@ -334,7 +377,7 @@ def covering_holder(
     )
 
 
-def segment_holder(kind: T.StructType = HOLDER, **otherwise: Column) -> Column:
+def segment_holder(kind: StructOf = HOLDER, **otherwise: Column) -> Column:
     """The holder a segment (`s_...`) names; one without a MAC says that nobody held the address.
 
     `kind`: some of the fields of `HOLDER`. `otherwise`: those that are not taken from the segment.
@@ -362,10 +405,10 @@ def _holder(**known: Column) -> Column:
     return _struct(HOLDER, known)
 
 
-def _struct(kind: T.StructType, known: Mapping[str, Column]) -> Column:
+def _struct(kind: StructOf, known: Mapping[str, Column]) -> Column:
     """The fields of `kind`, null where nothing is known."""
     fields = [
-        known.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
+        known.get(field.name, F.lit(None)).cast(spark_type(field.type)).alias(field.name)
         for field in kind.fields
     ]
     return F.struct(*fields)

@@ -215,7 +215,7 @@ def replay(
 
 
 def idle_lines(events: Sequence[LeaseEvent], base: Session | None) -> set[str]:
-    """Uids of ACKs that grant nothing because of what was said before them, and of that INFORM.
+    """Uids of ACKs that grant nothing because of what was said before them, and of used INFORMs.
 
     Without what explains them they would grant: who forgets that must forget them, too.
     """
@@ -238,7 +238,7 @@ class _Play:
     def __init__(self, base: Session | None) -> None:
         self.held = base
         self.done: list[Session] = []
-        self.informed: LeaseEvent | None = None
+        self.informed: dict[str | None, LeaseEvent] = {}
         self.acked: dict[str, LeaseEvent] = {}
         self.idle: set[str] = set()
 
@@ -253,7 +253,7 @@ class _Play:
         elif activity == REQUEST:
             self._ask(line)
         elif activity == INFORM:
-            self.informed = line
+            self._inform(line)
         elif held is None or line.time_us >= held.end_us:
             return
         elif activity == OFFER:
@@ -285,8 +285,7 @@ class _Play:
         held, mac = self.held, line.mac
         if mac is None:
             return
-        if self.informed is not None and self.informed.mac == mac:
-            self.informed = None
+        self.informed.pop(mac, None)
         claim, own = _claim(line, mac), held is not None and held.mac == mac
         if held is None:
             self.held = claim
@@ -298,22 +297,31 @@ class _Play:
             at_once = line.time_us < held.start_us
             self.held = claim if at_once else _renewed(held, line, max(held.end_us, claim.end_us))
 
+    def _inform(self, line: LeaseEvent) -> None:
+        """An INFORM takes the place of its client's former one, which explains nothing more."""
+        former = self.informed.get(line.mac)
+        if former is not None:
+            self.idle.add(former.event_uid)
+        self.informed[line.mac] = line
+
     def _grants_nothing(self, ack: LeaseEvent) -> bool:
         """Whether an ACK answers an INFORM, or repeats a peer's grant that was overtaken."""
         if ack.lease_seconds <= 0:
             return True
         if ack.mac is None:
             return False
-        if self.informed is not None and self.informed.mac == ack.mac:
-            asked, self.informed = self.informed, None
-            self.idle.add(asked.event_uid)
-            return ack.time_us - asked.time_us < EXCHANGE_US
+        inform = self.informed.pop(ack.mac, None)
+        if inform is not None and _explains(inform, ack):
+            self.idle.add(inform.event_uid)
+            return True
         if ack.server is None:
             return False
         last, held = self.acked.get(ack.mac), self.held
         overtaken = held is not None and held.mac != ack.mac and ack.time_us < held.end_us
-        if last is not None and last.server != ack.server and overtaken:
-            return ack.time_us - last.time_us < EXCHANGE_US
+        by_peer = last is not None and last.server != ack.server and _explains(last, ack)
+        if overtaken and by_peer:
+            return True
+        # However long ago the last grant was: the next line is compared with this one.
         self.acked[ack.mac] = ack
         return False
 
@@ -338,6 +346,15 @@ class _Play:
             end_us=end_us,
             evidence=(ack.event_uid,),
         )
+
+
+def _explains(earlier: LeaseEvent, ack: LeaseEvent) -> bool:
+    """Whether a line is recent enough to explain an ACK.
+
+    An older one must change nothing: the state forgets it (`AddressState.settle`), and history
+    must give the same answer.
+    """
+    return ack.time_us - earlier.time_us < EXCHANGE_US
 
 
 def _claim(request: LeaseEvent, mac: str) -> Session:

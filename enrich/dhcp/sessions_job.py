@@ -31,10 +31,10 @@ from infra.config.settings import JobSettings
 from infra.streaming.batch import Batch
 from infra.streaming.job import Job
 from infra.streaming.lake import Lake
+from ingest.parsing.source import LIVE_MODES
 from ingest.tables import EVENT, HEARTBEAT
 
 _DHCP_ACTIVITY, DHCP_FAILURE = 4004, 2
-_LIVE_MODES = ("live", "replay")
 FUTURE_SECONDS = 300
 """A line's time counts at most this far after its arrival: a clock that is ahead moves little."""
 
@@ -55,7 +55,7 @@ def sessions(lake: Lake, *, once: bool = False) -> Job:
         | (
             (F.col("class_uid") == _DHCP_ACTIVITY)
             & F.col("dead_letter_reason").isNull()
-            & F.col("mode").isin("live", "replay")
+            & F.col("mode").isin(*LIVE_MODES)
         )
     )
 
@@ -99,7 +99,7 @@ def tracked_rows(events: DataFrame, jobs: JobSettings) -> DataFrame:
     buckets = jobs.session_buckets
     # Each bucket has a stream time of its own, which only a heartbeat moves when no line comes.
     everywhere = F.array(*[F.lit(n) for n in range(buckets)])
-    return events.where(beat | _is_line(_LIVE_MODES)).select(
+    return events.where(beat | _is_line(LIVE_MODES)).select(
         F.explode(F.when(beat, everywhere).otherwise(F.array(bucket_of(buckets)))).alias("bucket"),
         beat.alias("beat"),
         *_line_columns(jobs),
@@ -112,7 +112,7 @@ def line_rows(events: DataFrame, jobs: JobSettings, since_us: int) -> DataFrame:
     wrong_us = max(map(abs, jobs.clock_ahead_seconds.values()), default=0) * SECOND_US
     recent = F.col("time") >= F.timestamp_micros(F.lit(since_us - round(wrong_us)))
     return (
-        events.where(_is_line(_LIVE_MODES) & recent)
+        events.where(_is_line(LIVE_MODES) & recent)
         .select(bucket_of(jobs.session_buckets).alias("bucket"), *_line_columns(jobs))
         .where(F.col("time_us") >= since_us)
     )

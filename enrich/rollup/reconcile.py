@@ -30,7 +30,7 @@ from infra.delta.retention import complete_since
 from infra.errors import Retryable, Usage
 from infra.streaming.lake import Lake
 from infra.streaming.merge import overwrite
-from ingest.pipeline.files_job import batches_under_way
+from ingest.pipeline.inflight import batches_under_way
 from ingest.reparse.recount import changing
 from ingest.tables import EVENT, HEARTBEAT
 from ingest.tables_quality import RECOUNT

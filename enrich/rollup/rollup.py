@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from enrich.attribution.scopes import in_networks
 from enrich.tables_rollup import ARRIVAL, GRAINS, HOUR, ROLLUP
 from infra.config.settings import ScopeSettings
+from ingest.parsing.source import LIVE_MODES
 from ingest.reparse.recount import AHEAD as FAR
 from ingest.tables import HEARTBEAT
 
@@ -148,7 +149,7 @@ def login_sessions(
         & F.col("user_name").isNotNull()
         & F.col("dead_letter_reason").isNull()
         & F.col("duplicate_of").isNull()
-        & F.col("mode").isin("live", "replay")
+        & F.col("mode").isin(*LIVE_MODES)
     )
     rows = events.where(beat | login).select(
         happened().alias("at"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from infra.config.settings import Settings
 from infra.errors import Fatal
 from infra.process.table_output import add_output_option, print_rows
+from infra.process.text_output import printable
 
 if TYPE_CHECKING:
     from headgate.as_code.plan import ConfigPlan
@@ -80,7 +81,7 @@ def run_export(args: argparse.Namespace, settings: Settings) -> int:
 
     counts = export_folder(settings, args.folder)
     words = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    print(f"{args.folder}: {words}", file=sys.stderr)
+    print(f"{printable(str(args.folder))}: {words}", file=sys.stderr)
     return 0
 
 

@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from alerts.rulebook.preview import preview
-from alerts.rulepack.rule_pack import Rule
+from alerts.backtest.correlation_preview import preview_over_events
+from alerts.rulepack.rule_pack import Correlation, Query, Rule
 from headgate.as_code.kinds.every import kind_named
 from headgate.as_code.kinds.rules import RULES
 from headgate.as_code.plan import ConfigPlan
 from headgate.as_code.rule_check import PlannedRules
 from headgate.as_code.state import ConfigChange, field_changes
 from infra.config.settings import Settings
-from infra.delta.duckdb_views import connect
 
 COLUMNS = ("action", "kind", "name", "field", "before", "after", "note")
 NO_TITLES: Mapping[str, str] = {}
@@ -70,26 +69,28 @@ def _row(
 def preview_rows(
     settings: Settings, plan: ConfigPlan, rules: PlannedRules, since: datetime
 ) -> list[dict[str, Any]]:
-    """How many findings each new or changed rule over events has since then, before and after.
+    """How many findings each new or changed rule has since then, before and after.
 
-    Counts findings, not alerts; `note` says where another command has to be asked.
+    Counts findings, not alerts; `note` says what was left out, or where another command has to be
+    asked.
     """
     files = [c.name for c in plan.changes if c.kind == RULES.name and c.after is not None]
     field = f"findings since {since.isoformat(timespec='seconds')}"
     rows = []
-    connection = connect(settings.lake_root, needs=("silver.event",), only=())
-    try:
-        for rule_id in rules.ids_in(files):
-            rule = rules.after.sources[rule_id].rule
-            known = rules.before.sources.get(rule_id)
-            old = None if known is None else known.rule
-            if not isinstance(rule, Rule):
-                note = "counts or runs on Spark: headgate rules backtest"
-                rows.append(_row("preview", RULES.name, rule.name or rule_id, field, note=note))
-                continue
-            before = preview(connection, old, since, 0)[1] if isinstance(old, Rule) else None
-            after = preview(connection, rule, since, 0)[1]
-            rows.append(_row("preview", RULES.name, rule.name or rule_id, field, before, after))
-    finally:
-        connection.close()
+    for rule_id in rules.ids_in(files):
+        rule = rules.after.sources[rule_id].rule
+        known = rules.before.sources.get(rule_id)
+        old = None if known is None else known.rule
+        name = rule.name or rule_id
+        if isinstance(rule, Query):
+            note = "runs on Spark: headgate rules backtest"
+            rows.append(_row("preview", RULES.name, name, field, note=note))
+            continue
+        after = preview_over_events(settings, rule, since, 0, rules.after)
+        before, notes = None, after.notes
+        if isinstance(old, Rule | Correlation):
+            counts = preview_over_events(settings, old, since, 0)
+            before, notes = counts.findings, (*counts.notes, *notes)
+        note = "; ".join(dict.fromkeys(notes))
+        rows.append(_row("preview", RULES.name, name, field, before, after.findings, note))
     return rows

@@ -19,11 +19,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+from alerts.delivery.platform_alert import RULE as PLATFORM_RULE
 from alerts.delivery.topic_listener import Listener, TopicMessage
 from api.console.session import new_link
 from api.services.console.told_story import begin_story
 from api.serving import base_url
 from headgate.demo.check import DemoCounts, demo_counts
+from infra.config.number_args import factor, whole
 from infra.config.settings import Settings, load
 from infra.errors import Fatal
 from infra.kafka.client import Broker, ensure_topics, require_free
@@ -44,12 +46,17 @@ def build(commands: Any) -> None:
     """Register `demo`."""
     demo = commands.add_parser("demo", help="everything on one machine, with a story in the logs")
     demo.add_argument("--once", action="store_true", help="end when all is through; prints JSON")
-    demo.add_argument("--speed", type=float, default=1.0, help="shorten the gaps by this factor")
+    demo.add_argument("--speed", type=factor, default=1.0, help="shorten the gaps by this factor")
     demo.add_argument("--keep", action="store_true", help="go on with the lake of the last run")
     demo.add_argument(
-        "--kafka-port", type=int, default=9092, help="port of its broker (default: 9092)"
+        "--kafka-port",
+        type=whole(1, 65_535),
+        default=9092,
+        help="port of its broker (default: 9092)",
     )
-    demo.add_argument("--api-port", type=int, default=8765, help="port of its API (default: 8765)")
+    demo.add_argument(
+        "--api-port", type=whole(1, 65_535), default=8765, help="port of its API (default: 8765)"
+    )
     demo.set_defaults(run=run)
 
 
@@ -71,11 +78,13 @@ class Demo:
         print(f"{time.monotonic() - self.began:6.1f} s  {text}", file=sys.stderr, flush=True)
 
     def on_alert(self, heard: TopicMessage) -> None:
-        """An alert arrived on the topic."""
+        """An alert arrived on the topic; one about a slow job is shown, and not of the story."""
+        self.stage(heard.line())
+        if heard.body["rule"]["id"] == PLATFORM_RULE:
+            return
         if self.first_alert is None:
             self.first_alert = time.monotonic() - self.began
         self.heard.append(heard)
-        self.stage(heard.line())
         if words := correction(heard.body):
             self.stage(f"      {words}")
 
@@ -96,8 +105,6 @@ def correction(body: dict[str, Any]) -> str | None:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Start everything, replay, show what happens, and end it all again."""
-    if arguments.speed <= 0:
-        raise Fatal(f"--speed {arguments.speed}: must be above 0; 2 halves the gaps")
     _require(arguments, settings)
     home = (arguments.home or settings.home / "demo").absolute()
     if not arguments.keep:

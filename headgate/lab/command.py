@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from infra.config.number_args import whole
 from infra.config.settings import Settings
 from infra.process.table_output import add_output_option, print_rows
 
@@ -18,7 +19,9 @@ def build(commands: Any) -> None:
     verbs = lab.add_subparsers(dest="verb", required=True)
     written = verbs.add_parser("write", help="write the logs of a day, and the truth")
     written.add_argument("folder", type=Path, help="a folder that is new or empty")
-    written.add_argument("--seed", type=int, default=1, help="the same seed makes the same day")
+    written.add_argument(
+        "--seed", type=whole(0), default=1, help="the same seed makes the same day"
+    )
     written.add_argument("--date", type=_date, help="default: 2026-03-03")
     written.add_argument("--hours", type=_hours, default=24.0, help="only so many, from midnight")
     lost = "so many of a hundred lines of the DHCP servers are lost"
@@ -79,9 +82,13 @@ def _alerts(args: argparse.Namespace, settings: Settings) -> int:
 
 def _date(text: str) -> date:
     try:
-        return date.fromisoformat(text)
+        day = date.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"'{text}' is no date; write 2026-03-03") from None
+    # Times around midnight lie in the years beside it.
+    if not 1970 <= day.year <= 9900:
+        raise argparse.ArgumentTypeError(f"'{text}' lies beyond the years 1970 to 9900")
+    return day
 
 
 def _hours(text: str) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 from api.serving import base_url, is_loopback
 from headgate.mcp.server import ApiClient, McpServer
+from infra.config.number_args import port
 from infra.config.secrets import of_file
 from infra.config.settings import Settings
 from infra.errors import Usage
@@ -32,7 +33,7 @@ def build(subparsers: Any) -> None:
         help="file with the key, best one of role viewer; over HTTP each client sends its own",
     )
     command.add_argument(
-        "--http", type=int, metavar="PORT", help="serve POST /mcp on this port; 0 picks a free one"
+        "--http", type=port, metavar="PORT", help="serve POST /mcp on this port; 0 picks a free one"
     )
     command.add_argument(
         "--host", default="127.0.0.1", help="address to listen on with --http (default: loopback)"

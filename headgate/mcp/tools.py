@@ -103,7 +103,9 @@ def _get(path: str, *names: str) -> Callable[[Arguments], Call]:
 
 
 def _statement(arguments: Arguments) -> Call:
-    return Call("/api/v1/statements", {"sql": arguments["sql"], "as_of": arguments["as_of"]})
+    asked = {"sql": arguments["sql"], "as_of": arguments["as_of"]}
+    # Waited for as long as may be: most are answered by then, without a second question.
+    return Call("/api/v1/statements?wait_seconds=20", asked)
 
 
 def _try(kind: str) -> Callable[[Arguments], Call]:
@@ -178,8 +180,14 @@ TOOLS = {
         ),
         Tool(
             "sql", "One SELECT in Spark SQL over the tables as they were at an instant; the answer "
-            "has the version of each table. Bound it by time.",
+            "has the version of each table. Bound it by time. Gives a job where it takes longer "
+            "than 20 s; ask sql_result later.",
             {"sql": _text("the statement"), "as_of": _text(_TIME)}, ("sql", "as_of"), _statement,
+        ),
+        Tool(
+            "sql_result", "What a statement came to that took longer: its first rows.",
+            {"job_id": _text("its id"), "limit": _LIMIT}, ("job_id",),
+            _get("/api/v1/search/jobs/{job_id}/results", "limit"),
         ),
         Tool("tables", "Tables and views, with what each column means.", {}, (),
              _get("/api/v1/tables")),

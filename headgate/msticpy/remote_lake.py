@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from infra.errors import Fatal, Retryable, Usage
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:  # pandas is slow to import, and a refusal needs none of it
     import pandas as pd
 
 _SECONDS = 90.0
+_LOOK_SECONDS = 1.0
+_PAGE = 10_000
 _NUMBERS = {"tinyint": "Int8", "smallint": "Int16", "int": "Int32", "bigint": "Int64",
             "float": "Float32", "double": "Float64", "boolean": "boolean"}  # fmt: skip
 
@@ -46,11 +50,14 @@ class RemoteLake:
     ) -> tuple[pd.DataFrame, dict[str, Any]]:
         """The rows of one SELECT, and the whole answer of the API with engine and versions.
 
+        What takes longer goes on there as a search job and is waited for; interrupted, it ends.
         Warns where the answer was cut, and says so in the frame's `attrs`. Raises `Usage` with
         the API's sentence for a statement that it refuses.
         """
         asked = {"sql": sql, "params": dict(params or {}), "as_of": as_of, "max_rows": max_rows}
         answer = self._request("POST", "/api/v1/statements", asked)
+        if "state" in answer:  # 202
+            answer = self._of_job(answer, max_rows)
         frame = frame_of(answer["columns"], answer["rows"])
         frame.attrs = {name: answer[name] for name in ("engine", "truncated_by", "versions")}
         if answer["truncated"]:
@@ -60,6 +67,33 @@ class RemoteLake:
                 stacklevel=2,
             )
         return frame, answer
+
+    def _of_job(self, job: dict[str, Any], max_rows: int | None) -> dict[str, Any]:
+        """The answer of a statement that goes on as a job, once it is there: whole."""
+        path = f"/api/v1/search/jobs/{job['id']}"
+        try:
+            while job["state"] in ("queued", "running"):
+                time.sleep(_LOOK_SECONDS)
+                job = self._request("GET", path, None)
+        except BaseException:
+            # Nobody else knows of it.
+            with suppress(Exception):
+                self._request("DELETE", path, None)
+            raise
+        if job["state"] != "done":
+            raise Usage(str(job["problem"] or f"the statement {job['state']}"))
+        rows: list[list[Any]] = []
+        most, following = max_rows or int(job["rows"]), f"{path}/results?limit={_PAGE}"
+        while len(rows) < most:
+            page = self._request("GET", following, None)
+            rows += page["rows"]
+            if page["next"] is None:
+                break
+            following = f"{path}/results?limit={_PAGE}&cursor={quote(page['next'], safe='')}"
+        cut = "rows" if most < int(job["rows"]) else None
+        answer = {name: job[name] for name in ("columns", "elapsed_ms", "engine", "versions")}
+        answer |= {"engine_reason": job["engine_reason"], "rows": rows[:most]}
+        return answer | {"truncated": cut is not None, "truncated_by": cut}
 
     def tables(self) -> dict[str, dict[str, str]]:
         """Every table and view that a statement may read: its columns with their types."""

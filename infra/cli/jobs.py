@@ -15,7 +15,7 @@ from infra.cli.status import print_status
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.os_user import acting_user
-from infra.process.table_output import add_output_option
+from infra.process.table_output import WIDE, add_output_option
 from infra.runtime import job_status
 from infra.runtime.job_registry import JOBS, resume
 from infra.streaming.outbox import put_row
@@ -28,7 +28,7 @@ def build(commands: Any) -> None:
     listed = verbs.add_parser(
         "list", help="where each job stands; exit 1 when one misses its target"
     )
-    add_output_option(listed)
+    add_output_option(listed, WIDE)
     listed.set_defaults(run=_list)
     again = verbs.add_parser("resume", help="let a job go on that was stopped for good")
     again.add_argument("job", help=", ".join(JOBS))

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from infra.config.number_args import whole
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.table_output import add_output_option, print_rows
@@ -24,7 +25,7 @@ def build(commands: Any) -> None:
         "--event-bytes", type=_positive, help="mean raw size (default: that of the measured mix)"
     )
     size.add_argument(
-        "--devices", type=int, default=10_000, help="devices with a lease (default: 10000)"
+        "--devices", type=whole(0), default=10_000, help="devices with a lease (default: 10000)"
     )
     size.add_argument("--days", type=_positive, default=365, help="kept so long (default: 365)")
     size.add_argument(
@@ -44,8 +45,6 @@ def _size(arguments: argparse.Namespace, settings: Settings) -> int:
     del settings  # what is asked is not what runs here
     if not 0 < arguments.busy < 1:
         raise Usage(f"--busy {arguments.busy}: between 0 and 1, both left out")
-    if arguments.devices < 0:
-        raise Usage(f"--devices {arguments.devices}: not below 0")
     known = measured(arguments.results or project_root() / "bench" / "results")
     load = Load(
         arguments.events_per_second,
@@ -65,7 +64,10 @@ def _short(value: float) -> str:
 
 
 def _positive(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text}: a number above 0")
+        raise argparse.ArgumentTypeError(f"'{text}': write a number above 0")
     return value

@@ -11,7 +11,8 @@ from typing import Any
 from rich.live import Live
 
 from infra.config.settings import Settings
-from infra.process.table_output import add_output_option, print_rows, terminal_table
+from infra.errors import Usage
+from infra.process.table_output import WIDE, add_output_option, print_rows, terminal_table
 from infra.process.text_output import printable
 from infra.runtime import job_status
 from infra.runtime.check_registry import registered_findings
@@ -40,6 +41,9 @@ _COLUMNS = {
     "missed": "why it misses its target",
 }
 
+_BRIEF = ("job", "state", "batch", "rows", "seconds", "unread", "regime", "missed")
+"""What a person looks at first."""
+
 _FORMER_COLUMNS = {
     "progress_age": "since_progress_seconds",
     "behind": "oldest_unread_commit_seconds",
@@ -53,10 +57,12 @@ def build(commands: Any) -> None:
     """Register the commands."""
     shown = commands.add_parser(
         "status",
-        help="where each job stands; live on a terminal; exit 1 when one misses its target",
+        help="where each job stands; exit 1 when one misses its target",
     )
-    shown.add_argument("--once", action="store_true", help="one look, also on a terminal")
-    add_output_option(shown)
+    shown.add_argument("--watch", action="store_true", help="look each second, until Ctrl-C")
+    # What `status` does anyway; for one release more.
+    shown.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
+    add_output_option(shown, WIDE)
     shown.set_defaults(run=_status)
 
 
@@ -112,9 +118,11 @@ def _look(settings: Settings) -> tuple[list[dict[str, Any]], bool]:
 
 
 def _status(arguments: argparse.Namespace, settings: Settings) -> int:
-    if arguments.output == "table" and sys.stdout.isatty() and not arguments.once:
+    if arguments.watch:
+        if arguments.output not in ("table", WIDE) or not sys.stdout.isatty():
+            raise Usage("--watch needs a terminal, and --output table or wide")
         require_home(settings, "status")
-        return _follow(settings)
+        return _follow(settings, _BRIEF if arguments.output == "table" else tuple(_COLUMNS))
     return print_status(settings, arguments.output)
 
 
@@ -122,23 +130,24 @@ def print_status(settings: Settings, form: str) -> int:
     """One look at all jobs; 1 when one misses its target."""
     require_home(settings, "status")
     status_rows, missed = _look(settings)
-    former = () if form == "table" else (*_FORMER_COLUMNS, "standing")
-    print_rows(status_rows, form, [*_COLUMNS, *former], shown=_SHOWN, style=_style)
+    former = () if form in ("table", WIDE) else (*_FORMER_COLUMNS, "standing")
+    columns = [*_COLUMNS, *former]
+    print_rows(status_rows, form, columns, brief=_BRIEF, shown=_SHOWN, style=_style)
     for finding in registered_findings(settings):
         if finding.remedy is not None:
             print(printable(f"{finding.what} {finding.found}"), file=sys.stderr)
     return 1 if missed else 0
 
 
-def _follow(settings: Settings) -> int:
+def _follow(settings: Settings, columns: Sequence[str]) -> int:
     """Show it anew each second until Ctrl-C; 1 when the last look had a job that missed."""
     message, missed = _look(settings)
-    with Live(_table(message), refresh_per_second=2) as live:
+    with Live(_table(message, columns), refresh_per_second=2) as live:
         try:
             while True:
                 time.sleep(1.0)
                 message, missed = _look(settings)
-                live.update(_table(message))
+                live.update(_table(message, columns))
         except KeyboardInterrupt:
             return 1 if missed else 0
 
@@ -150,6 +159,6 @@ def _style(row: Mapping[str, Any]) -> str:
     return "red" if row["missed"] else ""
 
 
-def _table(told: Sequence[Mapping[str, Any]]) -> Any:
+def _table(told: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Any:
     """The rows for a terminal; what misses its target in red, with the reason."""
-    return terminal_table(told, list(_COLUMNS), shown=_SHOWN, style=_style)
+    return terminal_table(told, columns, shown=_SHOWN, style=_style)

@@ -43,6 +43,9 @@ class ScheduledReportSettings(Section):
     subject: str = Field(
         "", description="of a dossier the device or incident; of `query` the saved query's name"
     )
+    tenant: str | None = Field(
+        None, description="tenant over whose rows alone it is made; none: over all"
+    )
     every: Literal["day", "week", "month"] = Field(description="how long its interval is")
     after_hours: float = Field(
         3.0, ge=0, description="how long after its end it is made: late logs are then there"

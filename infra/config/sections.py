@@ -54,6 +54,11 @@ class SourceSettings(Section):
     message: str | None = Field(
         None, description="Protobuf: full name of the message, where the file has several"
     )
+    accounts: dict[str, str] = Field(
+        default_factory=dict,
+        description="tenant by cloud account (`cloud.account.uid`: AWS account, GCP project, Azure "
+        "tenant or subscription), where what comes in is no tenant's by its way in",
+    )
     field: str | None = Field(
         None, description="field that holds the record itself; none: all of the message, as JSON"
     )
@@ -229,7 +234,8 @@ class SparkSettings(Section):
     )
     small: bool = Field(
         True,
-        description="for a small machine: C1 compiler, serial GC, jobs without code generation",
+        description="for a small machine: C1 compiler (drivers: C2, late), serial GC, "
+        "jobs without code generation",
     )
     wheel: Path | None = Field(
         None, description="wheel of headgate sent to executors; none: they have it installed"
@@ -269,7 +275,9 @@ class AlertSettings(Section):
         ("medium", "high", "critical"), description="levels that become alerts"
     )
     hourly_budget: int = Field(
-        100, gt=0, description="alerts of one rule that go to the topic within an hour"
+        100,
+        gt=0,
+        description="alerts of one rule, of each tenant by itself, that go to the topic in an hour",
     )
     budgets: dict[str, int] = Field(
         default_factory=dict, description="the same for single rules, by id"

@@ -143,7 +143,8 @@ class Settings(BaseSettings):
     tenants: tuple[str, ...] = Field(
         (),
         description="whose logs are kept apart for keys that are limited to a tenant: topics "
-        "`logs.tenant-NAME.SOURCE`, and what ports, OTLP keys and folders name",
+        "`logs.tenant-NAME.SOURCE`, what ports, OTLP keys and folders name, and cloud accounts of "
+        "`sources`",
     )
     webhooks: tuple[WebhookSettings, ...] = Field(
         (), description="addresses that get alerts by HTTP (docs/how-to/set-up-webhooks.md)"
@@ -171,10 +172,33 @@ class Settings(BaseSettings):
         groups = self.api.oidc.tenants if self.api.oidc else {}
         of_groups = [(f"api.oidc.tenants.{name}", each) for name in groups for each in groups[name]]
         of_ports = [("listen", name) for name in self.listen.tenants]
-        for where, tenant in (*of_folders, *of_ports, *of_groups):
+        of_accounts = [
+            (f"sources.{name}.accounts.{account}", tenant)
+            for name, source in self.sources.items()
+            for account, tenant in source.accounts.items()
+        ]
+        of_reports = [("reports.scheduled", report.tenant) for report in self.reports.scheduled]
+        of_hooks = [(f"webhooks.{hook.name}", hook.tenant) for hook in self.webhooks]
+        named = (*of_folders, *of_ports, *of_groups, *of_accounts, *of_reports, *of_hooks)
+        for where, tenant in named:
             # A slip would keep logs from whom they belong to, without a word.
             if tenant is not None and tenant not in self.tenants:
                 raise ValueError(f"{where}: no tenant '{tenant}'; list it in tenants")
+        return self
+
+    @model_validator(mode="after")
+    def _reports_to_their_own(self) -> Self:
+        whose = {hook.name: hook.tenant for hook in self.webhooks}
+        for report in self.reports.scheduled:
+            theirs = whose.get(report.webhook or "")
+            # It would learn figures of others, and file names that say whose they are.
+            if theirs is not None and theirs != report.tenant:
+                of = "all tenants" if report.tenant is None else f"tenant '{report.tenant}'"
+                raise ValueError(
+                    f"reports.scheduled: report '{report.report}' of {of} would go to webhook "
+                    f"'{report.webhook}' of tenant '{theirs}'; name one of its own, or one without "
+                    "tenant, which is yours"
+                )
         return self
 
     @model_validator(mode="after")
@@ -209,6 +233,11 @@ class Settings(BaseSettings):
     def scratch_root(self) -> Path:
         """Root folder of what processes need only while they live."""
         return (self.scratch or self.home / "scratch").absolute()
+
+    @property
+    def reports_folder(self) -> Path:
+        """Where reports are kept."""
+        return self.home.absolute() / "reports"
 
     @property
     def mask(self) -> int:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+
+from infra.errors import Usage
 
 NAME = r"[a-z0-9][a-z0-9-]{0,62}"
 """No dot and no underscore: Kafka takes the two for one another in its metrics."""
@@ -34,5 +37,15 @@ def site_of(scope: str) -> str:
 
 
 def owner_of(scope: str | None) -> str | None:
-    """The tenant whose part of a site a scope is; None: nobody's."""
+    """The tenant whose part of a site a scope is, or whose a report's file; None: nobody's."""
     return None if scope is None else parts_of(scope)[1]
+
+
+def listed_tenants(names: Sequence[str], known: Sequence[str], where: str) -> tuple[str, ...]:
+    """These names; raises `Usage` for one that the settings do not list."""
+    for name in names:
+        # A slip would show nothing, now and for good, and be believed.
+        if name not in known:
+            there = ", ".join(known) or "none; list them in tenants of the settings"
+            raise Usage(f"{where}: no tenant '{name}'; there are {there}")
+    return tuple(names)

@@ -10,6 +10,8 @@ from infra.errors import Usage
 
 _SPAN = re.compile(r"[-+]?(\d{1,9})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_FIRST, _LAST = 1900, 9900
+"""Years of an instant that is asked for: what looks beside it does not leave the calendar."""
 _DAYS = {"today": 0, "yesterday": -1, "tomorrow": 1}
 
 TIME_FORMS = (
@@ -56,12 +58,16 @@ def time_of(option: str, text: str, now: datetime) -> datetime:
     if named and known is not None:
         zone = known
     plain = (words[0] if named else text).strip()
+    beyond = Usage(f"{option} {text}: lies beyond the years {_FIRST} to {_LAST}")
     try:
-        return _read(option, plain, now, zone, named=named).astimezone(UTC)
+        moment = _read(option, plain, now, zone, named=named).astimezone(UTC)
     except OverflowError:
-        raise Usage(f"{option} {text}: lies beyond the years 1 to 9999") from None
+        raise beyond from None
     except ValueError:
         raise Usage(f"{option} {text}: write {TIME_FORMS}") from None
+    if not _FIRST <= moment.year <= _LAST:
+        raise beyond
+    return moment
 
 
 def time_or_none(option: str, text: str | None, now: datetime) -> datetime | None:

@@ -74,6 +74,10 @@ class WebhookSettings(Section):
     entities: tuple[EntityType, ...] = Field(
         (), description="it gets alerts that name an entity of these types; none: all"
     )
+    tenant: str | None = Field(
+        None,
+        description="tenant whose it is: it gets that one's alerts and reports alone; none: all",
+    )
     allow_private: bool = Field(
         False, description="it may be in a private network, on loopback, or without TLS"
     )

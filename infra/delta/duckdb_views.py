@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from infra.delta.plain_files import PlainTables, Span
+from infra.delta.plain_files import PlainTables, Span, duck_type
 from infra.errors import Fatal, NoLakeHere, Retryable
 from infra.storage.paths import Location, bucketed, is_table, location, store, there
 
@@ -84,7 +84,6 @@ def definitions(lake_root: Location) -> tuple[Definition, ...]:
     # Imported late: a statement's worker process gets its definitions sent and
     # starts without the Spark library, which only declares the column types.
     from infra.delta.catalog import catalog, views
-    from infra.delta.schema_evolution import duck_type
 
     tables = [
         Definition(
@@ -124,16 +123,17 @@ def connect(
     only: Sequence[str] | None = None,
     memory: str = "1GB",
     threads: int = 2,
+    shown: Callable[[Sequence[Definition]], Sequence[Definition]] = tuple,
 ) -> duckdb.DuckDBPyConnection:
     """A DuckDB connection with all tables and views of the lake that exist.
 
     `only`: with these, where they are there, and `needs` alone: to look at every table takes longer
-    than to ask a few. Each statement reads the newest snapshot, unlike those of `AskedViews`.
-    Raises `NoLakeHere` when there is no lake, `Retryable` when one of `needs` cannot
-    be read yet.
+    than to ask a few. `shown`: of the catalogue's definitions those that are there; else all. Each
+    statement reads the newest snapshot, unlike those of `AskedViews`. Raises `NoLakeHere` when
+    there is no lake, `Retryable` when one of `needs` cannot be read yet.
     """
     require_lake(lake_root)
-    known = definitions(lake_root)
+    known = tuple(shown(definitions(lake_root)))
     connection = open_engine(memory=memory, threads=threads)
     left = refresh(connection, known if only is None else needed([*needs, *only], known))
     lacking = {name: left[name] for name in needs if name in left}
@@ -158,9 +158,11 @@ class AskedViews:
         needs: Sequence[str] = (),
         memory: str = "1GB",
         threads: int = 2,
+        shown: Callable[[Sequence[Definition]], Sequence[Definition]] = tuple,
     ) -> None:
+        """`shown`: of the catalogue's definitions those that are there; else all."""
         require_lake(lake_root)
-        self._known = definitions(lake_root)
+        self._known = tuple(shown(definitions(lake_root)))
         self.require(needs)
         self.connection = bare_engine(memory=memory, threads=threads)
         # Where files are small, to read what they say of themselves takes longer than their rows,
@@ -232,7 +234,7 @@ class AskedViews:
 
         while True:
             try:
-                with _without_pandas():
+                with without_pandas():
                     return self.connection.execute(self._viewed(sql, within), dict(params))
             except duckdb.CatalogException:
                 raise
@@ -275,7 +277,8 @@ class AskedViews:
 
 
 @contextmanager
-def _without_pandas() -> Iterator[None]:
+def without_pandas() -> Iterator[None]:
+    """While inside, DuckDB binds values without pandas; nothing else may be asked for it."""
     # DuckDB imports pandas with the first value that it binds, to know one of its nulls: that takes
     # half as long as to start. What knows pandas already may hand over such a null.
     if "pandas" in sys.modules:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import types as T
-
+from infra.delta.column_types import MapOf
 from infra.delta.schema import TS, B, Column, D, L, N, S, Table
 
 LEDGER = Table(
@@ -17,10 +16,10 @@ LEDGER = Table(
         Column("finished_at", TS, "when its last table was committed, UTC"),
         Column("offsets", S, "the checkpoint's offsets of the batch, as JSON", False),
         Column("rows_read", L, "rows that entered the batch", False),
-        Column("rows_written", T.MapType(S, L), "rows written, by table", False),
+        Column("rows_written", MapOf(S, L), "rows written, by table", False),
         Column("rows_dead", L, "rows written as dead letters", False),
         Column("rows_late", L, "rows that came later than the watermark", False),
-        Column("versions", T.MapType(S, L), "Delta version committed, by table", False),
+        Column("versions", MapOf(S, L), "Delta version committed, by table", False),
         Column("pack", S, "hash of the rule pack the batch used", False),
         Column("decisions", S, "what the batch fixed before it ran, as JSON", False),
         Column("replayed", B, "true when a table already held this batch and was passed over"),

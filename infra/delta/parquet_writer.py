@@ -27,6 +27,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from infra.delta.schema import Table
+from infra.spark.internals import collected_rows
 from infra.storage.paths import Location, delete, to_write
 
 _Batches = Iterator[pa.RecordBatch]
@@ -92,11 +93,12 @@ class Target:
     prefix: str
     schema: pa.Schema
     stats: tuple[str, ...]
+    codec: str = "snappy"
 
     @classmethod
     def of(cls, table: Table, folder: Location, prefix: str) -> Target:
         """Files of `table` in `folder`, whose names begin with `prefix`."""
-        return cls(table.name, folder, prefix, arrow_schema(table), table.stats)
+        return cls(table.name, folder, prefix, arrow_schema(table), table.stats, table.codec)
 
 
 def arrow_schema(table: Table) -> pa.Schema:
@@ -166,13 +168,13 @@ class FileWriter:
             self._writer = pq.ParquetWriter(
                 self._sink,
                 self._target.schema,
-                compression="snappy",
+                compression=self._target.codec,
                 # Delta has statistics of its own; those inside the file cost a tenth of writing it.
                 write_statistics=False,
                 # Arrow's own schema would stand in each file a second time.
                 store_schema=False,
                 # A column of texts that hardly repeat gives up its dictionary then, and is written
-                # plainly, instead of filling a megabyte first (decision 0035).
+                # plainly, instead of filling a megabyte first.
                 dictionary_pagesize_limit=96 * 1024,
             )
         group = pa.Table.from_batches(self._waiting)
@@ -317,9 +319,17 @@ def writing(targets: Mapping[str, Target]) -> Iterator[dict[str, FileWriter]]:
         raise
 
 
-def collected(rows: DataFrame, work: Callable[[_Batches], _Batches]) -> list[DataFile]:
-    """Run `work`, which gives rows of `WRITTEN`, over a DataFrame; the files it told of."""
-    return [DataFile(**row.asDict()) for row in rows.mapInArrow(work, _WRITTEN).collect()]
+def collected(
+    rows: DataFrame, work: Callable[[_Batches], _Batches], *, observed: bool = True
+) -> list[DataFile]:
+    """Run `work`, which gives rows of `WRITTEN`, over a DataFrame; the files it told of.
+
+    `observed`: as a query of its own, of which an `Observation` hears; else at less cost.
+    """
+    written = rows.mapInArrow(work, _WRITTEN)
+    if observed:
+        return [DataFile(**row.asDict()) for row in written.collect()]
+    return [DataFile(**row) for row in collected_rows(written)]
 
 
 def files_written(files: Sequence[DataFile | None]) -> pa.RecordBatch:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from infra.delta.column_types import ColumnType
 from infra.delta.log_archive import LOG, from_on, single
 from infra.storage.checksums import Damaged, json_lines, read_checked
 from infra.storage.paths import Location
@@ -354,6 +355,11 @@ _DUCK = {
     "date": "DATE",
     "binary": "BLOB",
 }
+
+
+def duck_type(kind: ColumnType) -> str:
+    """A type as DuckDB calls it."""
+    return duck_type_of(kind.jsonValue())
 
 
 def duck_type_of(kind: Any) -> str:

@@ -10,29 +10,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from pyspark.sql import types as T
-
+from infra.delta.column_types import ColumnType, Field, ListOf, Simple, StructOf, spark_type
 from infra.storage.paths import path_of
 
-S, N, L, B, D, TS = (
-    T.StringType(),
-    T.IntegerType(),
-    T.LongType(),
-    T.BooleanType(),
-    T.DoubleType(),
-    T.TimestampType(),
+if TYPE_CHECKING:
+    from pyspark.sql import types as T
+
+S, N, L, B, D, TS, BYTES = (
+    Simple("string", "string"),
+    Simple("integer", "int"),
+    Simple("long", "bigint"),
+    Simple("boolean", "boolean"),
+    Simple("double", "double"),
+    Simple("timestamp", "timestamp"),
+    Simple("binary", "binary"),
 )
 """The types of columns by short names: a table's declaration is read by its names and docs."""
-STRINGS = T.ArrayType(S)
+STRINGS = ListOf(S)
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its Spark type and what it tells an analyst."""
+    """One column: its type and what it tells an analyst."""
 
     name: str
-    type: T.DataType
+    type: ColumnType
     doc: str
     required: bool = True
 
@@ -55,6 +59,9 @@ class Table:
     cluster_by: tuple[str, ...] = ()
     stats: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+    codec: str = "snappy"
+    """How its files are compressed; `zstd` where few columns have most of the bytes and are seldom
+    read (decision 0038)."""
     expires: str | None = None
     """The setting of `retention` that says after how many days rows go. By arrival (the column
     `received_at`), else by when their file was written; None: never."""
@@ -67,8 +74,13 @@ class Table:
     @property
     def schema(self) -> T.StructType:
         """The table's Spark schema, each column carrying its doc as comment."""
+        from pyspark.sql import types as T
+
         return T.StructType(
-            [T.StructField(c.name, c.type, True, {"comment": c.doc}) for c in self.columns]
+            [
+                T.StructField(c.name, spark_type(c.type), True, {"comment": c.doc})
+                for c in self.columns
+            ]
         )
 
     @property
@@ -89,6 +101,6 @@ class View:
     sql: str
 
 
-def struct(**fields: T.DataType) -> T.StructType:
+def struct(**fields: ColumnType) -> StructOf:
     """A struct type, its fields in the order given."""
-    return T.StructType([T.StructField(name, kind, True) for name, kind in fields.items()])
+    return StructOf(tuple(Field(name, kind) for name, kind in fields.items()))

@@ -15,7 +15,6 @@ from typing import Any
 from pyspark.sql import types as T
 
 from infra.delta.log_reader import metadata_of
-from infra.delta.plain_files import duck_type_of
 from infra.delta.schema import Table
 from infra.errors import Fatal
 from infra.storage.paths import Location
@@ -84,11 +83,6 @@ def unknown(table: Table, found: T.StructType) -> tuple[str, ...]:
     """Columns of a table that this release does not declare, as after a step back."""
     declared = set(table.schema.fieldNames())
     return tuple(name for name in found.fieldNames() if name not in declared)
-
-
-def duck_type(kind: T.DataType) -> str:
-    """A column's type as DuckDB calls it."""
-    return duck_type_of(kind.jsonValue())
 
 
 def _differences(

@@ -31,7 +31,7 @@ from infra.process.log import say
 from infra.spark.internals import DeltaTransaction, checkpoint_table, files_at
 from infra.spark.sql_text import sql_text
 from infra.storage.checksums import Damaged, json_object, read_checked, sums_beside, sums_file
-from infra.storage.paths import location
+from infra.storage.paths import delete, location
 
 _SUMMED = frozenset(
     {
@@ -52,6 +52,11 @@ wanted than ours."""
 
 _FEATURES = frozenset({"appendOnly", "invariants", "domainMetadata", "clustering"})
 """Features of a table that ask nothing of who appends files with statistics."""
+
+
+DESCRIBED_VERSIONS = 20
+"""So many of the newest versions keep what was said of them: who goes on from one reads that of the
+newest, and each file more makes each listing of the log longer."""
 
 
 class Moved(Exception):
@@ -227,6 +232,9 @@ def _appended(path: str, files: Sequence[DataFile], user_metadata: str) -> int |
         _put(
             log / f"{version:020d}.crc", json.dumps(_grown(summary, files, transaction)), os.replace
         )
+        # Half of the files of a log, which Delta lists whole twice for each input of a batch.
+        former = log / f"{version - DESCRIBED_VERSIONS:020d}.crc"
+        delete([former, sums_beside(former)])
     if due:
         CHECKPOINTS.ask(path)
     return version

@@ -65,14 +65,17 @@ class NearFiles:
         known = [(file, newest) for file, newest in times if newest is not None]
         return [*unknown, *sorted(known, key=lambda pair: pair[1], reverse=True)]
 
+    def scan(self, files: Sequence[PlainFile] | None = None) -> str:
+        """The table function that reads these files and the first; None: all here."""
+        chosen = self.files if files is None else files
+        return plain_scan([self.first, *(file for file in chosen if file is not self.first)])
+
     def subquery(self, files: Sequence[PlainFile] | None = None, *, named: bool = False) -> str:
         """The table with the rows of these files, and maybe the first; None: of all here.
 
         `named`: with the column `filename`.
         """
-        chosen = self.files if files is None else files
-        others = [file for file in chosen if file is not self.first]
-        table = replace(self.table, plain=plain_scan([self.first, *others]))
+        table = replace(self.table, plain=self.scan(files))
         if named:
             table = replace(table, columns=(*table.columns, ("filename", "VARCHAR")))
         return table.select({*self.columns, "filename"})

@@ -80,6 +80,11 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"')
 
 
+def unquoted(value: str) -> str:
+    """The password as it is, of that in `environment`."""
+    return re.sub(r"\\(.)", r"\1", value, flags=re.DOTALL)
+
+
 def hand_to_jvm(kafka: KafkaSettings) -> None:
     """Put the password where the JVM inherits it; to be called before the JVM starts."""
     os.environ.update(environment(kafka))

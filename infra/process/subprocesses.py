@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import IO, Literal
 
 from infra.config.settings import Settings
+from infra.errors import Usage
 from infra.process.priority import lower_session
+from infra.process.text_output import is_text, printable
 
 _PR_SET_PDEATHSIG = 1
 
@@ -153,7 +155,11 @@ class CommandResult:
 
 
 def run_command(
-    command: tuple[str, ...], settings: Settings, stop: threading.Event, seconds: float
+    command: tuple[str, ...],
+    settings: Settings,
+    stop: threading.Event,
+    seconds: float,
+    each_second: Callable[[], None] = lambda: None,
 ) -> CommandResult:
     """Run `headgate COMMAND` to its end, apart from this process's memory.
 
@@ -161,13 +167,25 @@ def run_command(
     """
     # Files and not pipes: what it prints may be larger than a pipe holds, and nobody reads yet.
     with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as words:
-        code, over = run_into(command, settings, printed, words, stop, seconds)
+        code, over = run_into(
+            command, settings, printed, words, stop, seconds, each_second=each_second
+        )
         printed.seek(0)
         words.seek(0)
         lines = words.read().decode("utf-8", "replace").splitlines()
         last = (refusals_in(lines) or [line for line in lines if line.strip()] or [""])[-1]
         sentence = {"cancelled": over, "late": f"ended after {seconds:g} s"}.get(over, last)
         return CommandResult(code, printed.read().decode("utf-8", "replace"), sentence)
+
+
+def require_text(command: Sequence[str]) -> None:
+    """Raises `Usage` for a word that no command line can have; a caller over REST may have sent it
+    as a value."""
+    for word in command:
+        if not is_text(word):
+            name, _, value = word.lstrip("-").partition("=")
+            shown = f"{printable(name[:80])} {printable(value[:200])}".strip()
+            raise Usage(f"{shown}: has a NUL or half a character; leave that out")
 
 
 Over = Literal["", "cancelled", "late"]
@@ -197,6 +215,7 @@ def run_into(
         # Its session is a new one, and nice counts within one only.
         lower_session(nice)
 
+    require_text(command)
     process = subprocess.Popen(
         command_line(settings, *command),
         stdin=subprocess.DEVNULL,

@@ -22,8 +22,13 @@ _Shown = Mapping[str, Callable[[Any], str]]
 """How a column's values are written in a table, where that differs from the value itself."""
 
 _GAP = "  "
+WIDE = "wide"
+"""The form of commands whose table has the columns that a person looks at first: all of them."""
+
 _LEAST = 10
 """A column is folded, but not below this: then each row becomes a block of lines."""
+_WORDS_LEAST = 20
+"""So much is left to a column of words before ids and other single words are broken."""
 _FORMER = {"text": "table", "line": "table"}
 """Forms of a release before this one."""
 
@@ -31,12 +36,13 @@ _FORMER = {"text": "table", "line": "table"}
 def add_output_option(parser: argparse.ArgumentParser, *more: str, default: str = "table") -> None:
     """Add `--output` with the forms that every command has, and `more` that only this one has."""
     forms = (*OUTPUT_FORMS, *more)
+    every = "; wide: a table with every column" if WIDE in more else ""
     parser.add_argument(
         "--output",
         type=_form,
         choices=forms,
         default=default,
-        help=f"how to print it (default: {default})",
+        help=f"how to print it (default: {default}{every})",
     )
 
 
@@ -53,17 +59,20 @@ def print_rows(
     form: str = "table",
     columns: Sequence[str] = (),
     *,
+    brief: Sequence[str] = (),
     shown: _Shown | None = None,
     style: Callable[[_Row], str] | None = None,
     out: TextIO | None = None,
 ) -> None:
-    """Write rows in one of `OUTPUT_FORMS`; without `columns`, the first row names them.
+    """Write rows in one of `OUTPUT_FORMS` or `WIDE`; without `columns`, the first row names them.
 
-    `style` gives a row of a table its colour, which only a terminal sees.
+    `brief` are the columns of form `table`, where these are not all; `style` gives a row of a
+    table its colour, which only a terminal sees.
     """
     stream = out or sys.stdout
     names = list(columns or (rows[0] if rows else ()))
-    if form == "table":
+    if form in ("table", WIDE):
+        names = list(brief) if brief and form == "table" else names
         _print_table(stream, names, rows, shown or {}, style)
     elif form == "csv":
         _print_csv(stream, names, rows)
@@ -136,21 +145,49 @@ def _laid_out(
     from rich.table import Table
     from rich.text import Text
 
-    natural = _widths(names, cells)
-    if sum(min(most, _LEAST) + len(_GAP) for most in natural) > width:
+    widths = fitted_widths(names, cells, width)
+    if widths is None:
         return Group(*(_block(names, row, style) for row, style in zip(cells, styles, strict=True)))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name, numeric, most in zip(names, right, natural, strict=True):
+    for name, numeric, wide in zip(names, right, widths, strict=True):
         table.add_column(
-            Text(name),
-            justify="right" if numeric else "left",
-            overflow="fold",
-            min_width=min(most, _LEAST),
+            Text(name), justify="right" if numeric else "left", overflow="fold", width=wide
         )
     for row, style in zip(cells, styles, strict=True):
         # As `Text`: rich would read a plain string as markup, and outsiders choose some of them.
         table.add_row(*[Text(text, style) for text in row])
     return table
+
+
+def fitted_widths(
+    names: Sequence[str], cells: Sequence[Sequence[str]], width: int
+) -> list[int] | None:
+    """Each column's width in a table of `width` characters; None where it cannot be that narrow.
+
+    The widest columns are folded, and as long as these keep `_WORDS_LEAST` only columns of several
+    words: a broken id or number is hard to read and cannot be copied.
+    """
+    natural = _widths(names, cells)
+    room = width - len(_GAP) * len(names)
+    if sum(natural) <= room:
+        return natural
+    words = [any(" " in row[place] for row in cells) for place in range(len(names))]
+    single = sum(wide for wide, several in zip(natural, words, strict=True) if not several)
+    most = _cap(
+        [wide for wide, several in zip(natural, words, strict=True) if several], room - single
+    )
+    if most >= _WORDS_LEAST:
+        return [min(w, most) if several else w for w, several in zip(natural, words, strict=True)]
+    most = _cap(natural, room)
+    return [min(wide, most) for wide in natural] if most >= _LEAST else None
+
+
+def _cap(widths: Sequence[int], room: int) -> int:
+    """The most that each of these columns may have, so that they have `room` together."""
+    left = sorted(widths)
+    while left and left[0] * len(left) <= room:
+        room -= left.pop(0)
+    return room // len(left) if left else max(widths, default=room)
 
 
 def _block(names: Sequence[str], row: Sequence[str], style: str) -> Any:

@@ -28,6 +28,11 @@ def printable(value: Any) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
+def is_text(value: str) -> bool:
+    """Whether it can stand on a command line and in UTF-8: no NUL, no half of a character."""
+    return "\0" not in value and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
 def harmless(value: Any) -> str:
     """A cell for CSV: a quote in front stops what a spreadsheet would run as a formula."""
     text = cell(value)

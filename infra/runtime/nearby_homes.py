@@ -16,13 +16,22 @@ def require_home(settings: Settings, command: str) -> None:
     """Raise `Fatal` where no driver ever ran: it says where was looked, and what lies near."""
     if any((settings.home / mark).is_dir() for mark in _MARKS) or settings.lake is not None:
         return
-    near = next(nearby_homes(settings.home), None)
-    remedy = (
-        f"{near} exists: headgate --home {near} {command}"
-        if near is not None
-        else "start the jobs with 'headgate up', or name another folder with --home"
-    )
+    remedy = _remedy(settings, command, "start the jobs with 'headgate up'")
     raise Fatal(f"{settings.home}: no job ever ran with this home; {remedy}")
+
+
+def require_folder(settings: Settings, command: str) -> None:
+    """Raise `Fatal` where the home is no folder: for what leaves something there for the API."""
+    if not settings.home.is_dir():
+        remedy = _remedy(settings, command, "start the API with 'headgate api'")
+        raise Fatal(f"{settings.home}: there is no such home; {remedy}")
+
+
+def _remedy(settings: Settings, command: str, begin: str) -> str:
+    near = next(nearby_homes(settings.home), None)
+    if near is None:
+        return f"{begin}, or name another folder with --home"
+    return f"{near} exists: headgate --home {near} {command}"
 
 
 def nearby_homes(home: Path) -> Iterator[Path]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from infra.runtime.job_registry import JOBS
 from infra.runtime.ticker import Ticker
 from infra.spark.internals import QueryControl
 from infra.storage.paths import location
+from infra.streaming.admission import place
 from infra.streaming.job import Job
 from infra.streaming.progress import newest_from
 
@@ -220,8 +221,24 @@ class Waker:
         # Noted before it looks: what comes while it does is then news.
         each.inputs, each.done, each.woken = inputs, pulse.done, now
         each.begun = pulse.batch
+        each.control.leave_out(self._unchanged(each))
         each.control.wake()
         return LOOK_SECONDS
+
+    def _unchanged(self, each: _Resting) -> Iterator[int]:
+        """Numbers of the tables that have nothing which the query has not read: for each that it
+        looks at Spark lists the whole log, twice where there is something."""
+        places = [place(line) for line in each.job.pulse.offsets.splitlines()[2:]]
+        # Batches that follow each other are not woken.
+        if each.job.pulse.regime != "steady" or len(places) != len(each.job.reads):
+            return
+        for number, (path, at_place) in enumerate(zip(each.job.reads, places, strict=True)):
+            version = None if path is None else self._versions.get(path)
+            if at_place is None or version is None:
+                continue
+            _, offset = at_place
+            if version < offset.version and offset.index < 0:
+                yield number
 
     def _awaits(self, each: _Resting, now: float) -> bool:
         """Whether another job is at a batch that soon writes what this query has read so far."""

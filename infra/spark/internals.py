@@ -8,15 +8,21 @@ name where the class, method or field is no longer there or does something else.
 from __future__ import annotations
 
 import subprocess
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark import SparkContext
+from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.util import _load_from_socket
 
+SPARK_API = "org.apache.spark.api"
 DELTA = "org.apache.spark.sql.delta"
 _DAY_MS = 24 * 3600 * 1000
 
@@ -89,11 +95,24 @@ def pool_share(spark: SparkSession, pool: str) -> tuple[str, int]:
     return known.schedulingMode().toString(), known.minShare()
 
 
+def forget_where_settings_came_from(spark: SparkSession) -> None:
+    """Let Hadoop forget which file each of its settings is from.
+
+    Each batch hands them to its tasks a dozen times, and Hadoop writes down where each came from
+    as a compressed text of its own: three quarters of what that cost.
+    """
+    settings = spark.sparkContext._jsc.hadoopConfiguration()
+    # A private field: Hadoop has no setting for it, and nothing but messages reads it.
+    field = settings.getClass().getDeclaredField("updatingResource")
+    field.setAccessible(True)
+    field.get(settings).clear()
+
+
 # -- running queries -------------------------------------------------------------------------------
 
 
 class QueryControl:
-    """The three things of a running query that are set from outside.
+    """The four things of a running query that are set from outside.
 
     Source: `MicroBatchExecution.uniqueSources`, asked for each batch, and the interval and the
     clock of `ProcessingTimeExecutor`, by which it waits for the next look at its inputs.
@@ -104,13 +123,39 @@ class QueryControl:
         self._limit = java(spark, "org.apache.spark.sql.connector.read.streaming.ReadLimit")
         self._execution: Any = query._jsq.streamingQuery()
         self._clock: Any = None
+        self._limits: Any = None
+        """Of all sources, by source."""
+        self._without: frozenset[int] = frozenset()
+        self._lock = threading.Lock()
 
     def limit_files(self, files: Sequence[int]) -> None:
         """The most files of each source, in their order, that a batch takes from now on."""
-        # By `sources`, whose order is that of the offsets; the map of limits has none.
-        sources, limits = self._execution.sources(), self._execution.uniqueSources()
-        for number, most in enumerate(files):
-            limits = limits.updated(sources.apply(number), self._limit.maxFiles(most))
+        with self._lock:
+            # By `sources`, whose order is that of the offsets; the map of limits has none.
+            sources, limits = self._execution.sources(), self._all_limits()
+            for number, most in enumerate(files):
+                limits = limits.updated(sources.apply(number), self._limit.maxFiles(most))
+            self._limits = limits
+            self._look()
+
+    def leave_out(self, numbers: Iterable[int]) -> None:
+        """Look for nothing new in the sources of these numbers until the next call; they stay
+        where they are. Not for a query that has had no batch: each needs a first place."""
+        without = frozenset(numbers)
+        with self._lock:
+            if without != self._without:
+                self._without = without
+                self._look()
+
+    def _all_limits(self) -> Any:
+        if self._limits is None:
+            self._limits = self._execution.uniqueSources()
+        return self._limits
+
+    def _look(self) -> None:
+        sources, limits = self._execution.sources(), self._all_limits()
+        for number in self._without:
+            limits = limits.removed(sources.apply(number))
         # Scala's setter of a field; Python cannot write its name after a dot.
         getattr(self._execution, "uniqueSources_$eq")(limits)
 
@@ -156,6 +201,28 @@ def _path_of(leaf: Any) -> str | None:
         return None
     path = leaf.dataSource().options().get("path")
     return str(path.get()) if path.isDefined() else None
+
+
+def collected_rows(rows: DataFrame) -> list[dict[str, Any]]:
+    """Rows as `DataFrame.collect` gives them, as plain dicts, in a job of their own.
+
+    The function by which `collect` gathers names the RDD, and Spark looks twice whether a job's
+    function can go to workers: each time it writes down the whole lineage, which of a batch with
+    joins takes longer than its tasks. This one names nothing. It is no query of its own either, so
+    whoever listens to those (`Observation`) learns nothing of it.
+    """
+    context = rows.sparkSession.sparkContext
+    batches = rows._jdf.toArrowBatchRdd()
+    python = java(rows.sparkSession, f"{SPARK_API}.python.PythonRDD")
+    numbers = list(range(batches.getNumPartitions()))
+    served = python.runJob(context._jsc.sc(), batches.toJavaRDD(), numbers)
+    schema = to_arrow_schema(rows.schema)
+    with _load_from_socket(served, NoOpSerializer()) as parts:
+        return [
+            row
+            for batch in parts
+            for row in pa.ipc.read_record_batch(pa.py_buffer(batch), schema).to_pylist()
+        ]
 
 
 # -- plans -----------------------------------------------------------------------------------------

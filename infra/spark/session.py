@@ -23,7 +23,12 @@ from infra.errors import Fatal
 from infra.kafka.auth import QUOTED_PASSWORD, hand_to_executors, hand_to_jvm
 from infra.process import java_jars, jdk
 from infra.spark import appcds, auth, secret_conf
-from infra.spark.internals import has_context, has_gateway, jvm_process
+from infra.spark.internals import (
+    forget_where_settings_came_from,
+    has_context,
+    has_gateway,
+    jvm_process,
+)
 from infra.storage.paths import bucketed, region, require, store_endpoint
 from infra.storage.temp_dirs import scratch
 
@@ -33,7 +38,14 @@ if TYPE_CHECKING:
 _SMALL_JVM = (
     # Start-up takes half the time with C1 and the serial collector; without the larger code
     # cache C1 fills it within a minute, switches itself off and everything crawls.
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
+    "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
+)
+_BRIEF_JVM = "-XX:TieredStopAtLevel=1"
+_STANDING_JVM = (
+    # What plans a batch each second for weeks is worth C2's time. At ten times HotSpot's own
+    # thresholds C2 leaves a start alone, which at those takes half as long again (decision 0039).
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 
 
@@ -42,6 +54,8 @@ _INTERPRETED = {
     # rows' heavy work is done by Python workers (decision 0011).
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Spark's own tests of its optimizer, behind each of its rules.
+    "spark.sql.lightweightPlanChangeValidation": "false",
 }
 
 
@@ -114,6 +128,8 @@ def session(
     # Executors have it in their environment; PySpark would send it once more with each task.
     spark.sparkContext.environment.pop(QUOTED_PASSWORD, None)
     spark.sparkContext.setLogLevel("ERROR")
+    if small_batches:
+        forget_where_settings_came_from(spark)
     if settings.spark.wheel is not None:
         _ship(spark, settings.spark.wheel, settings.home)
     return spark
@@ -140,8 +156,9 @@ def begin_workers(spark: SparkSession) -> None:
     """Have Spark begin its daemon of Python workers now, for which the first batch would wait."""
 
     def begin() -> None:
-        # What is wrong with workers, the first batch tells.
-        with suppress(PySparkException, Py4JError, OSError):
+        # What is wrong with workers, the first batch tells. A session that is stopped meanwhile
+        # has no context, which PySpark finds out by an AttributeError.
+        with suppress(PySparkException, Py4JError, OSError, AttributeError):
             spark.range(0, 1, 1, 1).mapInArrow(_as_it_is, "id long").collect()
 
     threading.Thread(target=begin, name="workers", daemon=True).start()
@@ -215,7 +232,8 @@ def conf_of(settings: Settings, own: Path | None, *, small_batches: bool) -> dic
     )
     if settings.spark.small:
         room = _heap_at_first(settings.spark.driver_memory) if small_batches else ""
-        options = f"{_SMALL_JVM} {room}{options}"
+        compiler = _STANDING_JVM if small_batches else _BRIEF_JVM
+        options = f"{compiler} {_SMALL_JVM} {room}{options}"
     local = settings.spark.local
     if local:
         options = appcds.options() + options

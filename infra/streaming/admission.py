@@ -23,9 +23,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
-
 from infra.checkpoint.offset_log import numbers, offset_lines
 from infra.config.settings import Settings
 from infra.delta.log_archive import LOG, from_on, single
@@ -305,10 +302,10 @@ class Intake:
         self._pause = pause
         return 0.0 if pause is not None and self.pace.regime == "behind" else pause
 
-    def attach(self, spark: SparkSession, query: StreamingQuery, pulse: Pulse) -> None:
+    def attach(self, control: QueryControl, pulse: Pulse) -> None:
         """The query runs."""
         rests = self._pause if self.pace.regime == "steady" else 0.0
-        self._query, self._pulse = _Query(spark, query, rests), pulse
+        self._query, self._pulse = _Query(control, rests), pulse
         self._attached.set()
 
     def after(self, offsets: str, seconds: float) -> None:
@@ -413,8 +410,8 @@ def _places(offsets: str) -> _Places:
 class _Query:
     """The two things of a running query that are set from here, each only when it changes."""
 
-    def __init__(self, spark: SparkSession, query: StreamingQuery, rests: float | None) -> None:
-        self._control = QueryControl(spark, query)
+    def __init__(self, control: QueryControl, rests: float | None) -> None:
+        self._control = control
         self._rests = rests
         self._limits: list[int] | None = None
 
@@ -427,6 +424,8 @@ class _Query:
 
     def rest(self, seconds: float) -> None:
         """How far apart batches begin from the next one on; 0: one follows the other."""
+        if not seconds:
+            self._control.leave_out(())  # nobody wakes it, who would know what is new
         if seconds == self._rests:
             return
         self._control.space_batches(seconds)

@@ -140,10 +140,11 @@ def start_job(
         raise
     job = Job(name, query, lock, gate, pulse, intake)
     try:
+        control = QueryControl(rows.sparkSession, query)
         if intake is not None:
-            intake.attach(rows.sparkSession, query, pulse)
+            intake.attach(control, pulse)
         if trigger_seconds is not None:
-            job.control, job.reads = QueryControl(rows.sparkSession, query), streamed_paths(rows)
+            job.control, job.reads = control, streamed_paths(rows)
             job.pause = trigger_seconds
     except BaseException:
         # The lock is given back once no batch can commit any more.

@@ -20,11 +20,16 @@ from infra.process.os_user import acting_user
 
 def put_row(folder: Path, name: str, row: Mapping[str, Any]) -> None:
     """Leave one row, whole or not at all; the same name again replaces it."""
-    folder.mkdir(parents=True, exist_ok=True)
+    put_file(folder / f"{name}.json", row)
+
+
+def put_file(file: Path, row: Mapping[str, Any]) -> None:
+    """The same in a file of any name."""
+    file.parent.mkdir(parents=True, exist_ok=True)
     # A rename within a folder is atomic: the flusher sees the whole row or none.
-    temporary = folder / f".{name}.{os.getpid()}"
+    temporary = file.with_name(f".{file.stem}.{os.getpid()}")
     temporary.write_text(json.dumps(row), "utf-8")
-    temporary.replace(folder / f"{name}.json")
+    temporary.replace(file)
 
 
 def note_audit(

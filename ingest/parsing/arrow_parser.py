@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from infra.config.tenants import scope_of
 from infra.delta.schema import TENANT
 from infra.process.gc_pause import no_collection
 from ingest.decoding.decoding import straight
@@ -60,28 +61,35 @@ class Parser:
         """The rows of all records, one or more for each; not in the records' order."""
         # Tenant by tenant: what is parsed together is one tenant's, so its events are too.
         if not _names_tenants(batch):
-            yield from self._of_tenant(batch)
+            for events in self._of_tenant(batch):
+                yield _marked(events, self._settings)
             return
         for tenant, records in _by_value(batch, TENANT.name):
-            for events in Parser(self._settings.of_tenant(tenant))._of_tenant(records):
-                yield _marked(events, tenant)
+            settings = self._settings.of_tenant(tenant)
+            for events in Parser(settings)._of_tenant(records):
+                yield _marked(events, settings)
 
     def _of_tenant(self, batch: pa.RecordBatch) -> _Batches:
         left: list[pa.RecordBatch] = []
+        joining: list[pa.RecordBatch] = []
         for name, records in _by_value(batch, "source"):
             source = sources().get(name or "")
             whole = source is not None and straight(records, self._settings)
             with no_collection():
                 read = source.columns(records, self._settings) if source and whole else None
-            if read is None:
-                left.append(records)
-                continue
-            if read.events is not None:
-                yield read.events
-            if read.left:
-                left.append(records.take(pa.array(read.left)))
-        for records in left:
-            yield from self._one_by_one(records)
+            if read is not None:
+                if read.events is not None:
+                    yield read.events
+                if not read.left:
+                    continue
+                records = records.take(pa.array(read.left))
+            (joining if isinstance(source, JoiningSource) else left).append(records)
+        # Few of each source, and a batch of few rows costs as much as a larger one.
+        if left:
+            yield from self._one_by_one(_together(left), TOGETHER)
+        # Lines that are parts of one event must be seen together.
+        for records in joining:
+            yield from self._one_by_one(records, records.num_rows)
 
     # For a reparse, which knows from silver which records were one event.
     def groups(self, groups: list[list[Record]]) -> list[pa.RecordBatch]:
@@ -94,16 +102,13 @@ class Parser:
                 for part in joined_records(group, self._settings):
                     by_tenant.setdefault(part[0].tenant_uid, []).append(part)
             return [
-                _marked(events, tenant)
+                _marked(events, settings)
                 for tenant, parts in by_tenant.items()
                 for settings in (self._settings.of_tenant(tenant),)
                 for events in _batches(parts, [rows_of_all(part, settings) for part in parts])
             ]
 
-    def _one_by_one(self, records: pa.RecordBatch) -> _Batches:
-        # Lines that are parts of one event must be seen together.
-        joining = isinstance(sources().get(records.column("source")[0].as_py()), JoiningSource)
-        together = records.num_rows if joining else TOGETHER
+    def _one_by_one(self, records: pa.RecordBatch, together: int) -> _Batches:
         for start in range(0, records.num_rows, together):
             held = records_of(records.slice(start, together))
             # A file of many events on its own could fill the memory that `TOGETHER` bounds.
@@ -128,6 +133,10 @@ class Parser:
             yield from made
 
 
+def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
 def _names_tenants(batch: pa.RecordBatch) -> bool:
     # A table of an earlier release has no such column, and most have nothing in it.
     place = batch.schema.get_field_index(TENANT.name)
@@ -145,13 +154,47 @@ def _by_value(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str | None, 
         yield value, batch.filter(pc.equal(encoded.indices, index))
 
 
-def _marked(events: pa.RecordBatch, tenant: str | None) -> pa.RecordBatch:
-    """The events as those of a tenant."""
-    if tenant is None:
-        return events
+def _marked(events: pa.RecordBatch, settings: ParseSettings) -> pa.RecordBatch:
+    """The events as those of their records' tenant; without one, of the tenant of their account."""
+    if settings.tenant is None:
+        return _of_accounts(events, settings)
     place = events.schema.get_field_index(TENANT.name)
     field = events.schema.field(place)
-    return events.set_column(place, field, pa.repeat(pa.scalar(tenant, field.type), len(events)))
+    owner = pa.scalar(settings.tenant, field.type)
+    return events.set_column(place, field, pa.repeat(owner, len(events)))
+
+
+def _of_accounts(events: pa.RecordBatch, settings: ParseSettings) -> pa.RecordBatch:
+    """The events, those of accounts that are a tenant's as that tenant's, scope included.
+
+    What a record says of itself is believed, so it is asked of the sources alone that name accounts
+    (`sources.NAME.accounts`): who may write there may write in any of these tenants' names.
+    """
+    if not settings.accounts or not events.num_rows:
+        return events
+    accounts = pc.struct_field(events.column("cloud"), ["account", "uid"])
+    if accounts.null_count == len(accounts):
+        return events
+    sources_of = events.column("source").to_pylist()
+    tenants_of = {name: settings.accounts_of(name) for name in set(sources_of)}
+    owners = [
+        None if account is None else tenants_of[source].get(account.lower())
+        for source, account in zip(sources_of, accounts.to_pylist(), strict=True)
+    ]
+    if not any(owners):
+        return events
+    scopes = [
+        site if owner is None or site is None else scope_of(site, owner)
+        for owner, site in zip(owners, events.column("scope").to_pylist(), strict=True)
+    ]
+    return with_texts(with_texts(events, TENANT.name, owners), "scope", scopes)
+
+
+def with_texts(batch: pa.RecordBatch, name: str, values: Iterable[str | None]) -> pa.RecordBatch:
+    """The batch with other texts in one of its columns."""
+    place = batch.schema.get_field_index(name)
+    field = batch.schema.field(place)
+    return batch.set_column(place, field, pa.array(values, field.type))
 
 
 def records_of(batch: pa.RecordBatch) -> list[Record]:

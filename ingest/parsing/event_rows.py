@@ -245,18 +245,25 @@ def _row(
     reason = event.get("dead_letter_reason")
     if reason is not None:
         return dead_letter(record, reason, at)
-    get = event.get
-    source, target, device = get("src_endpoint"), get("dst_endpoint"), get("device")
-    host = device.get("hostname") if device else None
     # Same input, same id: a batch that is run again, or a reparse, gives the rows the same names.
     event["event_uid"] = f"{record.record_id}#{at}"
     event["record_ids"] = [record_row.record_id for record_row in records]
     event["source"] = record.source
     event["mode"] = record.mode
     event["received_at"] = record.received_at
+    add_copies(event)
     # The same private address may be in use at two sites; the scope tells them apart.
-    event["scope"] = settings.scope(host or _sender(record), record.source, get("relay_ip"))
-    event["host_name"] = host
+    event["scope"] = settings.scope(
+        event["host_name"] or _sender(record), record.source, event.get("relay_ip")
+    )
+    return event
+
+
+def add_copies(event: Event) -> None:
+    """Adds what the columns at the top level copy out of structs, and parts what is in one text."""
+    get = event.get
+    source, target, device = get("src_endpoint"), get("dst_endpoint"), get("device")
+    event["host_name"] = device.get("hostname") if device else None
     # Copied to the top level: Delta's statistics, which skip files in a search, are kept for these.
     if source:
         event["src_ip"] = source.get("ip")
@@ -267,7 +274,6 @@ def _row(
     split = split_accounts(event)
     if split or get("user_name") is None:
         event["user_name"] = _user_name(event)
-    return event
 
 
 def _sender(record: Record) -> str | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import pkgutil
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
@@ -43,6 +43,22 @@ _LISTS = re.compile(r"^SOURCES\b", re.MULTILINE)
 
 class Unreadable(Exception):
     """The record cannot be read; its text says why, in one sentence that names the place."""
+
+
+LIVE_MODES = ("live", "replay")
+"""Modes whose events may raise live alerts; an import of old logs may not."""
+MODES = (*LIVE_MODES, "import")
+"""How records come."""
+_MODE_OF_WORD = {mode.encode(): mode for mode in MODES}
+
+
+def mode_of(headers: Iterable[tuple[str, bytes | None]]) -> str:
+    """The mode that a message's last header of that name says.
+
+    `live` for a word that nobody knows: it must not keep an event from the rules.
+    """
+    modes = [value for name, value in headers if name == "mode"]
+    return _MODE_OF_WORD.get(modes[-1] or b"", "live") if modes else "live"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +98,8 @@ class ParseSettings:
     leases: Mapping[str, int] = field(default_factory=dict)
     scopes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     formats: Mapping[str, Format] = field(default_factory=dict)
+    accounts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By source: whose a cloud account is, in small letters; of records that are no tenant's."""
     tenant: str | None = None
     """Whose records are parsed."""
 
@@ -106,6 +124,11 @@ class ParseSettings:
                 for name, options in sources.items()
                 if options.format != "text"
             },
+            accounts={
+                name: {account.lower(): tenant for account, tenant in source.accounts.items()}
+                for name, source in sources.items()
+                if source.accounts
+            },
         )
 
     def zone(self, source: str, host: str | None = None) -> ZoneInfo:
@@ -128,6 +151,10 @@ class ParseSettings:
     def format(self, source: str) -> Format | None:
         """How records of a source are packed; None: they are text."""
         return self.formats.get(source) or self.formats.get(source.partition(":")[0])
+
+    def accounts_of(self, source: str) -> Mapping[str, str]:
+        """Tenants by cloud account, for what a source says of its account."""
+        return self.accounts.get(source) or self.accounts.get(source.partition(":")[0], {})
 
     def scope(self, host: str | None, source: str, relay: str | None = None) -> str | None:
         """Site whose addresses a log speaks of: the one that lists the host or the source.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -59,6 +60,17 @@ def looked_up(keys: pa.Array, table: Callable[[Any], Any], kind: pa.DataType) ->
     return pa.array(tables, kind).take(encoded.indices)
 
 
+def taken(values: pa.Array, places: pa.Array) -> pa.Array:
+    """The values at `places`; quick for structs of which most leaves are null."""
+    if values.null_count == len(values):
+        return pa.nulls(len(places), values.type)
+    if not pa.types.is_struct(values.type):
+        return values.take(places)
+    children = [taken(values.field(index), places) for index in range(values.type.num_fields)]
+    mask = values.is_null().take(places) if values.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(values.type), mask=mask)
+
+
 def null_where(mask: pa.Array, texts: pa.Array) -> pa.Array:
     """The texts, or bytes, null where the mask holds or is null."""
     return pc.if_else(mask, _nothing_beside(texts), texts)
@@ -97,16 +109,20 @@ def struct(path: str, rows: int, mask: pa.Array | None = None, /, **leaves: pa.A
 
     `mask`: true where the struct itself is null.
     """
-    kind = arrow_type_of(path)
-    fields = [kind.field(index) for index in range(kind.num_fields)]
-    unknown = leaves.keys() - {field.name for field in fields}
+    fields = _fields_of(path)
+    unknown = leaves.keys() - fields.keys()
     if unknown:
         raise ValueError(f"{path} has no {sorted(unknown)}")
     children = [
-        leaves[field.name] if field.name in leaves else pa.nulls(rows, field.type)
-        for field in fields
+        leaves[name] if name in leaves else pa.nulls(rows, field.type)
+        for name, field in fields.items()
     ]
-    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+    return pa.StructArray.from_arrays(children, fields=list(fields.values()), mask=mask)
+
+
+@cache
+def _fields_of(path: str) -> Mapping[str, pa.Field]:
+    return {field.name: field for field in arrow_type_of(path)}
 
 
 def nowhere(*leaves: pa.Array) -> pa.Array:
@@ -120,17 +136,15 @@ def nowhere(*leaves: pa.Array) -> pa.Array:
 def observables(rows: int, *found: tuple[str, int, pa.Array]) -> pa.Array:
     """Observables from (OCSF path, type_id, values), those that are null or empty left out."""
     kind = EVENT_ARROW.field("observables").type
-    masks = [
+    present = np.empty((rows, len(found)), np.bool_)
+    for place, (_, _, values) in enumerate(found):
         # Null compares to null in Arrow; NumPy needs a plain truth value.
-        np.asarray(pc.fill_null(pc.greater(pc.utf8_length(values), 0), False))
-        for _, _, values in found
-    ]
-    present = np.column_stack(masks)
+        present[:, place] = np.asarray(pc.fill_null(pc.binary_length(values), 0)) > 0
     ends = np.zeros(rows + 1, np.int32)
     np.cumsum(present.sum(axis=1), out=ends[1:])
     # Row by row and in each the paths in their order: places in all values, column after column.
-    places = (np.arange(rows)[:, None] + np.arange(len(found))[None, :] * rows)[present]
-    which = np.broadcast_to(np.arange(len(found)), present.shape)[present]
+    row, which = np.divmod(np.flatnonzero(present), len(found))
+    places = which * rows + row
     values = pa.concat_arrays([values for _, _, values in found]).take(pa.array(places))
     of = pa.array(which.astype(np.int32))
     elements = pa.StructArray.from_arrays(
@@ -142,31 +156,43 @@ def observables(rows: int, *found: tuple[str, int, pa.Array]) -> pa.Array:
         ],
         fields=[kind.value_type.field(index) for index in range(4)],
     )
-    empty = pa.array(~present.any(axis=1))
+    empty = pa.array(ends[1:] == ends[:-1])
     return pa.ListArray.from_arrays(pa.array(ends), elements, type=kind, mask=empty)
 
 
-def unmapped(rows: int, fields: Mapping[str, tuple[Sequence[Any], pa.DataType | None]]) -> pa.Array:
-    """JSON objects of what found no column: name to values and their type (None: any JSON)."""
-    texts = {
-        name: pa.array([None if v is None else _encode(v) for v in values]).cast(pa.string())
-        if kind is None
-        else pa.array(values, kind).cast(pa.string())
-        for name, (values, kind) in fields.items()
-        if any(value is not None for value in values)
-    }
-    return json_objects(rows, texts)
+def json_of(values: pa.Array) -> pa.Array:
+    """JSON text of each text, whole number or truth value; null for null."""
+    if pa.types.is_string(values.type):
+        return looked_up(values, lambda text: _encode(text).decode(), pa.string())
+    return values.cast(pa.string())
 
 
 def json_objects(rows: int, texts: Mapping[str, pa.Array]) -> pa.Array:
     """JSON objects of names and their values' JSON; null where none has a value."""
+    filled = {name: text for name, text in texts.items() if text.null_count < rows}
+    if not filled:
+        return pa.nulls(rows, pa.string())
+    # A field that all rows have stands first, so that each of the others brings its own comma.
+    first = next((name for name, text in filled.items() if not text.null_count), None)
+    if first is None:
+        return _sparse_objects(filled)
+    names = [first, *(name for name in filled if name != first)]
+    pieces: list[str | pa.Array] = []
+    before = "{"
+    for name in names:
+        text, key = filled[name], f"{before}{_encode(name).decode()}:"
+        before = ","
+        pieces += [pc.binary_join_element_wise(key, text, "")] if text.null_count else [key, text]
+    return pc.binary_join_element_wise(
+        *pieces, "}", "", null_handling="replace", null_replacement=""
+    )
+
+
+def _sparse_objects(texts: Mapping[str, pa.Array]) -> pa.Array:
     pieces = [
         pc.binary_join_element_wise(_encode(name).decode() + ":", text, "")
         for name, text in texts.items()
-        if text.null_count < rows
     ]
-    if not pieces:
-        return pa.nulls(rows, pa.string())
     none = nowhere(*pieces)
     # Arrow leaves a row out of its result where it skips all of its pieces.
     pieces[0] = pc.if_else(none, "", pieces[0])
@@ -215,16 +241,28 @@ def _keys_of(raws: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], bool]:
     return np.diff(before, prepend=0), bool((quoted & (after <= _SPACE)).any())
 
 
-def record_columns(records: pa.RecordBatch, source: str) -> dict[str, pa.Array]:
-    """The columns that tell whence a row is, for records of `source` that are an event each."""
-    rows, ids = records.num_rows, records.column("record_id").cast(pa.string())
+def record_columns(
+    records: pa.RecordBatch,
+    source: str,
+    places: Sequence[int] | npt.NDArray[np.int64],
+) -> dict[str, pa.Array]:
+    """The columns that tell whence a row is, for those at `places` of the records of `source`.
+
+    Each of them is one event.
+    """
+    columns = [records.column(name) for name in ("record_id", "mode", "received_at")]
+    if not np.array_equal(places, np.arange(records.num_rows)):
+        own = pa.array(places, pa.int64())
+        columns = [column.take(own) for column in columns]
+    ids, mode, received = columns
+    rows, ids = len(ids), ids.cast(pa.string())
     return {
         # One event a record, so its index is always 0.
         "event_uid": pc.binary_join_element_wise(ids, "#0", ""),
         "record_ids": pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32)), ids),
         "source": constant(source, rows),
-        "mode": records.column("mode").cast(pa.string()),
-        "received_at": records.column("received_at").cast(_TIME),
+        "mode": mode.cast(pa.string()),
+        "received_at": received.cast(_TIME),
     }
 
 
@@ -270,16 +308,19 @@ def classified(
 
 def batch_of(rows: int, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
     """A batch of silver.event; columns not named are null. Raises `ValueError` for unknown ones."""
-    unknown = columns.keys() - set(EVENT_ARROW.names)
+    unknown = columns.keys() - _COLUMNS.keys()
     if unknown:
         raise ValueError(f"no column {sorted(unknown)} in silver.event")
     return pa.RecordBatch.from_arrays(
         [
-            columns[field.name] if field.name in columns else pa.nulls(rows, field.type)
-            for field in EVENT_ARROW
+            columns[name] if name in columns else pa.nulls(rows, kind)
+            for name, kind in _COLUMNS.items()
         ],
         schema=EVENT_ARROW,
     )
+
+
+_COLUMNS: Mapping[str, pa.DataType] = {field.name: field.type for field in EVENT_ARROW}
 
 
 def read_of(
@@ -310,14 +351,20 @@ def texts_of(raws: pa.Array) -> pa.Array:
     except pa.ArrowInvalid:
         pass
     # One bad record must not cost the others more than a look at each.
-    bad = [raw is not None and not _is_utf8(raw) for raw in raws.to_pylist()]
-    return null_where(pa.array(bad), raws).cast(pa.string())
+    return null_where(pa.array(_not_utf8(raws)), raws).cast(pa.string())
+
+
+def _not_utf8(raws: pa.Array) -> Mask:
+    _, ends, data = raws.buffers()
+    offsets = np.frombuffer(ends, np.int32)[raws.offset : raws.offset + len(raws) + 1]
+    beyond_ascii = np.flatnonzero(np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]] > 127)
+    rows = np.unique(np.searchsorted(offsets, beyond_ascii + offsets[0], side="right") - 1)
+    bad = np.zeros(len(raws), np.bool_)
+    bad[rows] = [not _is_utf8(raw or b"") for raw in raws.take(pa.array(rows)).to_pylist()]
+    return bad
 
 
 def _is_utf8(raw: bytes) -> bool:
-    # Nearly all lines are ASCII, which is told at once.
-    if raw.isascii():
-        return True
     try:
         raw.decode()
     except UnicodeDecodeError:

@@ -8,6 +8,7 @@ on where it was. Its events are of mode `import`, which alerts and sessions pass
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -165,6 +166,10 @@ def import_command(args: argparse.Namespace, settings: Settings) -> int:
         )
     except ValidationError as error:
         raise Usage(f"--tz {args.tz}: {error.errors()[0]['msg']}") from None
+    # What is no pattern can be looked for before Spark starts.
+    for path in args.paths:
+        if "://" not in path and not set(path) & set("*?[{") and not os.path.exists(path):
+            raise Usage(f"{path}: there is no such file or folder; name one, or a pattern")
     with ExitStack() as stack:
         # Files are looked at, and noted in a table, before the job has its lock.
         stack.callback(hold_off_backups(settings.checkpoint_root, f"job {IMPORT_JOB}").release)

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from infra.delta.parquet_writer import (
@@ -31,6 +32,8 @@ from infra.spark.session import at_once
 from infra.streaming.batch import Batch
 from ingest.parsing.arrow_parser import Parser, to_arrow
 from ingest.parsing.source import ParseSettings
+from ingest.pipeline.kafka_fetch import Fetch, task
+from ingest.pipeline.record_owners import RecordOwners
 from ingest.tables import EVENT, HEARTBEAT, RECORD
 
 _Batches = Iterator[pa.RecordBatch]
@@ -98,16 +101,24 @@ class Pass:
         first = context is None or context.partitionId() == 0
         yield files_written(self._files(batches, beat=first))
 
-    def over(self, records: DataFrame) -> list[DataFile]:
+    def over(self, spark: SparkSession, records: DataFrame | Fetch) -> list[DataFile]:
         """Run over rows of bronze.record on Spark; the files that were written."""
+        if isinstance(records, Fetch):
+            tasks = len(records.tasks)
+            return collected(spark.range(0, tasks, 1, tasks), partial(self._fetched, records))
         # A record may have megabytes, so Spark must look after each row how large its Arrow batch
         # has become. A list vector then walks over all nulls since its last list: without empty
         # ones for the messages that have no headers, which are most, that is four fifths of the
         # JVM's work.
         named = records.withColumn("headers", F.coalesce("headers", F.array()))
         # Bounded in bytes, as a bound in rows says nothing of a worker's memory.
-        with at_once(records.sparkSession, SLICE_BYTES):
+        with at_once(spark, SLICE_BYTES):
             return collected(named, self)
+
+    def _fetched(self, fetch: Fetch, batches: _Batches) -> _Batches:
+        # Of the range that Spark counts off, one number a task.
+        for _ in batches:
+            yield from self(fetch.batches(task(), SLICE_ROWS, SLICE_BYTES))
 
     def alone(self) -> list[DataFile]:
         """The files of a batch that is a heartbeat and nothing else, written right here."""
@@ -121,11 +132,14 @@ class Pass:
             # One for the whole task: compiled formats and registries are read once.
             parser = Parser(self._parsing)
             for records in slices(map(self._arrived, batches)):
-                # A retry may have the records in already: then only the other tables are written.
-                if RECORD.name in writers:
-                    writers[RECORD.name].write(records)
+                owners = RecordOwners(self._parsing)
                 for events in parser(records):
+                    owners.note(events)
                     _write(mark_duplicates(events, self._repeats), writers, data_files)
+                # A retry may have the records in already: then only the other tables are written.
+                # Behind their events, which tell of some whose they are.
+                if RECORD.name in writers:
+                    writers[RECORD.name].write(owners.named(records))
             # Behind the rows that it vouches for; one row a batch is enough.
             if beat and self._reach.finished is not None:
                 _write(_heartbeat(self._reach.finished), writers, data_files)

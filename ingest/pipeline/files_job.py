@@ -17,15 +17,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from infra.checkpoint.batch_decisions import decided
-from infra.checkpoint.offset_log import numbers
 from infra.delta.parquet_writer import arrow_schema
 from infra.errors import Usage
 from infra.process.clock import clock
@@ -41,7 +38,7 @@ from ingest.parsing.strict_json import FILE_BYTES
 from ingest.pipeline.batch_pass import Reach
 from ingest.pipeline.file_scanner import Scanner, escaped_path, is_local
 from ingest.pipeline.inflight import in_flight
-from ingest.pipeline.ingest_job import Step, through
+from ingest.pipeline.ingest_job import Step, through, with_accounts
 from ingest.pipeline.unreadable_files import instead, refusals, take_back
 from ingest.tables import RECORD
 from ingest.tables_quality import LANDED
@@ -125,12 +122,15 @@ def flow(
         if not entries:
             return
         # Decided once and kept: a retry must give its records the same time of arrival.
-        instant = datetime.fromisoformat(run.decide("received_at", lambda: clock.now().isoformat()))
+        with run.at_once():
+            arrival = run.decide("received_at", lambda: clock.now().isoformat())
+            owned = with_accounts(parsing, run)
+        instant = datetime.fromisoformat(arrival)
         live = any(entry["mode"] != "import" for entry in entries)
         # An import raises no alerts, so nobody's time waits for it.
         with in_flight(lake.spool / "open", job, instant) if live else nullcontext():
-            records = _records(lake, arrived, entries, _Reading(instant, parsing), run)
-            through(lake, records, parsing, Reach(), [step(run) for step in steps], run)
+            records = _records(lake, arrived, entries, _Reading(instant, owned), run)
+            through(lake, records, owned, Reach(), [step(run) for step in steps], run)
         why = refusals(lake, run)
         done(run, entries, Refusals(len(why), take_back(lake, entries, why)))
 
@@ -166,21 +166,6 @@ def _records(
         named = content.select("path", "content").join(F.broadcast(arrived), "path")
         parts.append(named.mapInArrow(how.content, RECORD.schema))
     return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-
-
-_JOBS = ("files", "import")
-
-
-def batches_under_way(checkpoints: Path) -> list[datetime]:
-    """When batches of files that are not in began: their records have arrived then. One whose
-    process died counts until it is taken up again."""
-    instants = []
-    for job in _JOBS:
-        begun = max(numbers(checkpoints / job / "batches", ".json"), default=None)
-        message = {} if begun is None else decided(checkpoints / job, begun)
-        if "received_at" in message and "in_ledger" not in message:
-            instants.append(datetime.fromisoformat(message["received_at"]))
-    return instants
 
 
 # -- in the workers ----------------------------------------------------------------------------

@@ -12,12 +12,16 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from infra.checkpoint.batch_decisions import decided
+from infra.checkpoint.offset_log import numbers
 from infra.storage.atomic_files import write_whole
 
 _LONGEST = timedelta(seconds=30)
 """A batch that takes longer, or whose process died, holds nobody up: its findings come late."""
 
 _MARGIN = timedelta(milliseconds=1)
+
+_JOBS = ("files", "import")
 
 
 @contextmanager
@@ -45,3 +49,15 @@ def oldest_in_flight(folder: Path, finished: str | None) -> str | None:
             if instant - position < _LONGEST:
                 least = min(least, position - _MARGIN)
     return least.isoformat()
+
+
+def batches_under_way(checkpoints: Path) -> list[datetime]:
+    """When batches of files that are not in began: their records have arrived then. One whose
+    process died counts until it is taken up again."""
+    instants = []
+    for job in _JOBS:
+        begun = max(numbers(checkpoints / job / "batches", ".json"), default=None)
+        message = {} if begun is None else decided(checkpoints / job, begun)
+        if "received_at" in message and "in_ledger" not in message:
+            instants.append(datetime.fromisoformat(message["received_at"]))
+    return instants

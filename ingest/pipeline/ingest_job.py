@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from confluent_kafka import Consumer, TopicPartition
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -19,34 +19,35 @@ from infra.checkpoint.batch_decisions import decided
 from infra.checkpoint.offset_log import numbers
 from infra.config.settings import Settings
 from infra.delta.parquet_writer import DataFile
-from infra.errors import Fatal, Retryable
-from infra.kafka.client import client_options, source_of, spark_options, tenant_of
+from infra.errors import Fatal
+from infra.kafka.client import source_of, spark_options, tenant_of
+from infra.kafka.range_reader import UNREADABLE_HEADERS
 from infra.process.clock import TOLERANCE, clock, spoken
 from infra.process.log import say
 from infra.storage.paths import to_read
 from infra.storage.state_file import StateFile
 from infra.streaming.batch import Batch
 from infra.streaming.job import Job
-from infra.streaming.kafka_offsets import (
-    Checkpoint,
-    OffsetReader,
-    TopicPartitionKey,
-    kafka_checkpoint,
-)
+from infra.streaming.kafka_offsets import kafka_checkpoint
 from infra.streaming.lake import Lake
-from ingest.completeness.gaps import LOOK, cuts, own_id, require_no_gap
-from ingest.parsing.source import ParseSettings
+from ingest.completeness.gaps import require_no_gap
+from ingest.parsing.source import MODES, ParseSettings
 from ingest.pipeline.batch_pass import Pass, Reach, Stage, latest
 from ingest.pipeline.deduplication import Redelivery, discard
 from ingest.pipeline.inflight import oldest_in_flight
+from ingest.pipeline.kafka_batch import Taken, Topics, fetch_of, taken_by
+from ingest.pipeline.kafka_fetch import Fetch
 from ingest.tables import EVENT, RECORD
 
 Step = Callable[[Batch], Stage]
 """What a caller of `ingest` does with each batch's events, decided anew for every batch."""
 
-_MODES = ("live", "replay", "import")
 ROWS_PER_TASK = 2_000
 """Fewer rows than this are not worth a task of their own."""
+
+FETCHED_ROWS = 2_000
+"""From so many on workers read messages themselves: for fewer, Spark's reader, which has its
+connections, is sooner done (decision 0038)."""
 
 
 def ingest(
@@ -77,9 +78,12 @@ def ingest(
     def columns(ids: tuple[tuple[str, str], ...]) -> list[Column]:
         return bronze_columns(dict(ids), settings)
 
+    by_workers = True
+
     def batch(arrived: DataFrame, run: Batch) -> None:
+        nonlocal by_workers
         # From the planned offsets, not from the rows: an empty partition has an offset as well.
-        taken = _taken(run)
+        taken = taken_by(run)
         # Kept beside the checkpoint, so that a retry names its records and their time as before.
         with run.at_once():
             ids = run.decide("topic_ids", lambda: topics.ids(taken))
@@ -91,21 +95,43 @@ def ingest(
                     _finished(arrived, taken, topics, settings, cap(run.batch_id), read_at),
                 ),
             )
+            owned = with_accounts(parsing, run)
             stages = [step(run) for step in steps]
         rows = sum(count for (topic, _), (_, count) in taken.items() if topic in ids)
-        records = None
-        if rows:
+
+        def written(records: DataFrame | Fetch | None) -> None:
+            through(lake, records, owned, Reach(finished, read_at), stages, run)
+
+        fetch = None
+        if by_workers and rows >= FETCHED_ROWS:
+            fetch = fetch_of(run, taken, ids, settings, tasks_for(lake.spark, rows))
+        try:
+            if fetch is not None:
+                written(fetch)
+        except PySparkException as error:
+            if UNREADABLE_HEADERS not in str(error):
+                raise
+            say(f"job ingest: {UNREADABLE_HEADERS}; until its next start Spark reads messages")
+            by_workers, fetch = False, None
+        if fetch is None:
             # Ticks move time and are no records.
             logs = arrived.where(F.col("topic") != settings.kafka.tick_topic)
             # Few rows in many tasks cost more in scheduling than in work.
             few = logs.coalesce(tasks_for(lake.spark, rows))
-            records = few.select(*columns(tuple(sorted(ids.items()))))
-        through(lake, records, parsing, Reach(finished, read_at), stages, run)
+            written(few.select(*columns(tuple(sorted(ids.items())))) if rows else None)
         committed(run)
 
     trigger = None if once else settings.jobs.ingest_trigger_seconds
     read = messages(lake.spark, settings)
     return lake.each_batch("ingest", read, batch, trigger_seconds=trigger, begun=begun)
+
+
+def with_accounts(parsing: ParseSettings, run: Batch) -> ParseSettings:
+    """The settings with the tenants of cloud accounts as the batch first had them.
+
+    A retry after they were changed gives no event to another one than its finding.
+    """
+    return replace(parsing, accounts=run.decide("accounts", lambda: parsing.accounts))
 
 
 def clock_behind(checkpoint: Path, now: datetime) -> str:
@@ -125,7 +151,7 @@ def clock_behind(checkpoint: Path, now: datetime) -> str:
 
 def through(
     lake: Lake,
-    records: DataFrame | None,
+    records: DataFrame | Fetch | None,
     parsing: ParseSettings,
     reach: Reach,
     stages: Sequence[Stage],
@@ -148,12 +174,12 @@ def through(
     elif wanted and records is not None:
         targets |= {again.stage.table.name: again.target()}
         stages = (*stages, again.stage)
-        files = Pass(parsing, targets, stages, reach).over(records)
+        files = Pass(parsing, targets, stages, reach).over(lake.spark, records)
         # Workers cannot know what other workers have: the rare batch with repeats is parsed twice
         # (decision 0008).
         if repeats := again.repeats(files):
             discard(lake, wanted, files)
-            files = Pass(parsing, targets, stages, reach, repeats).over(records)
+            files = Pass(parsing, targets, stages, reach, repeats).over(lake.spark, records)
             again.drop(files)
     # Not what lies between offsets: of a partition that is new the first may be in the millions.
     written = sum(file.rows for file in files if file.table == RECORD.name)
@@ -239,7 +265,7 @@ def bronze_columns(ids: Mapping[str, str], settings: Settings) -> list[Column]:
         F.concat_ws(":", topic_id, "partition", "offset").alias("record_id"),
         _lookup(sources, F.col("topic")).alias("source"),
         # A word that nobody knows must not keep an event from the rules.
-        F.when(mode.isin(*_MODES), mode).otherwise("live").alias("mode"),
+        F.when(mode.isin(*MODES), mode).otherwise("live").alias("mode"),
         # The time of the broker's append; a sender's clock has no say in it.
         F.col("timestamp").alias("received_at"),
         F.col("topic"),
@@ -249,95 +275,6 @@ def bronze_columns(ids: Mapping[str, str], settings: Settings) -> list[Column]:
         F.col("headers").cast(RECORD.schema["headers"].dataType).alias("headers"),
         _lookup(tenants, F.col("topic")).alias("tenant_uid"),
     ]
-
-
-class Topics:
-    """What the broker says of topics: their own ids, and the time of a message.
-
-    A topic made anew under an old name has another id, so its records have other ids too.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        """Ask for the partitions' leaders before it is looked whether anything is missing."""
-        self._settings = settings
-        self._kafka = settings.kafka
-        self._broker = OffsetReader(self._kafka)
-        position = self._at()
-        self._known = dict(position.ids)
-        self._epochs = self._broker.epochs(position.offsets)
-        self._reader: Consumer | None = None
-
-    def ids(self, taken: _Taken) -> dict[str, str]:
-        """What records of the topics that hold logs are named by.
-
-        Asked for each batch: a topic may be made anew at any time, and a broker begin anew.
-        Raises `Fatal` for a topic that is not the one it was, and for one whose log lost its end:
-        what was in it is gone, and a person has to know.
-        """
-        wanted = {topic for topic, _ in taken} - {self._kafka.tick_topic}
-        topic_ids = self._broker.ids(wanted)
-        for topic in sorted(wanted):
-            if topic not in topic_ids:
-                raise Retryable(f"topic {topic}: the broker does not know it at the moment")
-            if own_id(self._known.setdefault(topic, topic_ids[topic])) != topic_ids[topic]:
-                raise Fatal(f"topic {topic} was made anew; {LOOK}")
-        self._same({(topic, int(part)) for topic, part in taken if topic in wanted})
-        return {topic: self._known[topic] for topic in wanted}
-
-    def _same(self, places: set[TopicPartitionKey]) -> None:
-        """Raises `Fatal` where a broker that began anew has another log than the one read."""
-        now = self._broker.epochs(places)
-        anew = [place for place in now if self._epochs.get(place, now[place]) != now[place]]
-        if anew and (lost := cuts(self._settings, self._at(), self._broker.held(anew))):
-            raise Fatal(f"{next(iter(lost.values())).sentence()}; {LOOK}")
-        self._epochs |= now
-
-    def _at(self) -> Checkpoint:
-        return kafka_checkpoint(self._settings.checkpoint_root / "ingest")
-
-    def time_of(self, topic: str, partition: int, offset: int) -> datetime | None:
-        """When the broker took a message; None when it does not say within seconds."""
-        reader = self._reader = self._reader or Consumer(
-            {
-                **client_options(self._kafka),
-                "group.id": "headgate-ticks",
-                "enable.auto.commit": False,
-                "log_level": 3,
-            }
-        )
-        # Assigned and not subscribed: a consumer group would rebalance each time.
-        reader.assign([TopicPartition(topic, partition, offset)])
-        message = reader.poll(5.0)
-        reader.unassign()
-        # Of an offset that retention took the broker gives the next message, with another time.
-        if message is None or message.error() is not None or message.offset() != offset:
-            return None
-        return datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
-
-
-_Taken = dict[tuple[str, str], tuple[int, int]]
-"""By topic and partition: the offset after the batch's last message, and how many it took."""
-
-
-def _taken(run: Batch) -> _Taken:
-    """What the batch takes from each partition, from the checkpoint's offsets."""
-    spark = run.folder / "spark" / "offsets"
-    now = _offsets((spark / str(run.batch_id)).read_text("utf-8"))
-    before: dict[tuple[str, str], int] = {}
-    if run.batch_id > 0:
-        before = _offsets((spark / str(run.batch_id - 1)).read_text("utf-8"))
-    return {place: (end, end - before.get(place, 0)) for place, end in now.items()}
-
-
-def _offsets(text: str) -> dict[tuple[str, str], int]:
-    """`{(topic, partition): offset}` of a Kafka source's line in an offsets file."""
-    # Spark's offset log: a version line, the batch's metadata, then a line for each source.
-    decoded: dict[str, dict[str, int]] = json.loads(text.splitlines()[2])
-    return {
-        (topic, partition): offset
-        for topic, partitions in decoded.items()
-        for partition, offset in partitions.items()
-    }
 
 
 class Cap:
@@ -389,7 +326,7 @@ class Cap:
 
 def _finished(
     arrived: DataFrame,
-    taken: _Taken,
+    taken: Taken,
     topics: Topics,
     settings: Settings,
     cap: int,
@@ -408,10 +345,15 @@ def _finished(
     newest: datetime | None = None
     # Spark shares the cap among partitions and rounds, so a capped batch may be a little smaller.
     if total >= cap - len(taken) - 1:
-        reached = arrived.where(F.col("topic") != tick).groupBy("topic", "partition")
-        rows = reached.agg(F.max("timestamp").alias("newest")).collect()
+        lasts = [
+            topics.time_of(topic, int(partition), end - 1, of_broker=True)
+            for (topic, partition), (end, count) in taken.items()
+            if topic != tick and count
+        ]
         # The slowest partition counts: of the others nothing later may be claimed.
-        newest = min((row["newest"].astimezone(UTC) for row in rows), default=None)
+        newest = min((last for last in lasts if last is not None), default=None)
+        if None in lasts:
+            newest = _slowest(arrived.where(F.col("topic") != tick))
     else:
         for (topic, partition), (end, count) in taken.items():
             if topic == tick and count:
@@ -421,6 +363,12 @@ def _finished(
     if newest > latest(read_at):
         newest = read_at
     return (newest - timedelta(seconds=0.5)).isoformat()
+
+
+def _slowest(messages: DataFrame) -> datetime | None:
+    """The newest time of the partition whose newest is the oldest; it reads all messages."""
+    reached = messages.groupBy("topic", "partition").agg(F.max("timestamp").alias("newest"))
+    return min((row["newest"].astimezone(UTC) for row in reached.collect()), default=None)
 
 
 def _lookup(values: Mapping[str, Any], key: Column) -> Column:

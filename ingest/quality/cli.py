@@ -9,8 +9,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from infra.config.number_args import whole
 from infra.config.time_args import instant_or_none
-from infra.errors import Usage
 from infra.process.priority import stand_back
 from infra.process.table_output import add_output_option, print_rows
 from infra.process.text_output import printable
@@ -51,7 +51,10 @@ def build(subparsers: Any) -> None:
         "--all", action="store_true", help="drift: also what a source had from the beginning"
     )
     command.add_argument(
-        "--rows", type=int, default=_MOST_ROWS, help=f"look at the newest N (default: {_MOST_ROWS})"
+        "--rows",
+        type=whole(),
+        default=_MOST_ROWS,
+        help=f"look at the newest N (default: {_MOST_ROWS})",
     )
     add_output_option(command)
     command.set_defaults(run=run)
@@ -59,8 +62,6 @@ def build(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate quality`: exit code 1 when an expectation is not met or a source is silent."""
-    if args.rows < 1:
-        raise Usage(f"--rows {args.rows}: must be at least 1")
     since, until = instant_or_none("--since", args.since), instant_or_none("--until", args.until)
     what = "history" if args.history else args.what
     code: int = _DOES[what](args, settings, since, until)
@@ -142,7 +143,7 @@ def _drift(
 def _silence(
     args: argparse.Namespace, settings: Settings, since: datetime | None, until: datetime | None
 ) -> int:
-    from infra.delta.duckdb_views import connect
+    from infra.delta.duckdb_views import connect, without_pandas
     from ingest.quality.silence_rules import finished
     from ingest.quality.source_silence import ASKED, NEEDS, silences, span_text
 
@@ -150,8 +151,9 @@ def _silence(
     try:
         now = until or datetime.now(UTC)
         # Not beyond what ingest has read: a source is not silent because ingest is behind.
-        instant = min(now, finished(connection) or now)
-        result = silences(connection, settings, instant, now=until)
+        with without_pandas():
+            instant = min(now, finished(connection) or now)
+            result = silences(connection, settings, instant, now=until)
     finally:
         connection.close()
     # Programs get seconds and instants; spans in words are for the table alone.

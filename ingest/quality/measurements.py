@@ -57,6 +57,10 @@ SELECT source, count(*) AS rows, count(dead_letter_reason) AS dead,
 FROM silver.event {_WHICH}
 GROUP BY source ORDER BY source
 """
+_DAMAGED_JSON = """
+CASE WHEN NOT json_valid(more) THEN event_uid || ': more'
+     WHEN NOT json_valid(unmapped) THEN event_uid || ': unmapped' END AS damaged_json
+"""
 _VOLUME = """
 SELECT source, count(*) FROM silver.event
 WHERE source NOT IN (SELECT unnest($ours)) AND mode <> 'import' AND duplicate_of IS NULL
@@ -77,7 +81,8 @@ class Written:
     """What ingest wrote in an interval: its newest rows, and all of it counted by source.
 
     `rows`: event_uid, source, class_uid, activity_id, type_uid, type_uid_of_class, src_ip,
-    lag_seconds (arrival minus event time), dead, and what suites of classes look at.
+    lag_seconds (arrival minus event time), dead, damaged_json (of a row whose JSON is none its uid
+    and column, else null), and what suites of classes look at.
     `shares`: source, rows, dead, dead_share, lag_seconds (the median of live events).
     `volumes`: source, now, before: events of the last full hour, and of that hour a week ago.
     """
@@ -164,6 +169,7 @@ def _rows() -> str:
         "src_ip",
         'epoch(received_at) - epoch("time") AS lag_seconds',
         "dead_letter_reason IS NOT NULL AS dead",
+        _DAMAGED_JSON,
         *_OF_A_CLASS,
         *(f"{path} AS {name}" for name, path in RANGES.items()),
         *presences(),
@@ -192,7 +198,8 @@ def presence(group: tuple[str, ...]) -> str:
 
 def _there(name: str) -> str:
     # What OCSF has and silver has no column for is in `more`.
-    in_more = f"(more IS NOT NULL AND json_exists(more, '$.{name}'))"
+    # In a CASE: what is no JSON would fail the whole question.
+    in_more = f"CASE WHEN json_valid(more) THEN json_exists(more, '$.{name}') ELSE FALSE END"
     return f'"{name}" IS NOT NULL OR {in_more}' if name in _COLUMNS else in_more
 
 

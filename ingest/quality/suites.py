@@ -102,6 +102,9 @@ def event_expectations() -> list[Expectation]:
         gxe.ExpectColumnValuesToMatchRegex(
             column="src_ip", regex=ADDRESS, notes="src_ip is an address, where there is one"
         ),
+        gxe.ExpectColumnValuesToBeNull(
+            column="damaged_json", notes="more and unmapped are JSON, where they are there"
+        ),
     ]
 
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 from infra.delta.data_files import ActiveFile
 from infra.delta.duckdb_views import open_engine, reach
 from infra.delta.parquet_writer import DataFile, FileWriter, Target, arrow_schema
+from infra.delta.plain_files import duck_type
 from infra.delta.schema import Table
-from infra.delta.schema_evolution import duck_type
 from infra.delta.transaction import Moved, active_files
 from infra.storage.paths import delete
 from infra.streaming.lake import Lake

@@ -21,6 +21,7 @@ from confluent_kafka import KafkaError, Message
 from rich.console import Console
 from rich.progress import Progress
 
+from infra.config.number_args import factor
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.kafka.client import ensure_topics, producer, require_broker, topic_of
@@ -266,7 +267,7 @@ def build(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--plan", type=Path, help="a replay plan instead of files (docs/tutorials/demo.md)"
     )
     parser.add_argument("--tz", help="zone of times that name none; else that of the settings")
-    parser.add_argument("--speed", type=float, default=1.0, help="divides the gaps; inf: no gaps")
+    parser.add_argument("--speed", type=factor, default=1.0, help="divides the gaps; inf: no gaps")
     times = parser.add_mutually_exclusive_group()
     times.add_argument("--now", action="store_true", help="rewrite times to now (the default)")
     times.add_argument("--as-is", action="store_true", help="leave the lines as they are")

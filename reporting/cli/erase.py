@@ -118,7 +118,12 @@ def _previewed(found: Mapping[str, Any], wish: ErasureRequest) -> Iterator[str]:
         )
     if not found["tables"]:
         yield "No table has a row that names it."
-    yield f"spool: {found['spool']}, webhooks: {found['webhooks']} would be reworded"
+    places = ", ".join(f"{place}: {found[place]}" for place in ("spool", "webhooks", "answers"))
+    yield f"{places} would be reworded"
+    yield (
+        f"results of searches, tries of rules and evidence: {found['results']} would be removed, "
+        "whomever they are of"
+    )
     yield from (f"index {name} of the inventories would be removed" for name in found["indexes"])
     yield from (f"file {name} names it and would not be touched" for name in found["files"])
     yield f"To do it: the same with --yes{' (rows stay)' if wish.pseudonymise else ''}"

@@ -11,8 +11,9 @@ from typing import Any
 
 from infra.config.settings import Settings
 from infra.config.time_args import instant_utc
+from infra.delta.duckdb_views import without_pandas
 from infra.errors import Usage
-from infra.process.table_output import add_output_option, print_rows
+from infra.process.table_output import WIDE, add_output_option, print_rows
 from infra.process.text_output import printable
 from reporting.cli.reader import open_lake
 from reporting.ledger.completeness import (
@@ -26,6 +27,11 @@ from reporting.ledger.completeness import (
 )
 from reporting.ledger.gaps import missed
 
+_BRIEF = frozenset(
+    {"hour", "source", "received", "parsed", "dead", "findings", "unaccounted", "duplicated"}
+)
+"""Columns that a person looks at first."""
+
 
 def build(subparsers: Any) -> None:
     """Add the command; it sets `run`, called with the arguments and the settings."""
@@ -38,7 +44,7 @@ def build(subparsers: Any) -> None:
     ledger.add_argument(
         "--by", choices=("source", "hour"), default="source", help="hour: each hour of arrival too"
     )
-    add_output_option(ledger)
+    add_output_option(ledger, WIDE)
     ledger.add_argument(
         "--check",
         action="store_true",
@@ -63,12 +69,14 @@ def run_ledger(args: argparse.Namespace, settings: Settings) -> int:
     since = _instant("--since", args.since) or until - timedelta(days=1)
     if since >= until:
         raise Usage(f"--since {since.isoformat()}: not before --until {until.isoformat()}")
-    lake = open_lake(settings, TABLES)
     by_hour = args.by == "hour"
-    rows = (hourly if by_hour else completeness)(lake, since, until, args.source)
+    with without_pandas():
+        lake = open_lake(settings, TABLES)
+        rows = (hourly if by_hour else completeness)(lake, since, until, args.source)
+        gaps = missed(lake, since, until, args.source)
     sums = totals(rows) if by_hour else [total(rows)]
     _show(rows, sums, args.output, by_hour=by_hour)
-    for gap in missed(lake, since, until, args.source):
+    for gap in gaps:
         print(f"headgate: {printable(gap.sentence())}", file=sys.stderr)
     return 1 if any(counts.unaccounted or counts.duplicated for counts in sums) else 0
 
@@ -94,6 +102,7 @@ def _show(
         asdicts,
         form,
         columns,
+        brief=[name for name in columns if name in _BRIEF],
         shown={
             "packs": lambda packs: " ".join(pack[:8] for pack in packs),
             "hour": lambda hour: str(hour)[:16],

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.config.settings import Settings
+from infra.config.tenants import feed_of
 from infra.errors import Fatal
 from infra.storage.atomic_files import write_whole
 from reporting.interval import Interval
@@ -22,18 +23,17 @@ _SUFFIXES = {"html": ".html", "pdf": ".pdf", "json": ".json", "csv": ".csv.zip"}
 _DAY = 86_400
 
 
-def reports_folder(settings: Settings) -> Path:
-    """Where reports are kept."""
-    return settings.home.absolute() / "reports"
+def stem_of(name: str, interval: Interval, subject: str = "", tenant: str | None = None) -> str:
+    """The name of a report's files without their end: the same report is the same files.
 
-
-def stem_of(name: str, interval: Interval, subject: str = "") -> str:
-    """The name of a report's files without their end: the same report is the same files."""
+    It says whose it is, so that `infra.config.tenants.owner_of` tells it of each file.
+    """
     if not subject:
-        return f"{name}-{interval.slug}"
+        return feed_of(f"{name}-{interval.slug}", tenant)
     # Readable, and apart from another subject that reads alike.
     plain = re.sub(r"[^A-Za-z0-9.]+", "-", subject).strip("-")[:40]
-    return f"{name}-{plain}-{hashlib.sha256(subject.encode()).hexdigest()[:6]}-{interval.slug}"
+    digest = hashlib.sha256(subject.encode()).hexdigest()[:6]
+    return feed_of(f"{name}-{plain}-{digest}-{interval.slug}", tenant)
 
 
 def in_form(report: Report, form: str) -> bytes:
@@ -53,8 +53,8 @@ def in_form(report: Report, form: str) -> bytes:
 
 def keep(settings: Settings, report: Report, forms: Sequence[str]) -> list[Path]:
     """Write a report's files, JSON always, in place of those of an earlier run; their paths."""
-    stem = stem_of(report.name, report.interval, report.subject)
-    folder = reports_folder(settings)
+    stem = stem_of(report.name, report.interval, report.subject, report.tenant)
+    folder = settings.reports_folder
     # All are made before the first is written: a PDF that fails leaves the old set whole.
     made = {f"{stem}{_SUFFIXES[form]}": in_form(report, form) for form in dict.fromkeys(forms)}
     made[f"{stem}.json"] = in_form(report, "json")
@@ -74,7 +74,7 @@ def write(path: Path, content: bytes) -> Path:
 def arrived_until(settings: Settings, stem: str) -> str | None:
     """Up to when data had arrived for a kept report; None: it was never made, or says nothing."""
     try:
-        document = json.loads((reports_folder(settings) / f"{stem}.json").read_text("utf-8"))
+        document = json.loads((settings.reports_folder / f"{stem}.json").read_text("utf-8"))
     except (OSError, ValueError):
         return None
     return str(document.get("arrived_until")) if isinstance(document, dict) else None
@@ -87,7 +87,7 @@ def forget_old(settings: Settings) -> list[Path]:
         return []
     before = time.time() - days * _DAY
     gone = []
-    for file in reports_folder(settings).glob("*"):
+    for file in settings.reports_folder.glob("*"):
         # Only what has a report's ending: the folder may hold a person's own files.
         ours = file.name.endswith((*_SUFFIXES.values(),))
         if ours and file.is_file() and file.stat().st_mtime < before:

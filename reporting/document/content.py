@@ -131,6 +131,8 @@ class Report:
     headline: str = ""
     """What stands above it in place of title and subject: what happened, where an id says
     nothing."""
+    tenant: str | None = None
+    """Over whose rows alone it was made; None: over all."""
     arrival: Arrival | None = None
     attachments: Mapping[str, bytes] = field(default_factory=dict)
     """Further files by name, such as a layer for the ATT&CK Navigator."""

@@ -25,6 +25,7 @@ def to_json(report: Report) -> str:
         "report": report.name,
         "title": report.title,
         "subject": report.subject or None,
+        "tenant": report.tenant,
         "since": report.interval.start,
         "until": report.interval.end,
         "zone": report.interval.zone,

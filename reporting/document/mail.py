@@ -56,7 +56,8 @@ def text_of(report: Report) -> str:
 
 
 def _headline(report: Report) -> str:
+    whose = f", tenant {report.tenant}" if report.tenant else ""
     if report.headline:
-        return harmless_text(report.headline, 200)
+        return harmless_text(report.headline, 200) + whose
     about = f" {report.subject}" if report.subject else ""
-    return f"{report.title}{about}, {report.interval}"
+    return f"{report.title}{about}, {report.interval}{whose}"

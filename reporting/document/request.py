@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -16,7 +17,11 @@ from reporting.interval import Interval
 
 @dataclass(frozen=True)
 class ReportRequest:
-    """One report that is asked for. `subject`: of a dossier, the device or the incident."""
+    """One report that is asked for. `subject`: of a dossier, the device or the incident.
+
+    `tenant`: whose rows alone `connection` has; tables that do not tell whose their rows are it has
+    not. `asks` is called with each question.
+    """
 
     settings: Settings
     connection: duckdb.DuckDBPyConnection
@@ -24,9 +29,12 @@ class ReportRequest:
     made_at: datetime
     subject: str = ""
     versions: dict[str, int] = field(default_factory=dict)
+    tenant: str | None = None
+    asks: Callable[[], None] = lambda: None
 
     def ask(self, sql: str, **more: Any) -> list[dict[str, Any]]:
         """Rows of a question; `$since`, `$until`, `$zone` and `$subject` are the request's."""
+        self.asks()
         known = {
             "since": self.interval.start,
             "until": self.interval.end,

@@ -107,7 +107,8 @@ def not_touched(
         "over (max_lease_seconds, dedup_seconds, windows of correlations); erase again after that",
         "counts": _counts(settings),
         "models": judging_models(settings, search),
-        "elsewhere": "backups, reports that were written, and what consumers of the topics keep",
+        "elsewhere": "backups, reports that were written, what consumers of the topics keep, and "
+        "results that an API with another home keeps until their time is over",
     }
 
 
@@ -176,6 +177,7 @@ def sentences(certificate: Mapping[str, Any]) -> Iterator[str]:
         )
     for place, count in certificate["outside"].items():
         how = "deleted" if place == "rollups" and not certificate["pseudonymised"] else "reworded"
+        how = "removed, whomever they are of" if place == "results" else how
         yield f"{place}: {count} {how}" if isinstance(count, int) else f"{place}: {count}"
     if certificate.get("recounts"):
         yield (

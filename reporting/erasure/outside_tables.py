@@ -21,6 +21,7 @@ from alerts.rulepack.locations import MODELS, store_folder
 from enrich.assets.index_store import end_former, index_files, renew_index
 from infra.config.settings import Settings
 from infra.storage.atomic_files import write_whole
+from reporting.erasure.kept_results import ANSWERS, RESULTS
 from reporting.erasure.subject_match import Search
 
 _ROWS = 20_000
@@ -111,12 +112,14 @@ def _is_in(index: Path, search: Search) -> bool:
 def left(settings: Settings, search: Search) -> Sequence[str]:
     """Files beside the tables that name the subject and are not touched, and that a person must."""
     home = settings.home.absolute()
+    gone = {home / "api" / name for name in (ANSWERS, *RESULTS)}
     results: list[str] = []
-    for folder in ("backtests", "status", "reports"):
+    # Of the API: saved queries and views, proposals, acts that can be undone.
+    for folder in ("backtests", "status", "reports", "api"):
         results += [
             str(file.relative_to(home))
             for file in sorted((home / folder).rglob("*"))
-            if file.is_file() and _names(file, search)
+            if file.is_file() and gone.isdisjoint(file.parents) and _names(file, search)
         ]
     return results
 

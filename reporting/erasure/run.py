@@ -26,6 +26,7 @@ from infra.streaming.job_lock import JobLock
 from infra.streaming.lake import Lake
 from infra.streaming.log_retention import unread_by
 from reporting.erasure.certificate import certificate_of, certificates, not_touched, write_down
+from reporting.erasure.kept_results import answers_reworded, results_removed
 from reporting.erasure.outside_tables import indexed, left, queued, spooled
 from reporting.erasure.request import (
     ErasureProgress,
@@ -77,6 +78,8 @@ def preview_erasure(
         "tables": counts,
         "spool": spooled(lake.settings, search, dry=True),
         "webhooks": queued(lake.settings, search, dry=True),
+        "answers": answers_reworded(lake.settings, search, dry=True),
+        "results": results_removed(lake.settings, dry=True),
         "indexes": indexed(lake.settings, search, dry=True),
         "files": list(left(lake.settings, search)),
     }
@@ -131,6 +134,9 @@ def erase(
         certificate["undelivered"] = away if away and settings.webhooks else unread()
         outside["webhooks"] = queued(settings, search, dry=False)
         outside["spool"] += spooled(settings, search, dry=False)
+        # What is asked from now on is of the tables as they are.
+        outside["answers"] = answers_reworded(settings, search, dry=False)
+        done["results"] = results_removed(settings, dry=False)
         certificate["outside"] = outside | done
         certificate["not_touched"] = not_touched(settings, search, away, messages)
         if vacuum:

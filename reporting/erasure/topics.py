@@ -22,8 +22,10 @@ import pyarrow.parquet as pq
 from confluent_kafka import Message
 
 from alerts.delivery.alert_message import published_state
+from alerts.delivery.held_back import held_back
 from alerts.delivery.publisher import published, read_all
 from alerts.delivery.webhook_queue import queue_file
+from alerts.domain.alert_body import UNREADABLE, readable_body
 from alerts.tables import ALERT
 from infra.config.settings import Settings
 from infra.delta.log_reader import commit, newest_version, versions
@@ -132,7 +134,9 @@ def restated(lake: Lake, search: Search, before: _Named) -> int:
         # A revision that job `alert` publishes meanwhile is newer: then it is said once more.
         bodies = {alert: search.text(body) for alert, (_, body) in newest.items()}
         # With the time of publishing that it had: nothing new is told, only other words.
-        states = [(alert, _state(body, before[alert].newest)) for alert, body in bodies.items()]
+        states = [
+            (alert, _state(search, body, before[alert].newest)) for alert, body in bodies.items()
+        ]
         _say(lake.settings, lake.settings.kafka.state_topic, states)
         lines |= {alert: revision for alert, (revision, _) in newest.items()}
     # Alerts that are no longer in the table have no state that could be said anew.
@@ -145,8 +149,11 @@ def restated(lake: Lake, search: Search, before: _Named) -> int:
     return sum(alert_state.names for alert_state in before.values())
 
 
-def _state(body: str, before: bytes | None) -> bytes:
-    """The state that a revision tells, published when the one before it was."""
+def _state(search: Search, body: str, before: bytes | None) -> bytes | None:
+    """The state that a revision tells, published when the one before it was. Of a revision whose
+    body is damaged, what the topic has in other words: nothing else tells its state any more."""
+    if UNREADABLE in readable_body(body):
+        return None if before is None else search.text(before.decode("utf-8", "replace")).encode()
     state = msgspec.json.decode(published_state(body.encode()))
     try:
         published_at = msgspec.json.decode(before or b"{}").get("published_at")
@@ -183,12 +190,16 @@ def _say(settings: Settings, topic: str, messages: Iterable[tuple[bytes, bytes |
 def _newest(lake: Lake, alerts: Iterable[bytes]) -> Iterator[tuple[bytes, int, str]]:
     """The newest revision of some alerts in the table."""
     newest: dict[bytes, tuple[int, str]] = {}
-    wanted = set(alerts)
+    wanted, held = set(alerts), held_back(lake.settings)
     for file in active_files(lake.spark, lake.path(ALERT)) if wanted else ():
         content = to_read(lake.folder(ALERT) / file.name)
         rows = pq.read_table(content, columns=["alert_id", "revision", "body"])
         for row in rows.to_pylist():
             alert = row["alert_id"].encode()
+            # What is held back was not told, and is no state that consumers have.
+            hold = held.get(row["alert_id"])
+            if hold is not None and row["revision"] >= hold.first:
+                continue
             if alert in wanted and row["revision"] > newest.get(alert, (0, ""))[0]:
                 newest[alert] = (row["revision"], row["body"])
     return ((alert, *content) for alert, content in newest.items())

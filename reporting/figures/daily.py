@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from alerts.domain.alert_body import in_body
 from ingest.completeness.rollup_coverage import span
 from reporting.document.request import ReportRequest
 from reporting.figures.alerts import ALERTS as _ALERTS
@@ -51,11 +52,13 @@ class Figures:
 
 
 def figures(request: ReportRequest) -> Figures:
-    """Ask for all of it. An empty lake gives zeros and empty lists."""
+    """Ask for all of it. An empty lake gives zeros and empty lists, and so does for one tenant what
+    is known of the whole platform alone: whoever shows it leaves it out."""
     ask, connection, interval = request.ask, request.connection, request.interval
     # Up to two days by the hour: 48 bars are as many as can be read.
     step = timedelta(hours=1) if interval.days <= 2 else timedelta(days=1)
     ledger = completeness(connection, interval.start, interval.end)
+    whole = request.tenant is None
     return Figures(
         interval=interval,
         step=step,
@@ -71,11 +74,11 @@ def figures(request: ReportRequest) -> Figures:
         delays=ask(_DELAYS),
         ledger=ledger,
         ledger_total=total(ledger),
-        gaps=missed(connection, interval.start, interval.end),
-        quality=ask(_QUALITY),
-        quality_runs=ask(_QUALITY_RUNS)[0]["n"],
-        drift=ask(_DRIFT),
-        blind=blindness(request),
+        gaps=missed(connection, interval.start, interval.end) if whole else (),
+        quality=ask(_QUALITY) if whole else [],
+        quality_runs=ask(_QUALITY_RUNS)[0]["n"] if whole else 0,
+        drift=ask(_DRIFT) if whole else [],
+        blind=blindness(request) if whole else [],
     )
 
 
@@ -87,15 +90,16 @@ WHERE event_time >= $since AND event_time < $until AND suppressed_by IS NULL
 _DEVICES = (
     _ALERTS
     + f"""
-SELECT entity_type, entity_value,
-       any_value(json_extract_string(body, '$.attribution.hostname')) AS hostname,
+SELECT entity_type, entity_value, tenant_uid AS tenant,
+       arg_max({in_body("attribution.hostname")}, event_time) AS hostname,
        count(*) AS alerts, sum("count")::BIGINT AS findings, max(risk_score) AS risk,
        list_sort(list(DISTINCT rule_name)) AS rules, max(event_time) AS newest
-FROM alert GROUP BY ALL ORDER BY alerts DESC, risk DESC, entity_value LIMIT {_TOP}
+FROM alert GROUP BY ALL ORDER BY alerts DESC, risk DESC, entity_value, tenant LIMIT {_TOP}
 """
 )
 _DEVICE_COUNT = (
-    _ALERTS + "SELECT count(DISTINCT entity_value) AS n FROM alert WHERE entity_type = 'device'"
+    _ALERTS + "SELECT count(DISTINCT (entity_value, tenant_uid)) AS n FROM alert "
+    "WHERE entity_type = 'device'"
 )
 _RULES = f"""
 WITH shown AS ({_ALERTS} SELECT rule_id, count(*) AS alerts FROM alert GROUP BY rule_id)
@@ -141,10 +145,10 @@ FROM gold.findings f LEFT JOIN gold.attribution_current a
 WHERE f.kind = 'event' AND f.event_time >= $since AND f.event_time < $until
 GROUP BY 1
 """
-_DELAYS = """
+_DELAYS = f"""
 WITH first AS (
   SELECT event_time, received_at,
-         TRY_CAST(json_extract_string(body, '$.detected_at') AS TIMESTAMPTZ) AS detected_at
+         TRY_CAST({in_body("detected_at")} AS TIMESTAMPTZ) AS detected_at
   FROM gold.alert
   WHERE revision = 1 AND mode = 'live' AND event_time >= $since AND event_time < $until
 ),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from alerts.lifecycle.risk_score import ENTITY_KEY, INCIDENT, LED_TO
+from alerts.cases.incident_alerts import OF_INCIDENT
+from alerts.domain.alert_body import in_body
 from reporting.document.request import ReportRequest
 
 MOST = 200
@@ -16,32 +17,23 @@ WHERE (mac = lower($subject) OR ip = $subject OR lower(hostname) = lower($subjec
   AND lease_start < $until AND lease_end > $since
 ORDER BY lease_start, ip
 """
-_ALERTS = """
+_ALERTS = f"""
 SELECT alert_id, event_time, level, title, rule_name, rule_id, count, risk_score, incident_id,
-       entity_type, entity_value, suppressed_by, json_extract_string(body, '$.state') AS state,
-       json_extract_string(body, '$.verdict') AS verdict,
-       json_extract_string(body, '$.evidence[*].event_uid') AS evidence
+       entity_type, entity_value, suppressed_by, {in_body("state")} AS state,
+       {in_body("verdict")} AS verdict,
+       {in_body("evidence[*].event_uid")} AS evidence
 FROM gold.alert_current
 """
 _OF_NAMES = (
     _ALERTS
-    + """
+    + f"""
 WHERE window_start < $until AND window_end >= $since
-  AND list_has_any(list_transform(json_extract_string(body, '$.entities[*].value'),
+  AND list_has_any(list_transform({in_body("entities[*].value")},
                                   lambda name: lower(name)), $names)
 ORDER BY event_time, alert_id
 """
 )
-_KEY = ENTITY_KEY.format(group_key="json_extract_string(body, '$.group_key')")
-_OF_INCIDENT = f"""
-WITH keyed AS (SELECT *, {_KEY} AS entity_key FROM gold.alert_current)
-{_ALERTS} WHERE alert_id = $subject OR incident_id = $subject OR alert_id IN (
-  SELECT shown.alert_id FROM keyed shown JOIN keyed made ON made.rule_id = '{INCIDENT}' AND {LED_TO}
-  WHERE shown.incident_id IS NULL
-  -- Of an alert that two incidents may have come of, the earlier one.
-  GROUP BY shown.alert_id HAVING min_by(made.alert_id, (made.window_end, made.alert_id)) = $subject)
-ORDER BY event_time, alert_id
-"""
+_OF_INCIDENT = f"{_ALERTS} WHERE {OF_INCIDENT} ORDER BY event_time, alert_id"
 _ACTIONS = """
 SELECT "at", who, action, value, comment, alert_id FROM gold.alert_action
 WHERE alert_id IN (SELECT unnest($ids)) ORDER BY "at"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from alerts.domain.alert_body import in_body
 from alerts.domain.attack import TACTICS
 from alerts.domain.verdict import TRUE_VERDICTS
 from alerts.lifecycle.risk_score import INCIDENT
@@ -31,21 +32,21 @@ PLAIN = {
 
 _INCIDENTS = (
     ALERTS
-    + """
+    + f"""
 SELECT alert_id, began, entity_type, entity_value, risk_score,
-       json_extract_string(body, '$.attribution.hostname') AS hostname,
-       json_extract_string(body, '$.fields.tactics') AS tactics,
-       json_extract_string(body, '$.fields.rules') AS rules,
-       json_extract_string(body, '$.state') AS state,
-       json_extract_string(body, '$.verdict') AS verdict,
-       json_extract_string(body, '$.assignee') AS assignee, title
+       {in_body("attribution.hostname")} AS hostname,
+       {in_body("fields.tactics")} AS tactics,
+       {in_body("fields.rules")} AS rules,
+       {in_body("state")} AS state,
+       {in_body("verdict")} AS verdict,
+       {in_body("assignee")} AS assignee, title
 FROM alert WHERE rule_id = $incident ORDER BY began
 """
 )
 _TACTICS = (
     ALERTS
-    + """, named AS (
-  SELECT alert_id, unnest(list_distinct(json_extract_string(body, '$.attack[*].tactics[*].name')))
+    + f""", named AS (
+  SELECT alert_id, unnest(list_distinct({in_body("attack[*].tactics[*].name")}))
          AS tactic
   FROM alert
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from math import ceil
 from typing import Any
 
@@ -83,6 +83,12 @@ _NUMBERS = tuple(
     field.name for field in fields(Completeness) if field.name not in ("source", "packs", "hour")
 )
 
+_LEDGER = """
+SELECT 1 FROM information_schema.tables WHERE table_schema = 'ops' AND table_name = 'ledger'
+"""
+
+_EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9998, 1, 1, tzinfo=UTC)
+
 _Counts = dict[tuple[datetime, str], dict[str, int]]
 """Numbers by hour and source."""
 
@@ -119,13 +125,17 @@ def hourly(
     most: int = _SLICE_ROWS,
 ) -> list[Completeness]:
     """The same by hour of arrival: a row for each hour and source of which there is anything."""
+    # Nothing arrived before or after, and what looks beside a span must not leave the calendar.
+    since, until = max(since, _EARLIEST), min(until, _LATEST)
     with roomy():
         counts = _records(connection, since, until, source, most)
         stamps: dict[tuple[datetime, str], set[str]] = {}
         for hour, name, numbers, stamped in findings(connection, since, until, source):
             _add(counts, hour, name, numbers)
             stamps[hour, name] = stamped
-        force = packs_by_hour(connection, since, until)
+        hours = {hour for hour, _ in counts}
+        noted = _batches_told(connection)
+        force = packs_by_hour(connection, since, until, hours) if noted else {}
     return [
         Completeness(
             name,
@@ -135,6 +145,11 @@ def hourly(
         )
         for (hour, name), numbers in sorted(counts.items())
     ]
+
+
+def _batches_told(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the ledger is there to be asked: it is not for a report of one tenant."""
+    return bool(_one(connection.execute(_LEDGER)))
 
 
 @contextmanager
@@ -398,7 +413,7 @@ def _add(counts: _Counts, hour: datetime, source: str, numbers: Mapping[str, int
 
 def excuse(connection: duckdb.DuckDBPyConnection, under_way: Sequence[datetime]) -> None:
     """Let records that arrived at these instants count as unfinished: those of batches of files
-    that are not in yet (`ingest.pipeline.files_job.batches_under_way`)."""
+    that are not in yet (`ingest.pipeline.inflight.batches_under_way`)."""
     connection.execute("SET VARIABLE under_way = $1::TIMESTAMPTZ[]", [list(under_way)])
 
 

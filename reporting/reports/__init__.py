@@ -2,8 +2,9 @@
 
 A report's module has four names: `NAME`, as the command takes it; `DOC`, a sentence; `TABLES`, what
 it reads; and `compose(request)`, which gives the `Report` (`reporting.document.content`). It may
-have `SUBJECT`: what `--subject` has to name, of a dossier about one thing. `NAME`, `DOC` and
-`SUBJECT` are written out as texts. How a report looks, and its PDF, JSON and CSV, are the same for
+have `SUBJECT`: what `--subject` has to name, of a dossier about one thing; and `OF_TENANT`, where
+it can be made over one tenant's rows alone (`request.tenant`): a sentence on what it leaves out.
+All four are written out as texts. How a report looks, and its PDF, JSON and CSV, are the same for
 all.
 """
 
@@ -27,6 +28,7 @@ class ListedReport:
     name: str
     doc: str
     subject: str | None
+    of_tenant: str | None
     module: str
 
     def load(self) -> ModuleType:
@@ -35,7 +37,7 @@ class ListedReport:
 
     def check_subject(self, subject: str) -> None:
         """Raises `Usage` where it needs a subject and has none, or the other way round."""
-        if self.subject and not subject:
+        if self.subject and not subject.strip():
             raise Usage(f"report {self.name}: give --subject, {self.subject}")
         if subject and not self.subject:
             raise Usage(f"report {self.name}: is about no single thing; leave --subject out")
@@ -53,7 +55,9 @@ def listed_report(file: Path) -> ListedReport:
     words = dict(_texts(file))
     if lacking := [name for name in ("NAME", "DOC") if name not in words]:
         raise Fatal(f"{file}: write {' and '.join(lacking)} out as a text; it is read, not run")
-    return ListedReport(words["NAME"], words["DOC"], words.get("SUBJECT"), file.stem)
+    return ListedReport(
+        words["NAME"], words["DOC"], words.get("SUBJECT"), words.get("OF_TENANT"), file.stem
+    )
 
 
 def _texts(file: Path) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
@@ -23,6 +23,10 @@ TABLES = (
     "ops.drift", "ops.gap", "ops.ledger",
 )  # fmt: skip
 """What it reads."""
+OF_TENANT = (
+    "Checks of data quality, gaps in what was received and rules without input are known of the "
+    "whole platform alone, and are not in here."
+)
 
 _STATUSES = {
     "leased": "a lease proves which device it was",
@@ -57,7 +61,7 @@ def compose(request: ReportRequest) -> Report:
             delays(result.delays),
             _sources(result),
             _completeness(result),
-            Section("Data quality", list(_quality(result))),
+            *([] if request.tenant else [Section("Data quality", list(_quality(result)))]),
         ],
         arrival=request.arrived(),
     )
@@ -122,6 +126,7 @@ def _devices(f: Figures) -> Section:
         Column("hostname", "Name"),
         Column("entity_value", "Entity", "code"),
         Column("entity_type", "Kind"),
+        *of_whom(f.devices),
         Column("rules", "Rules"),
         Column("alerts", "Alerts", "number"),
         Column("findings", "Findings", "number"),
@@ -133,6 +138,11 @@ def _devices(f: Figures) -> Section:
         empty="No device was named by an alert.",
     )  # fmt: skip
     return Section("Devices and other entities with most alerts", [table])
+
+
+def of_whom(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """The column `tenant`, where a row has one: one address is another device at each tenant."""
+    return [Column("tenant", "Tenant")] if any(row["tenant"] for row in rows) else []
 
 
 def _few_rules(row: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,8 @@ TABLES = (
     "bronze.record", "silver.event", "silver.dhcp_segment", "silver.dhcp_session", "gold.alert",
     "gold.alert_current", "gold.alert_action",
 )  # fmt: skip
+OF_TENANT = ""
+"""It is of things that have rows: nothing of it is left out."""
 
 
 def compose(request: ReportRequest) -> Report:

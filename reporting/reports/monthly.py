@@ -25,6 +25,10 @@ TABLES = (
     "ops.ledger_check",
 )  # fmt: skip
 
+OF_TENANT = (
+    "Gaps in what was received and kinds of logs that fell silent are known of the whole platform "
+    "alone, and are not in here."
+)
 _MONTHS = 12
 _TOLD = 12
 _SERIOUS = ("critical", "high")
@@ -245,6 +249,9 @@ def _records(sources: list[dict[str, Any]]) -> Chart:
 def _basis(request: ReportRequest, sources: list[dict[str, Any]]) -> list[str]:
     """How far the figures can be trusted, in words."""
     dead = sum(row["dead"] for row in sources)
+    unread = [f"{_many(dead, 'record')} could not be read; they are kept."] if dead else []
+    if request.tenant:
+        return unread or ["All log records that arrived could be read."]
     silent = silences(request)
     gaps = missed(request.connection, request.interval.start, request.interval.end)
     lost = request.value(_CHECKS)
@@ -264,8 +271,7 @@ def _basis(request: ReportRequest, sources: list[dict[str, Any]]) -> list[str]:
         sentences.append(f"Not all was seen: {what}. What happened in them cannot be told.")
     else:
         sentences.append("No loss of log records is known.")
-    if dead:
-        sentences.append(f"{_many(dead, 'record')} could not be read; they are kept.")
+    sentences += unread
     if silent:
         sentences.append(
             f"{_many(len(silent), 'kind')} of logs fell silent for longer than ever before at "

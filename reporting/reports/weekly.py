@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from alerts.domain.alert_body import in_body
 from alerts.domain.levels import LEVELS, WORST_FIRST
 from reporting.document import charts
 from reporting.document.content import Block, Chart, Column, Report, Section, Table, Tile
@@ -13,7 +14,7 @@ from reporting.figures.daily import attribution_coverage
 from reporting.figures.model_drift import model_drift
 from reporting.figures.sources import arrived, blindness, silences
 from reporting.figures.triage import triage_by_rule, triage_totals
-from reporting.reports.daily import attribution, blind_table
+from reporting.reports.daily import attribution, blind_table, of_whom
 
 NAME = "weekly"
 DOC = "For the SOC: alerts by rule with what to tune, times to detect and close, blind spots."
@@ -22,15 +23,19 @@ TABLES = (
     "gold.attribution_current", "gold.alert", "gold.alert_current", "gold.alert_action",
     "gold.device_hour",
 )  # fmt: skip
+OF_TENANT = (
+    "Sources that fell silent, rules without input and anomaly models are known of the whole "
+    "platform alone, and are not in here."
+)
 
 _NOISY = (
     ALERTS
-    + """
-SELECT any_value(json_extract_string(body, '$.attribution.hostname')) AS hostname,
-       entity_value, entity_type, count(*) AS alerts, count(DISTINCT rule_id) AS rules,
-       max(risk_score) AS risk
-FROM alert WHERE entity_type <> 'rule' GROUP BY entity_type, entity_value
-ORDER BY alerts DESC, risk DESC, entity_value LIMIT 10
+    + f"""
+SELECT arg_max({in_body("attribution.hostname")}, event_time) AS hostname,
+       entity_value, entity_type, tenant_uid AS tenant, count(*) AS alerts,
+       count(DISTINCT rule_id) AS rules, max(risk_score) AS risk
+FROM alert WHERE entity_type <> 'rule' GROUP BY entity_type, entity_value, tenant_uid
+ORDER BY alerts DESC, risk DESC, entity_value, tenant LIMIT 10
 """
 )
 _SHOWN = 15
@@ -51,8 +56,7 @@ def compose(request: ReportRequest) -> Report:
             _rules(rules),
             _devices(request),
             attribution(attribution_coverage(request)),
-            _unseen(request),
-            *_models(request),
+            *([] if request.tenant else [_unseen(request), *_models(request)]),
             _sources(request),
         ],
         arrival=request.arrived(),
@@ -141,15 +145,17 @@ def _rules(rules: list[dict[str, Any]]) -> Section:
 
 
 def _devices(request: ReportRequest) -> Section:
+    rows = request.ask(_NOISY)
     columns = [
         Column("hostname", "Name"),
         Column("entity_value", "Entity", "code"),
         Column("entity_type", "Kind"),
+        *of_whom(rows),
         Column("rules", "Rules", "number"),
         Column("risk", "Highest risk", "number"),
         Column("alerts", "Alerts", "bar"),
     ]
-    table = Table("noisiest", columns, request.ask(_NOISY), empty="No alert named anybody.")
+    table = Table("noisiest", columns, rows, empty="No alert named anybody.")
     return Section("Who alerted most", [table])
 
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, pairwise, product
 from typing import Any, NamedTuple
 
 import duckdb
@@ -133,7 +133,12 @@ class Judge:
         rows = [(p.number, p.second, p.rule, p.group.lower(), p.value) for p in points]
         if rows:
             self.db.executemany("INSERT INTO f VALUES (?, ?, ?, ?, ?)", rows)
-        self.db.execute(f"CREATE OR REPLACE TABLE occurrence AS {self._occurrences()}")
+        if definition.none_of is msgspec.UNSET:
+            self.db.execute(f"CREATE OR REPLACE TABLE occurrence AS {self._occurrences()}")
+            return
+        self.db.execute("CREATE OR REPLACE TABLE occurrence (g TEXT, t INT)")
+        if pairs := [list(pair) for pair in without(definition, rows)]:
+            self.db.executemany("INSERT INTO occurrence VALUES (?, ?)", pairs)
 
     def occurrences(self) -> set[tuple[str, int]]:
         """Every window that fulfils the condition: (group, end)."""
@@ -201,3 +206,46 @@ class Judge:
             tests += [f"s{n}.t < s{n + 1}.t" for n in range(len(rules) - 1)]
             choices.append(f"EXISTS (SELECT 1 FROM {tables} WHERE {' AND '.join(tests)})")
         return f"({' OR '.join(choices)})"
+
+
+Plain = tuple[int, int, str, str, str | None]
+"""Number, second, rule, group, value."""
+
+
+def without(definition: Correlation, rows: Sequence[Plain]) -> set[tuple[str, int]]:
+    """(group, second it is known) of an expression with `not`, by trying every choice of findings.
+
+    At each instant the choice counts whose findings are the latest, of the last in order first.
+    """
+    assert definition.any_of is not msgspec.UNSET
+    assert definition.none_of is not msgspec.UNSET
+    ways = list(zip(definition.any_of, definition.none_of, strict=True))
+    ordered, span = definition.type == "temporal_ordered", definition.timespan_seconds
+    last = [max(definition.rules.index(rule) for rule in fire) for fire, _ in ways]
+    ahead = any(
+        not ordered or definition.rules.index(rule) > last[number]
+        for number, (_, never) in enumerate(ways)
+        for rule in never
+    )
+
+    def together(findings: Sequence[tuple[str, int]]) -> bool:
+        """Whether they fit in one timespan and, where order counts, come in order."""
+        seconds = [second for _, second in sorted(findings, key=by_rule)]
+        fits = max(seconds) - min(seconds) <= span
+        return fits and not (ordered and any(a >= b for a, b in pairwise(seconds)))
+
+    def by_rule(finding: tuple[str, int]) -> int:
+        return definition.rules.index(finding[0])
+
+    true = set()
+    for group, end in {(g, t) for _, t, _, g, _ in rows}:
+        mine = [(rule, t) for _, t, rule, g, _ in rows if g == group]
+        for fire, never in ways:
+            choices = [[f for f in mine if f[0] == rule and f[1] <= end] for rule in fire]
+            fitting = [c for c in product(*choices) if together(c) and max(t for _, t in c) == end]
+            if not fitting:
+                continue
+            latest = max(fitting, key=lambda c: [t for _, t in sorted(c, key=by_rule)][::-1])
+            if not any(together([*latest, f]) for f in mine if f[0] in never):
+                true.add((group, end + span * ahead))
+    return true

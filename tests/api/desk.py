@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import datetime
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.alerts.lifecycle.test_alert_fold import DETECTED, finding, load
 from tests.api.story import insert
 
 TOKEN = "the-token-of-the-desk"
+_RUN_SECONDS = 60.0
 
 
 class Desk:
@@ -85,6 +87,15 @@ def alert_of(device: str, second: float, **keys: Any) -> dict[str, Any]:
     from tests.alerts.lifecycle.test_alert_fold import leased
 
     return finding(second, leased(device), uid=f"{device}-{second}", **keys)
+
+
+def ended(client: TestClient, address: str) -> dict[str, Any]:
+    """A run of a command once it is over, from where it is told of."""
+    end = time.monotonic() + _RUN_SECONDS
+    while (run := client.get(address).json())["state"] in ("queued", "running"):
+        assert time.monotonic() < end, run
+        time.sleep(0.1)
+    return dict(run)
 
 
 def audited(settings: Settings) -> list[dict[str, Any]]:

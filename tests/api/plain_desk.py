@@ -13,6 +13,7 @@ from alerts.tables import ALERT, ALERT_ACTION
 from api.app import create_app
 from api.credentials import Credentials
 from infra.config.settings import load
+from infra.delta.catalog import catalog
 from tests.alerts.lifecycle.test_alert_fold import Bucket, finding, leased
 from tests.headgate.as_code.delta_by_hand import append_rows
 
@@ -43,6 +44,14 @@ class PlainDesk:
         rows = [with_text(in_context(row, None)) | written for row in made]
         append_rows(self.settings.lake_root, ALERT, rows)
         return [str(row["alert_id"]) for row in made]
+
+    def all_tables(self) -> None:
+        """Make every other table of the lake, without rows."""
+        root = self.settings.lake_root
+        assert isinstance(root, Path)
+        for table in catalog().values():
+            if not (root / table.path).exists():
+                append_rows(root, table, [])
 
     def client(self, name: str, role: str) -> TestClient:
         """The API for a key of that name, made now."""

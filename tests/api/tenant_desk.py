@@ -162,9 +162,9 @@ class TenantDesk(FlightDesk):
         (alert_id,) = self.batch(seen(tenant, second, **keys))
         return alert_id
 
-    def limited(self, name: str, role: str = "analyst") -> TestClient:
+    def limited(self, name: str, role: str = "analyst", tenant: str = "acme") -> TestClient:
         client = TestClient(self.app, raise_server_exceptions=False)
-        client.headers["Authorization"] = f"Bearer {self.key(name, role, tenants=('acme',))}"
+        client.headers["Authorization"] = f"Bearer {self.key(name, role, tenants=(tenant,))}"
         return client
 
     @property

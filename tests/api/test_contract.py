@@ -92,7 +92,7 @@ def _absolute(schema: Any) -> Any:
     return [_absolute(one) for one in schema] if isinstance(schema, list) else schema
 
 
-@examples(max_examples=60, suppress_health_check=list(HealthCheck))
+@examples(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), share=st.floats(0, 1, exclude_max=True))
 def test_whatever_is_sent_is_answered_as_described(
     client: TestClient, data: st.DataObject, share: float

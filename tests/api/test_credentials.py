@@ -205,5 +205,10 @@ def test_sources_limit_each_table_of_a_statement_and_refuse_views() -> None:
     assert "silver.event" in tables
     assert "silver.events" not in tables
     sql = "SELECT * FROM silver.event a JOIN silver.event ON true WHERE a.source = 'sshd'"
-    limited = translated(sql, tables, {}, 10, row_limits(key)).sql
-    assert limited.count('"limited"."source" IN (\'zeek:dns\')') == 2
+    translation = translated(sql, tables, {}, 10, row_limits(key))
+    assert translation.tables == ["silver.event"]
+    shown = "SELECT * FROM silver.event WHERE source IN ('zeek:dns')"
+    assert translation.sql.startswith(f'WITH "limited silver.event" AS NOT MATERIALIZED ({shown}) ')
+    assert translation.sql.count('"limited silver.event" AS ') == 3
+    # Beside what it is made of, the statement names no table.
+    assert translation.sql.count("silver.event WHERE") == 1

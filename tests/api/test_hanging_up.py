@@ -17,6 +17,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from api.asking import begin_request
 from api.services.console import event_search
@@ -33,6 +34,7 @@ from tests.headgate.as_code.delta_by_hand import append_rows
 from tests.wait import until
 
 TOKEN = "t" * 32
+OTHER = f"{LONG} AND 1 = 1"
 NEVER = "(SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range * b.range = -1) = 0"
 
 
@@ -56,12 +58,12 @@ class Site:
         cookie = "; ".join(f"{name}={value}" for name, value in self.client.cookies.items())
         self._head = f"Host: x\r\nCookie: {cookie}\r\nAuthorization: Bearer {TOKEN}\r\n"
 
-    def asked(self, line: str, body: str = "") -> socket.socket:
+    def asked(self, line: str, body: str = "", more: str = "") -> socket.socket:
         """A connection on which something is asked."""
         where = urlsplit(self.url)
         caller = socket.create_connection((where.hostname or "", where.port or 0))
         length = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" * bool(body)
-        caller.sendall(f"{line} HTTP/1.1\r\n{self._head}{length}\r\n{body}".encode())
+        caller.sendall(f"{line} HTTP/1.1\r\n{self._head}{more}{length}\r\n{body}".encode())
         return caller
 
 
@@ -84,6 +86,30 @@ def test_searches_whose_callers_hang_up_leave_the_worker_to_the_next(
         until(lambda: threads.waiting == 1, what="they were not begun")
     assert site.client.get("/search").status_code == 200
     until(lambda: threads.waiting == 0, what="one still waits")
+    # Two callers left; that is no fault of the server.
+    until(lambda: counted(site, "/search", "499") == 2, what="they are not counted")
+    assert counted(site, "/search", "503") == 0
+
+
+def counted(site: Site, route: str, status: str) -> float:
+    """Requests of a route that were counted with that status."""
+    text = site.client.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).text
+    return sum(
+        sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == "headgate_http_requests_total"
+        and (sample.labels["route"], sample.labels["status"]) == (route, status)
+    )
+
+
+def test_a_statement_whose_caller_hangs_up_is_counted_as_that(site: Site) -> None:
+    before = counted(site, "/api/v1/statements", "499")
+    folder = site.desk.settings.home / "spool" / "audit"
+    with closing(site.asked("POST /api/v1/statements", json.dumps({"sql": OTHER}))):
+        until(lambda: bool(list(folder.glob(".*.begun"))), what="it was not begun")
+    until(lambda: counted(site, "/api/v1/statements", "499") == before + 1, what="it is not")
+    assert counted(site, "/api/v1/statements", "503") == 0
 
 
 @pytest.mark.full
@@ -122,7 +148,8 @@ def test_a_statement_of_the_console_ends_with_its_page(site: Site) -> None:
     with closing(site.asked(f"GET /search?sql={quote(LONG)}")):
         until(lambda: bool(list(folder.glob(".*.begun"))), what="it was not begun")
     until(lambda: not list(folder.glob(".*.begun")), what="it still runs")
-    (noted,) = [row for row in audited(settings) if row["act"] == "statement"]
+    rows = [row for row in audited(settings) if row["act"] == "statement"]
+    (noted,) = [row for row in rows if json.loads(row["detail"])["sql"] == LONG]
     assert noted["outcome"] == "failed"
     assert "hung up" in noted["detail"]
 
@@ -136,16 +163,15 @@ def test_a_statement_that_is_waited_for_as_a_job_is_removed(site: Site) -> None:
         return [job["state"] for job in site.client.get(path, headers=headers).json()["items"]]
 
     body = json.dumps({"sql": LONG, "engine": "duckdb"})
-    with closing(site.asked("POST /api/v1/statements?wait_seconds=20", body)):
+    with closing(site.asked("POST /api/v1/statements", body, "Accept: text/csv\r\n")):
         until(lambda: states() == ["running"], what="it was not begun")
     until(lambda: states() == [], what="it is still there")
     quick = site.client.post(
         "/api/v1/statements",
-        params={"wait_seconds": 20},
         json={"sql": "SELECT 1 AS x"},
-        headers=headers,
+        headers=headers | {"Accept": "text/csv", "Prefer": "wait=20"},
     )
-    assert quick.json()["rows"] == [[1]]
+    assert quick.text.split() == ["x", "1"]
 
 
 def test_a_shared_question_ends_when_the_last_who_waits_has_gone() -> None:

@@ -6,15 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
 from fastapi.testclient import TestClient
 
 from alerts.tables import CASE_ACT
 from api.auth import Access
 from api.idempotency import IdempotentPosts
+from api.problems import HUNG_UP
 from infra.config.settings import load
 from tests.api.least_body import least
 from tests.api.plain_desk import PlainDesk
+from tests.event_loop import run_apart
 from tests.headgate.as_code.delta_by_hand import append_rows
 
 TOKEN, OTHER = "the-token-of-the-first", "the-token-of-the-other"
@@ -36,6 +38,8 @@ def counted(tmp_path: Path) -> tuple[TestClient, list[Any]]:
         done.append(asked)
         if asked.get("fail"):
             raise RuntimeError("a fault")
+        if asked.get("leave") and len(done) == 1:
+            raise HTTPException(HUNG_UP)
         return {"done": len(done)}
 
     app.add_middleware(IdempotentPosts, settings=settings, access=Access(settings))
@@ -93,6 +97,36 @@ def test_a_fault_is_not_kept_so_the_next_try_may_succeed(
     client, done = counted
     assert [send(client, "k1", {"fail": 1}).status_code for _ in range(2)] == [500, 500]
     assert len(done) == 2
+
+
+def test_who_hung_up_and_sends_it_again_is_answered(counted: tuple[TestClient, list[Any]]) -> None:
+    client, done = counted
+    said = [send(client, "k1", {"leave": 1}).status_code for _ in range(2)]
+    assert (said, len(done)) == ([HUNG_UP, 201], 2)
+
+
+def test_half_a_body_is_not_the_request_of_its_key(counted: tuple[TestClient, list[Any]]) -> None:
+    client, done = counted
+    parts = [
+        {"type": "http.request", "body": b'{"a"', "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+    headers = {"authorization": f"Bearer {TOKEN}", "idempotency-key": "k1"}
+    scope = {
+        "type": "http", "method": "POST", "path": "/do", "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+    }  # fmt: skip
+    said: list[Any] = []
+
+    async def receive() -> Any:
+        return parts.pop(0)
+
+    async def hear(message: Any) -> None:
+        said.append(message)
+
+    run_apart(client.app(scope, receive, hear))
+    assert (said[0]["status"], done) == (HUNG_UP, [])
+    assert send(client, "k1", {"a": 1}).json() == {"done": 1}
 
 
 @pytest.mark.parametrize("key", ["x" * 256, "a\tb"])

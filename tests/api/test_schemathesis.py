@@ -17,9 +17,7 @@ from schemathesis import GenerationMode, checks
 
 from api.app import create_app
 from infra.config.settings import load
-from infra.delta.catalog import catalog
 from tests.api.plain_desk import PlainDesk
-from tests.headgate.as_code.delta_by_hand import append_rows
 
 checks.load_all_checks()
 KEPT = {
@@ -43,10 +41,7 @@ ENDLESS = "/stream$"
 @pytest.fixture(scope="module")
 def described(tmp_path_factory: pytest.TempPathFactory) -> Any:
     desk = PlainDesk(tmp_path_factory.mktemp("desk"), requests_per_minute=1_000_000)
-    root = desk.settings.lake_root
-    for table in catalog().values():
-        if not (Path(str(root)) / table.path).exists():
-            append_rows(root, table, [])
+    desk.all_tables()
     app = create_app(load(home=desk.settings.home, api={"token": "t" * 32}))
     schema = schemathesis.openapi.from_dict(app.openapi())
 

@@ -238,6 +238,7 @@ def test_the_navigation_leads_to_pages_that_open_alone(desk: TenantDesk, page: T
         "/",
         "/alerts",
         "/cases",
+        "/reports",
         "/rules",
         "/search",
     }

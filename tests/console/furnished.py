@@ -18,6 +18,7 @@ from fastapi.testclient import TestClient
 import alerts
 from alerts.domain.finding import identity
 from alerts.rulepack.locations import store_folder
+from alerts.rulepack.rule_pack import PackStore
 from alerts.rulepack.shadow_marks import ShadowMark, ShadowMarks
 from alerts.tables import FINDING
 from api.credentials import Credentials
@@ -36,7 +37,7 @@ from tests.alerts.lifecycle.test_alert_fold import NOON, finding, leased
 from tests.api.desk import Desk
 from tests.api.story import Row, insert
 from tests.console.story import FINDINGS as STORY_FINDINGS
-from tests.console.story import event, record
+from tests.console.story import RAN, event, record
 
 SCANNER, KIOSK, PHONE = "02:00:00:00:01:01", "02:00:00:00:01:02", "02:00:00:00:01:03"
 NAMES = {SCANNER: "scanner-1", KIOSK: "kiosk-7", PHONE: "phone-anna"}
@@ -161,6 +162,18 @@ def _leave_acts(desk: Desk, client: TestClient) -> None:
     assert saved.is_success, saved.text
     yesterday = parse_interval("yesterday")
     keep(settings, make_report(settings, "daily", yesterday), ("html", "json"))
+    # Narrower than what verdicts propose, which is offered beside it.
+    asked = (("user.name", "svc-scan"), ("src_endpoint.ip", ADDRESSES[SCANNER]))
+    conditions = [{"field": field, "op": "eq", "value": value} for field, value in asked]
+    kept = client.post(
+        f"/api/v1/rules/{TRAVERSAL[0]}/filters",
+        json={"conditions": conditions, "owner": "ann",
+              "reason": "scanner-1 climbs on purpose, every night",
+              "expires": f"{NOON + timedelta(days=90):%Y-%m-%d}"},
+    )  # fmt: skip
+    assert kept.is_success, kept.text
+    # The shift's own rules are in force again, as its alerts have them.
+    PackStore(store_folder(settings)).set_current(RAN.hash)
 
 
 def tell_jobs(settings: Settings) -> None:

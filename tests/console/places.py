@@ -15,7 +15,9 @@ DAY = f"since={NOON - timedelta(hours=1):{INSTANT}}&until={NOON + timedelta(hour
 
 def places(desk: Desk) -> dict[str, str]:
     """Paths by name."""
-    alert = alert_id(desk, "SSH login succeeded after guessing")
+    ids = alert_ids(desk)
+    alert, bundled = ids["SSH login succeeded after guessing"], ids["DNS tunnel"]
+    gather_evidence(desk, bundled)
     return {
         "overview": "/",
         "alerts": "/alerts",
@@ -24,6 +26,7 @@ def places(desk: Desk) -> dict[str, str]:
         "alert": f"/alerts/{alert}",
         "cases": "/cases",
         "case": f"/cases/{CASE}",
+        "evidence": f"/alerts/{bundled}#evidence",
         "proposals": "/proposals",
         "device": f"/entity/mac/{B}",
         "device-then": f"/entity/mac/{A}?known_by={NOON + 30 * MINUTE:{INSTANT}}",
@@ -43,9 +46,17 @@ def places(desk: Desk) -> dict[str, str]:
         "reports": "/reports",
         "report-wanted": "/reports?make=1",
         "admin": "/admin",
+        "sessions": "/admin?tab=sessions",
         "suppressions": "/admin?tab=suppressions",
         "audit": f"/admin?tab=audit&since={NOON:%Y-%m-%d}",
     }
+
+
+def gather_evidence(desk: Desk, alert: str) -> None:
+    """Have a bundle made, as who the pages are shown to."""
+    asked, wait = {"alerts": [alert]}, {"wait_seconds": 20}
+    job = desk.client().post("/api/v1/evidence/jobs", json=asked, params=wait).json()
+    assert job["state"] == "done", job
 
 
 def alert_ids(desk: Desk) -> dict[str, str]:

@@ -59,7 +59,9 @@ def main(folder: Path, chosen: Sequence[str] = ()) -> int:
         return 0
     with tempfile.TemporaryDirectory() as home:
         spark = session(load(home=Path(home)), "screenshots")
-        lake = Lake(spark, load(home=Path(home), api={"token": TOKEN}))
+        (own := Path(home) / "rules").mkdir()
+        rules = {"rules": [str(own)]}
+        lake = Lake(spark, load(home=Path(home), api={"token": TOKEN}, alerts=rules))
         lake.ensure()
         desk = prepare(lake, prompt=True)
         furnish(desk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Iterator
 
@@ -10,8 +11,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from api.app import create_app
+from api.console.session import COOKIE
 from infra.config.settings import Settings, load
-from tests.api.desk import TOKEN
+from tests.api.desk import TOKEN, audited
 from tests.console.conftest import Watched, serve
 from tests.console.test_rule_tuning import csrf_of
 
@@ -88,6 +90,25 @@ def test_a_user_who_is_there_is_changed_in_their_row_and_never_by_making_another
     assert "was ended meanwhile" in html.unescape(gone.text)
 
 
+def test_another_role_leaves_the_password_and_counts_at_once_for_who_is_signed_in(app, admin):
+    form = {"csrf": csrf_of(admin.get("/admin").text), "name": "boris", "password": PASSWORD}
+    admin.post("/admin/users", data=form | {"role": "analyst"})
+    boris = TestClient(app, raise_server_exceptions=False, follow_redirects=False)
+    boris.post("/login", data={"name": "boris", "key": PASSWORD})
+    assert boris.get("/admin").status_code == 403
+    before = stored(app).users[0]
+    changed = admin.post(
+        "/admin/users", data=form | {"role": "admin", "change": "1", "password": ""}
+    )
+    assert "the password is as it was" in admin.get(changed.headers["location"]).text
+    assert boris.get("/admin").status_code == 200
+    assert (stored(app).users[0].digest, stored(app).users[0].role) == (before.digest, "admin")
+    short = admin.post("/admin/users", data=form | {"name": "eve", "role": "read", "password": ""})
+    assert "at least" in short.text
+    gone = form | {"name": "nobody", "role": "read", "change": "1", "password": ""}
+    assert "was ended meanwhile" in html.unescape(admin.post("/admin/users", data=gone).text)
+
+
 def test_what_cannot_be_taken_back_is_asked_about_in_its_row(app, admin):
     app.state.services.access.credentials.add_key("wall", "read")
     page = admin.get("/admin").text
@@ -97,6 +118,46 @@ def test_what_cannot_be_taken_back_is_asked_about_in_its_row(app, admin):
         (fold,) = [fold for fold in folds if action in fold]
         assert fold.index("<summary") < fold.index(action)
         assert page.count(action) == 1
+
+
+def test_open_sessions_are_listed_and_one_is_ended(app, admin, settings):
+    _, key = app.state.services.access.credentials.add_key("boris", "analyst")
+    boris = TestClient(app, raise_server_exceptions=False, follow_redirects=False,
+                       client=("192.0.2.7", 40_000))  # fmt: skip
+    boris.post("/login", data={"key": key})
+    _, other = app.state.services.access.credentials.add_key("gone", "read")
+    TestClient(app).post("/login", data={"key": other})
+    app.state.services.access.credentials.remove_key("gone")
+    page = admin.get("/admin?tab=sessions").text
+    rows = {re.search(r"<b>(.*?)</b>", row)[1]: row for row in page.split("<tr data-row")[1:]}
+    assert rows.keys() == {"api", "boris"}, "with its key its sessions went"
+    assert "192.0.2.7" in rows["boris"]
+    assert "analyst" in rows["boris"]
+    assert "this browser" in rows["api"]
+    assert "this browser" not in rows["boris"]
+    assert "It is yours" in rows["api"]
+    ended = re.search(r'action="(/admin/sessions/[^"]+)"', rows["boris"])[1]
+    # What names a session is no cookie: nobody comes in with it.
+    thief = TestClient(app, follow_redirects=False, cookies={COOKIE: ended.split("/")[3]})
+    assert thief.get("/").status_code == 303
+    form = {"csrf": csrf_of(page)}
+    assert boris.get("/reports").status_code == 200
+    assert boris.post(ended, data=form).status_code == 403
+    done = admin.post(ended, data=form)
+    shown = admin.get(done.headers["location"]).text
+    assert "is signed out there" in shown
+    assert "192.0.2.7" not in shown
+    assert boris.get("/reports").status_code == 303
+    again = admin.post(ended, data=form)
+    assert (again.status_code, "is over already" in again.text) == (404, True)
+    (row,) = [row for row in audited(settings) if row["act"] == "session.end"]
+    assert (row["who"], row["target"]) == ("api", "boris")
+    # One of an earlier release says nothing of where it is from.
+    for file in (settings.home / "api" / "sessions").glob("*.json"):
+        kept = json.loads(file.read_text())
+        del kept["address"]
+        file.write_text(json.dumps(kept))
+    assert "not known" in admin.get("/admin?tab=sessions").text
 
 
 @pytest.mark.full

@@ -65,6 +65,6 @@ def test_the_page_shows_an_act_though_no_driver_runs(tmp_path: Path) -> None:
     note_audit(tmp_path / "spool", "alert.close", "<b>x</b>", {"verdict": "benign"})
     page = desk.browser("ann", "admin").get("/admin?tab=audit&act=alert")
     assert page.status_code == 200, page.text
-    assert "The first 1 act waits for a driver" in page.text
+    assert "The newest act waits for a driver" in page.text
     assert "alert.close" in page.text
     assert "<b>x</b>" not in page.text

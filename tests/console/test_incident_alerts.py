@@ -26,7 +26,7 @@ def row(name: str, begin: int, end: int, **more: Any) -> Mapping[str, Any]:
         "alert_id": name, "revision": 1, "rule_id": name, "rule_name": name, "level": "high",
         "severity_id": 4, "entity_type": "device", "entity_value": DEVICE, "reason": "first",
         "event_time": NOON + timedelta(seconds=end), "count": 1, "risk_score": 60, "body": "{}",
-        "activity": "create", "mode": "live", "status": "confirmed", "title": name,
+        "activity": "create", "mode": "live", "status": "confirmed", "title": name, "pack": "gone",
         "window_start": NOON + timedelta(seconds=begin),
         "window_end": NOON + timedelta(seconds=end), **more,
     }  # fmt: skip
@@ -54,6 +54,7 @@ def test_alerts_that_led_to_an_incident_belong_to_it(tmp_path: Path) -> None:
     text = page.get("/incidents/made").text
     assert "1 alert led to the incident" in text, text[text.find("<h1>") :]
     assert "/alerts?incident=made&" in html.unescape(text)
+    assert page.get("/alerts").text.count('href="/incidents/made"') == 3, "its own row's, too"
 
 
 def test_filters_and_groups_of_an_incident_have_the_alerts_that_led_to_it(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +17,9 @@ from api.console.pages.reports import unfinished
 from api.credentials import Credentials
 from api.wire.runs import ReportRun
 from infra.config.settings import load
+from infra.process import subprocesses
 from tests.api.desk import TOKEN
+from tests.api.routes.test_runs import MAKING
 from tests.console.test_rule_tuning import csrf_of
 
 MINUTE = 60.0
@@ -66,7 +69,7 @@ def test_a_report_that_failed_is_told_of_for_a_day_or_until_it_is_asked_for_agai
         run("making", "running", 0), run("failed before it", "failed", 1),
         run("other time", "failed", 2, "2026-11"), run("done", "done", 3, "2026-W47"),
         run("failed, then done", "failed", 4, "2026-W47"), run("old", "failed", 25, "2026-10"),
-        run("of laptop-7", "failed", 5, subject="laptop-7"),
+        run("of laptop-7", "failed", 5, subject="laptop-7"), run("ended", "cancelled", 0),
     ]  # fmt: skip
     assert [each.id for each in unfinished(runs, now)] == ["making", "other time", "of laptop-7"]
 
@@ -111,4 +114,28 @@ def test_a_report_is_asked_for_and_why_it_failed_is_told(tmp_path):
     assert 'value="2026-W47"' in again
     assert "there is no lake here" in shown
     assert "every 3s" not in shown, "nothing is under way any more"
+    app.state.services.close()
+
+
+def test_a_report_being_made_shows_how_far_it_is_and_is_ended_by_who_asked(tmp_path, monkeypatch):
+    monkeypatch.setattr(subprocesses, "_command_line", [sys.executable, "-c", MAKING])
+    app, reader, ann = browsers(tmp_path)
+    form = {"csrf": csrf_of(ann.get("/reports").text), "report": "daily", "interval": "2026-11-20"}
+    assert ann.post("/reports", data=form).headers["location"] == "/reports"
+    end = time.monotonic() + MINUTE
+    while "question 3 of about 4" not in (shown := ann.get("/reports").text):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert '<progress value="50.0" max="100"' in shown
+    assert "50 %" in shown
+    assert "End it" not in reader.get("/reports").text
+    run = app.state.services.reports.listed().items[0]
+    address = f"/reports/runs/{run.id}/end"
+    assert f'action="{address}"' in shown
+    mine = {"csrf": form["csrf"]}
+    assert reader.post(address, data={"csrf": csrf_of(reader.get("/").text)}).status_code == 403
+    assert ann.post(address, data=mine).headers["location"] == "/reports"
+    shown = ann.get("/reports").text
+    assert "is being made" not in shown
+    assert "every 3s" not in shown
     app.state.services.close()

@@ -30,6 +30,7 @@ PREVIEW = (
     "[{'event_time': '2026-11-20T04:10:00+00:00', 'source': 'sshd', 'ip': '10.0.0.5', "
     "'user_name': 'root', 'host_name': None, 'event_uid': 'u:0', 'snippet': '<b>odd</b>'}]}))"
 )
+WINDOWS = PREVIEW.replace("'events'", "'counted': 12, 'notes': ['<i>cut</i>'], 'events'")
 BACKTEST = (
     "import json; side = lambda n, d: {'alerts': n, 'rules': [{'id': 'x', 'title': 'Odd tool', "
     "'level': 'high', 'findings': 7, 'alerts': n, 'note': ''}], 'by_day': {d: n}, 'examples': []}; "
@@ -39,6 +40,13 @@ BACKTEST = (
     "'difference': {'alerts': {'gained': 2, 'lost': 1, 'same': 2}, 'findings': {}, 'examples': "
     "{'gained': [row], 'lost': [], 'same': []}}}))"
 )
+
+NOTHING = (
+    "import json; side = {'alerts': 0, 'rules': [{'id': 'x', 'title': 'Odd tool', 'level': 'high', "
+    "'findings': 0, 'alerts': 0, 'events': 0, 'note': ''}], 'by_day': {}, 'examples': []}; "
+    "print(json.dumps({'sides': {'new': side}}))"
+)
+QUIET = NOTHING.replace("'events': 0", "'events': 9")
 
 
 @pytest.fixture
@@ -153,6 +161,27 @@ def test_a_rule_that_was_taken_away_meanwhile_can_be_kept_anew(people, settings)
     assert (settings.home / "rules" / "odd_tool.yml").read_text() == GOOD
 
 
+def test_a_rule_that_was_taken_away_is_written_again_from_its_last_text(people, settings):
+    (settings.home / "rules" / "two.yml").write_text(OTHER)
+    ann = people("ann")
+    removed = ann.post("/rule-editor", data=opened(ann) | {"act": "remove", "reason": "no use"})
+    page = html.unescape(ann.get(removed.headers["location"]).text)
+    assert "The rule is taken away." in page
+    again = re.search(r'href="/rule-editor\?([^"]+)">Write it again', page)
+    assert again is not None
+    text = re.search(r'href="(/rules/[^"]+/versions/[^"]+)">Its last text', page)
+    assert text is not None
+    assert "Write it again" in ann.get(text[1]).text
+    form = opened(ann, again[1])
+    assert form["text"].replace("\r\n", "\n") == GOOD
+    assert ann.post("/rule-editor", data=form).status_code == 303
+    assert (settings.home / "rules" / "odd_tool.yml").read_text() == GOOD
+    assert "taken away" not in ann.get(removed.headers["location"]).text, "it is there again"
+    eve = people("eve", "viewer")
+    assert "Write it again" not in eve.get(text[1]).text
+    assert ann.get(f"/rule-editor?rule={ID[:-1]}9&version=x").status_code == 404
+
+
 @pytest.mark.full
 def test_a_bundled_rule_is_copied_and_switched_off_by_the_copy(tmp_path):
     (tmp_path / "own").mkdir()
@@ -179,10 +208,9 @@ def test_a_copy_of_a_rule_that_others_count_does_not_switch_it_off_by_itself(peo
     box = re.search(r'<input type="checkbox" name="switch_off"[^>]*>', page)
     assert box is not None
     assert "checked" not in box[0]
-    # What counts others' findings has no preview, which looks at events.
     counting = ann.get("/rules/many_odd").text
     assert "Backtest on 7 days" in counting
-    assert "Preview on 7 days" not in counting
+    assert "Preview on 7 days" in counting
     assert "Preview on 7 days" in ann.get(f"/rules/{ID}").text
 
 
@@ -242,7 +270,14 @@ def test_versions_are_compared_and_an_old_text_can_be_taken_up(people):
             "preview",
             ("3</b><span>findings", "The first 1:", "&lt;b&gt;odd&lt;/b&gt;", '"step":3600'),
         ),
+        (
+            WINDOWS,
+            "preview",
+            ("12</b><span>findings of the rules", "&lt;i&gt;cut", 'href="/events/u%3A0"'),
+        ),
         (BACKTEST, "backtest", ("2 alerts more, 1 fewer", "Only mine", '"step":86400')),
+        (NOTHING, "backtest", ("0</b><span>events that it looks at", "No event that it looks at")),
+        (QUIET, "backtest", ("9</b><span>events that it looks at", "found nothing in these")),
     ],
 )
 def test_a_draft_is_tried_on_history_and_shown_as_bars_and_rows(

@@ -78,6 +78,7 @@ def parts(page, kind):
     return page.eval_on_selector_all(f".tok-{kind}", "all => all.map((each) => each.textContent)")
 
 
+@pytest.mark.full
 def test_text_has_colours_that_follow_what_is_written_and_undone(browse):
     watched: Watched = browse()
     page = watched.go(f"/rule-editor?rule={ID}")
@@ -99,6 +100,7 @@ def test_text_has_colours_that_follow_what_is_written_and_undone(browse):
     assert watched.dialogs == watched.outside == watched.errors == watched.violations() == []
 
 
+@pytest.mark.full
 def test_colours_lie_under_their_letters(browse):
     watched: Watched = browse()
     page = watched.go("/search?sql=SELECT+count(*)+FROM+silver.events")

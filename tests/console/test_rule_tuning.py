@@ -29,6 +29,7 @@ from tests.api.test_app import problem
 from tests.reporting.memory_lake import MemoryLake
 
 TOKEN = "t" * 32
+END = "2999-01-01"
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +59,8 @@ def rest(app: Any) -> TestClient:
     return client
 
 
-def browser(app: Any, settings: Settings, role: str = "engineer") -> TestClient:
-    _, key = Credentials(settings).add_key("ann", role)
+def browser(app: Any, settings: Settings, role: str = "engineer", name: str = "ann") -> TestClient:
+    _, key = Credentials(settings).add_key(name, role)
     client = TestClient(app, raise_server_exceptions=False, follow_redirects=False)
     assert client.post("/login", data={"key": key}).status_code == 303
     return client
@@ -118,6 +119,106 @@ def test_the_page_shows_a_filter_and_keeps_it_with_owner_reason_and_end(app, set
     assert ann.get("/rules/nothing/tuning").status_code == 404
 
 
+def test_a_filter_shows_what_it_hides_stands_on_its_rule_and_is_ended_there(app, settings):
+    ann = browser(app, settings)
+    tuning = html.unescape(ann.get(f"/rules/{LOGIN}/tuning?days=365").text)
+    assert "The alerts it would have hidden" in tuning
+    hidden = re.findall(r'<td class="tight"><a class="link" href="/alerts/([^"]+)"', tuning)
+    assert "open" in hidden
+    assert len(hidden) == 5, "four that it removes, and one that nobody judged"
+    assert "true" not in hidden
+    conditions = re.search(r"name=\"conditions\" value=\"(\[.*?\])\"", tuning)
+    assert conditions is not None
+    form = {"csrf": csrf_of(tuning)}
+    wish = {"conditions": conditions[1], "owner": "bob", "reason": "the backup", "expires": END}
+    ann.post(f"/rules/{LOGIN}/tuning/filter", data=form | wish)
+    page = html.unescape(ann.get(f"/rules/{LOGIN}?saved=filter").text)
+    assert "It stands under Filters below" in page
+    assert "user.name: svc" in page
+    assert f"bob: the backup; until {END}" in page
+    stands = html.unescape(ann.get(f"/rules/{LOGIN}/tuning?days=365").text)
+    assert "It is kept already" in stands
+    assert "Keep this filter" not in stands
+    filter_id = re.search(r'name="filter" value="([^"]+)"', page)
+    assert filter_id is not None
+    ending = form | {"filter": filter_id[1]}
+    path = f"/rules/{LOGIN}/tuning/filter/end"
+    assert "say why" in ann.post(path, data=ending).text
+    assert len(list((settings.home / "rules").glob("filter_*.yml"))) == 1
+    ended = ann.post(path, data=ending | {"reason": "the backup has a user of its own now"})
+    assert ended.headers["location"] == f"/rules/{LOGIN}?rollout=filter_ended"
+    after = ann.get(ended.headers["location"]).text
+    assert "The filter is ended" in after
+    assert "user.name: svc" not in after
+    assert list((settings.home / "rules").glob("filter_*.yml")) == []
+    (row,) = [row for row in audited(settings) if row["act"] == "rule.filter.end"]
+    assert "user.name: svc" in row["detail"]
+    again = ann.post(path, data=ending | {"reason": "twice"})
+    assert again.status_code == 404
+    assert "Keep this filter" in ann.get(f"/rules/{LOGIN}/tuning?days=365").text
+    assert "somebody took it away meanwhile" in again.text
+
+
+def test_a_filter_by_hand_is_told_with_why_it_is_not_in_force_or_is_not_ended_here(app, settings):
+    folder = settings.home / "rules"
+    text = f"title: F\nid: f-1\nlogsource: {{product: linux}}\nfilter: {{rules: [{LOGIN}], "
+    text += "noise: {user.name: svc}, condition: not noise}\n"
+    (folder / "filter_over.yml").write_text(text + "headgate: {expires: 2020-01-01}\n")
+    other = text.replace("f-1", "f-2").replace(f"[{LOGIN}]", "any")
+    (folder / "filter_two.yml").write_text(f"{other}---\n{other.replace('f-2', 'f-3')}")
+    ann = browser(app, settings)
+    page = ann.get(f"/rules/{LOGIN}").text
+    assert "Not in force: " in page
+    assert "of all rules of its log source" in page
+    assert re.findall(r'name="filter" value="([^"]+)"', page) == ["f-1"]
+    form = {"csrf": csrf_of(page), "reason": "why not"}
+    shared = ann.post(f"/rules/{LOGIN}/tuning/filter/end", data=form | {"filter": "f-2"})
+    assert "holds more than this filter" in html.unescape(shared.text)
+    eve = browser(app, settings, "analyst", "eve")
+    assert 'name="filter"' not in eve.get(f"/rules/{LOGIN}").text
+    form["csrf"] = csrf_of(eve.get("/rules").text)
+    refused = eve.post(f"/rules/{LOGIN}/tuning/filter/end", data=form | {"filter": "f-1"})
+    assert refused.status_code == 403
+
+
+def test_the_filters_of_a_rule_are_listed_and_ended_over_rest(rest, settings):
+    path = f"/api/v1/rules/{LOGIN}/filters"
+    assert rest.get(path).json() == {"items": []}
+    conditions = [{"field": "user.name", "op": "eq", "value": "svc"}]
+    wish = {"conditions": conditions, "owner": "ann", "reason": "backup", "expires": END}
+    kept = rest.post(path, json=wish).json()
+    text = f"title: F\nid: f-1\nlogsource: {{product: linux}}\nfilter: {{rules: [{LOGIN}], "
+    text += "noise: {user.name: svc}, condition: not noise}\n"
+    over, both = (settings.home / "rules" / f"filter_{name}.yml" for name in ("over", "both"))
+    over.write_text(text + "headgate: {expires: '2020-01-01'}\n")
+    both.write_text(text.replace("f-1", "f-2").replace(f"[{LOGIN}]", f"[{LOGIN}, other]"))
+    # Files that are changed by hand are seen some seconds later.
+    rest.app.state.services.rules.forget()
+    shared, own, ended = rest.get(path).json()["items"]
+    assert (own["path"], own["owner"], own["reason"], own["expires"], own["not_in_force"]) == (
+        kept["path"], "ann", "backup", END, None,
+    )  # fmt: skip
+    assert own["text"] == "noise:\n  user.name: svc\ncondition: not noise"
+    assert [each["can_end"] for each in (shared, own, ended)] == [False, True, True]
+    assert "2020-01-01" in ended["not_in_force"]
+    refused = rest.delete(f"{path}/f-2")
+    assert "narrows other rules, too" in problem(refused, 422)["detail"]
+    assert both.exists()
+    done = rest.delete(f"{path}/{own['filter_id']}", params={"reason": "it has its own user now"})
+    assert done.status_code == 200, done.text
+    assert done.json()["filter_id"] == own["filter_id"]
+    assert not Path(own["path"]).exists()
+    (row,) = [row for row in audited(settings) if row["act"] == "rule.filter.end"]
+    assert row["target"] == LOGIN
+    assert "it has its own user now" in row["detail"]
+    assert "user.name: svc" in row["detail"]
+    again = problem(rest.delete(f"{path}/{own['filter_id']}"), 404)
+    assert "somebody took it away meanwhile" in again["detail"]
+    assert [each["filter_id"] for each in rest.get(path).json()["items"]] == ["f-2", "f-1"]
+    counted = problem(rest.get(f"/api/v1/rules/{MANY}/filters"), 422)
+    assert "no Sigma rule over events" in counted["detail"]
+
+
 def test_what_was_refused_comes_back_into_its_own_filter_and_time_alone(app, settings):
     ann = browser(app, settings)
     page = ann.get(f"/rules/{LOGIN}/tuning?days=365").text
@@ -131,7 +232,8 @@ def test_what_was_refused_comes_back_into_its_own_filter_and_time_alone(app, set
         assert "reason: is empty" in refused
         assert f'data-address="/rules/{LOGIN}/tuning?days=365"' in refused
         assert 'tuning?days=365" aria-current="true"' in refused
-        (fold,) = re.findall(r"<details.*?</details>", refused, re.DOTALL)
+        folds = re.findall(r"<details.*?</details>", refused, re.DOTALL)
+        (fold,) = [each for each in folds if "Keep this filter" in each]
         assert fold.startswith("<details open>") == comes_back
         assert ('value="bob"' in fold) == comes_back
     lost = ann.post(
@@ -212,6 +314,23 @@ def test_a_curve_is_counted_as_a_job_and_a_row_of_it_kept(app, settings, curve, 
     assert kept.status_code == 303, kept.text
     (file,) = (settings.home / "rules").glob("threshold_*.yml")
     assert "Threshold by ann: a scanner" in file.read_text()
+
+
+def test_a_rule_that_others_count_says_before_a_choice_that_none_is_kept(tmp_path, judged):
+    settings = load(home=tmp_path, api={"token": TOKEN})
+    made = create_app(settings)
+    made.state.services = replace(made.state.services, reader=Asked(judged))
+    ann = browser(made, settings)
+    path = "/rules/ssh_password_guessing/tuning"
+    page = ann.get(path).text
+    assert "To look at only." in page
+    assert "SSH login succeeded after password guessing counts what this rule finds" in page
+    assert "Keep the chosen one" not in page
+    wish = {"csrf": csrf_of(page), "owner": "ann", "reason": "a scanner", "choice": "8 120"}
+    refused = ann.post(f"{path}/threshold", data=wish)
+    assert refused.status_code == 422
+    assert "ssh_login_after_guessing counts what this rule finds" in refused.text
+    made.state.services.rule_jobs.close()
 
 
 def test_thresholds_are_of_rules_in_force_that_count(rest):

@@ -86,6 +86,7 @@ def test_words_of_other_alphabets_are_not_suspected(text):
 
 
 def test_a_long_text_is_cut_and_says_by_how_much():
+    assert shown_text("x" * 20, 18).count("x") == 20, "words in place of less would be longer"
     assert f"{5000 - LONGEST_SHOWN:,} more characters" in shown_text("x" * 5000)
 
 

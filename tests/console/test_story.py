@@ -116,14 +116,19 @@ def test_who_comes_second_is_told_kindly_and_nothing_is_overwritten(browse, desk
 def test_many_are_counted_before_they_are_closed_and_the_act_can_be_undone(browse, desk):
     watched = browse()
     page = watched.go("/alerts?lifecycle=new&lifecycle=triaged")
+    page.check("[data-pick] >> nth=0")
+    page.click("[data-bulk] >> text=Take")
+    page.wait_for_selector(".notice >> text=1 alert taken")
+    page.wait_for_selector("[data-bulk]", state="hidden")
     page.check("[data-pick-all]")
     number = int(page.inner_text("[data-bulk-count]"))
     page.click("[data-bulk] >> text=Close")
     page.wait_for_selector("dialog[open]")
     assert f"Close {number} alert" in page.inner_text("#close-title")
     page.click("dialog button.primary")
-    page.wait_for_selector(".notice >> text=Undo")
-    page.click(".notice >> text=Undo")
+    page.wait_for_selector(".notice >> text=/alerts? closed/")
+    assert page.locator("#notices > .notice").count() == 2, "each act is told once"
+    page.keyboard.press("z")
     page.wait_for_selector(".notice >> text=as before")
 
 
@@ -191,8 +196,10 @@ def test_a_new_alert_appears_by_itself_and_goes_into_a_case(browse, desk):
     page.wait_for_url("**/cases/case-*")
     assert "A laptop that is new" in page.inner_text("h1")
     assert page.locator("svg.lanes .mark").count() == 1
+    page.click(".acts >> text=Evidence bundle")
+    page.wait_for_selector("#evidence[data-state=done]")
     with page.expect_download() as sent:
-        page.click("text=Evidence bundle")
+        page.click("#evidence >> text=Download")
     assert check_bundle(sent.value.path()).problems == []
     assert watched.errors == []
     assert watched.violations() == []

@@ -12,6 +12,7 @@ import json
 import sys
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alerts.delivery.publisher import Publisher
-from infra.config.settings import load
+from infra.config.settings import Settings, load
 from infra.errors import Retryable
 
 SCHEMA = pa.schema(
@@ -43,6 +44,8 @@ class Outbox:
     version: int = 0
     wanted: list[tuple[str, int]] = field(default_factory=list)
     silenced: list[tuple[str, int]] = field(default_factory=list)
+    torn: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Revisions whose bodies are damaged, each with its file."""
 
     def make(self) -> Outbox:
         """Version 0, with no rows."""
@@ -58,10 +61,28 @@ class Outbox:
         )
         return self
 
+    def tear(self, *rows: tuple[str, int]) -> None:
+        """One batch of `(alert, revision)` whose bodies are damaged: they are wanted."""
+        name = f"alert-{uuid.uuid4()}.parquet"
+        self.torn |= dict.fromkeys(rows, name)
+        self._append(name, [(*row, False) for row in rows])
+
+    def repair(self, alert: str, revision: int) -> None:
+        """Put the file of a damaged one back from a backup, with what else was in it."""
+        name = self.torn[alert, revision]
+        mended = [row for row, file in self.torn.items() if file == name]
+        self.torn = {row: file for row, file in self.torn.items() if file != name}
+        rows = [self._row(*row, False) for row in mended]
+        whole = self.folder / f".{name}"
+        pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), whole)
+        whole.rename(self.folder / name)
+
     def append(self, *rows: tuple[str, int, bool]) -> None:
         """One batch of `(alert, revision, silenced)`."""
+        self._append(f"alert-{uuid.uuid4()}.parquet", rows)
+
+    def _append(self, name: str, rows: Sequence[tuple[str, int, bool]]) -> None:
         self.version += 1
-        name = f"alert-{uuid.uuid4()}.parquet"
         table = pa.Table.from_pylist([self._row(*row) for row in rows], schema=SCHEMA)
         pq.write_table(table, self.folder / name)
         size = (self.folder / name).stat().st_size
@@ -85,11 +106,12 @@ class Outbox:
         rule = {"id": "r", "level": "high", "name": "a rule"}
         state = "closed" if revision % 5 == 0 else "new"
         body = {"alert_id": alert, "revision": revision, "rule": rule, "state": state}
+        text = json.dumps(body | {"title": f"{alert} {revision}"})
         return {
             "alert_id": alert,
             "revision": revision,
             "activity": "create" if revision == 1 else "update",
-            "body": json.dumps(body | {"title": f"{alert} {revision}"}),
+            "body": text[:20] if (alert, revision) in self.torn else text,
             "sequence": self.version,
             "suppressed_by": "mute" if silent else None,
         }
@@ -99,6 +121,14 @@ class Outbox:
         whole = log / ".commit"
         whole.write_text("".join(json.dumps(action) + "\n" for action in actions))
         whole.rename(log / f"{self.version:020d}.json")
+
+
+def begun(settings: Settings) -> Outbox:
+    """A new one of a platform whose publisher has looked at it, as job `alert` does before its
+    first batch."""
+    outbox = Outbox(settings.lake_root / "gold" / "alert").make()
+    Publisher(settings).begin()
+    return outbox
 
 
 def _struct() -> dict[str, Any]:

@@ -23,12 +23,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 
-from alerts.delivery.publisher import Publisher
 from infra.config.settings import Settings, load
 from infra.kafka.client import Broker, ensure_topics
 from infra.process.subprocesses import die_with_parent
 from tests.alerts.delivery.test_webhook import Receiver
-from tests.faults.outbox import Outbox
+from tests.faults.outbox import Outbox, begun
 from tests.full import rest_full
 from tests.recovery import judge
 from tests.wait import until
@@ -158,8 +157,7 @@ def killed_again_and_again(broker: Broker, home: Path, seed: int, kills: int) ->
     receiver = Receiver()
     settings = load(home=home, kafka={"bootstrap": broker.address})
     ensure_topics(settings)
-    outbox = Outbox(settings.lake_root / "gold" / "alert").make()
-    Publisher(settings).begin()  # as job `alert` does before its first batch
+    outbox = begun(settings)
     publisher = Process(home / "publisher.log", "tests.faults.outbox", str(home), broker.address)
     hooks = Process(home / "hooks.log", *delivering(home), **environment(broker, receiver))
     hooks.start()

@@ -24,7 +24,7 @@ from infra.config.settings import Settings, load
 from infra.delta.log_reader import newest_version
 from infra.errors import Fatal
 from infra.kafka.client import Broker, ensure_topics
-from tests.faults.outbox import Outbox
+from tests.faults.outbox import Outbox, begun
 from tests.full import rest_full
 
 Told = list[tuple[str, int]]
@@ -45,9 +45,7 @@ def settings(broker: Broker, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def outbox(settings: Settings) -> Outbox:
-    made = Outbox(settings.lake_root / "gold" / "alert").make()
-    Publisher(settings).begin()  # as job `alert` does before its first batch
-    return made
+    return begun(settings)
 
 
 def told(settings: Settings) -> Told:

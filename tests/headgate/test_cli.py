@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,9 +43,25 @@ def test_the_help_lists_each_command_once_below_its_task(capsys) -> None:
     ("words", "hint"),
     [
         (("rulse", "list"), "did you mean 'rules'?"),
-        (("rules", "lsit"), "did you mean 'list'?"),
+        (("rules", "lsit"), "no verb 'lsit'; did you mean 'list'?"),
+        (("suppress", "quiet"), "no verb 'quiet'; there are add, list, remove"),
+        (("suppress",), "say what to do: add, list, remove"),
         (("rules", "list", "--outptu", "csv"), "did you mean '--output'?"),
         (("rules", "list", "--output", "jsno"), "did you mean 'json'?"),
+        # By what it means, among the options of that verb alone.
+        (("rules", "preview", "r", "--from", "7d"), "--from 7d; did you mean '--since'?"),
+        (("alerts", "list", "--to", "now"), "unrecognized arguments: --to now\n"),
+        (("alerts", "list", "--json"), "did you mean '--output json'?"),
+        (("alerts", "list", "--max", "5"), "did you mean '--limit'?"),
+        (("alerts", "list", "--verdict", "x"), "it is an option of 'alerts close'"),
+        (("alerts", "list", "--lvel", "high"), "did you mean '--level'?"),
+        (("alerts", "list", "--quiet"), "unrecognized arguments: --quiet\n"),
+        (("alerts", "list", "--home", "x"), "it stands before the command: headgate --home"),
+        (("alerts", "list", "--limit", "x"), "argument --limit: 'x': write a whole number from 1"),
+        (("replay", "--speed", "x"), "argument --speed: 'x': write a number above 0, such as"),
+        (("rules", "tune", "r", "--expires", "x"), "--expires: 'x': write a date, such as 2026-"),
+        (("capacity", "--events-per-second", "x"), "'x': write a number above 0"),
+        (("rules", "thresholds", "r", "--count", "3,x"), "'3,x': write numbers, such as 3,5,10"),
     ],
 )
 def test_a_mistyped_word_is_told_what_it_may_have_meant(
@@ -82,3 +100,24 @@ def test_a_span_before_now_is_a_value_of_its_option_and_no_option() -> None:
         assert parser.parse_args(["list", "--since", span]).since == span
     with pytest.raises(SystemExit):
         parser.parse_args(["list", "--since", "-x"])
+
+
+def test_a_command_without_an_output_ends_well() -> None:
+    command = [sys.executable, "-m", "headgate.cli", "tables"]
+    ran = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_full_disk_is_told_in_a_sentence() -> None:
+    for words in (["tables"], ["--help"]):
+        with open("/dev/full", "w") as full:  # a device whose every write finds no space
+            ran = subprocess.run(
+                [sys.executable, "-m", "headgate.cli", *words],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        sentence = "headgate: the output: No space left on device; make room and run it again\n"
+        assert (ran.returncode, ran.stderr) == (1, sentence)

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.cli import main
 from headgate.command_aliases import ALIASES, DEFAULT_VERBS, Alias, current_words
-from headgate.completion import words_of_all
+from headgate.completion.words import words_of_all
 from infra.runtime.command_registry import COMMANDS
 
 

@@ -27,12 +27,19 @@ def test_a_command_line_that_is_only_read_loads_no_engine() -> None:
     ("modules", "spared"),
     [
         ("reporting.cli.report, reporting.document.archive", {"matplotlib", "pyarrow", "jinja2"}),
-        ("alerts.explain.explain", {"sigma", "pyarrow", "pandas"}),
-        ("api.services.leases, api.services.user_evidence", {"fastapi", "pandas", "duckdb"}),
+        ("alerts.explain.explain", {"sigma", "pyarrow", "pandas", "pyspark"}),
+        (
+            "api.services.leases, api.services.user_evidence",
+            {"fastapi", "pandas", "duckdb", "pyspark"},
+        ),
+        ("reporting.cli.ledger", {"pyspark", "pyarrow", "pandas", "numpy", "sqlglot"}),
     ],
 )
 def test_what_answers_one_question_loads_nothing_for_others(modules: str, spared: set[str]) -> None:
-    code = f"import sys, {modules}\nfrom reporting.reports import reports\nreports()\n"
+    code = f"import sys, headgate.packages, {modules}\nfrom reporting.reports import reports\n"
+    # What makes tables of the lake known to DuckDB is part of each such command.
+    code += "from pathlib import Path\nfrom infra.delta.duckdb_views import definitions\n"
+    code += "reports()\ndefinitions(Path('lake'))\n"
     loaded = subprocess.run(
         [sys.executable, "-c", f"{code}print(*sys.modules)"], capture_output=True, text=True
     )
@@ -57,3 +64,17 @@ def test_a_report_whose_name_is_no_text_is_not_left_out_in_silence(
     file.write_text('NAME = "tal" + str()\nDOC = "How many."\n')
     with pytest.raises(Fatal, match=r"tally\.py: write NAME out as a text"):
         listed_report(file)
+
+
+def test_values_are_bound_without_pandas() -> None:
+    code = """
+import sys, duckdb
+from infra.delta.duckdb_views import without_pandas
+with without_pandas():
+    assert duckdb.connect().execute("SELECT $n + 1", {"n": 1}).fetchall() == [(2,)]
+print("pandas" in sys.modules)
+duckdb.connect().execute("SELECT $n + 1", {"n": 1})
+print("pandas" in sys.modules)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.stdout.split() == ["False", "True"], ran.stderr

@@ -21,6 +21,8 @@ READING = (
     "who 10.0.0.1 --at 2026-11-20T00:00:00Z", "repair --dry-run",
     "erase --user anna --dry-run", "reparse --source sshd --from 2026-11-20T00:00:00Z --dry-run",
     "rollup recount --since 2026-11-20T00:00:00Z --until 2026-11-21T00:00:00Z", "verify --from 24h",
+    "rules backtest dns_tunnel --from 24h", "console-link",
+    "keys remove nobody", "keys rotate nobody", "import no-such-file.log --source sshd",
 )  # fmt: skip
 
 
@@ -46,6 +48,9 @@ def test_a_command_that_reads_makes_nothing(
         ("rules coverage", "the jobs put one in force when they start (headgate up)"),
         ("jobs list", "start the jobs with 'headgate up'"),
         ("alerts published", "job alert makes it (headgate up)"),
+        ("import no-such.log --source sshd", "no-such.log: there is no such file"),
+        ("console-link", "home: there is no such home; start the API with 'headgate api'"),
+        ("rules backtest dns_tunnel --from 24h", "there is no lake here"),
         ("repair", "there is no lake here; start the jobs or set 'lake'"),
     ],
 )

@@ -47,11 +47,11 @@ def plain(rows: pa.RecordBatch) -> list[dict[str, Any]]:
     return result
 
 
-def agree(source: str, raws: list[bytes]) -> int:
+def agree(source: str, raws: list[bytes], settings: ParseSettings = SETTINGS) -> int:
     """How many were read at once; fails where one of them differs."""
     # Part of a longer batch, as most are that a worker gets.
     batch = records(source, [b"before", *raws]).slice(1)
-    at_once = lookup(source).columns(batch, SETTINGS)
+    at_once = lookup(source).columns(batch, settings)
     assert at_once is not None
     left = set(at_once.left)
     others = [each for number, each in enumerate(records_of(batch)) if number not in left]
@@ -59,7 +59,7 @@ def agree(source: str, raws: list[bytes]) -> int:
         assert not others
         return 0
     at_once.events.validate(full=True)
-    assert plain(at_once.events) == plain(to_arrow(event_rows(others, SETTINGS)))
+    assert plain(at_once.events) == plain(to_arrow(event_rows(others, settings)))
     return len(others)
 
 

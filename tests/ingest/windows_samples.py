@@ -176,7 +176,7 @@ OTHER_SAMPLES: dict[str, Sample] = {
             "5f",
             "c0000005",
             "1234",
-            "1c",
+            "1274",
             "1d",
             "C:\\a.exe",
         ),
@@ -313,6 +313,7 @@ OTHER_SAMPLES: dict[str, Sample] = {
             "RCODE": "3",
             "Port": "50123",
         },
+        "Microsoft-Windows-DNSServer/Analytical",
     ),
     "ntlm 8004": other(
         8004,

@@ -263,7 +263,7 @@ def test_a_report_is_one_module(tree: Tree, empty_tables: Path) -> None:
     assert tree.touched() - before == {"reporting/reports"}
     listed = json.loads(tree.headgate("report", "list", "--output", "json"))
     about = "How many events an interval has."
-    assert {"what": "report", "name": "tally", "about": about} in listed
+    assert {"what": "report", "name": "tally", "tenant": "", "about": about} in listed
     page, figures = tree.headgate("report", "run", "tally", "--interval", "2026-11-20").split()
     assert "<dt>Events</dt><dd>0</dd>" in Path(tree.folder / page).read_text("utf-8")
     tiles = json.loads(Path(tree.folder / figures).read_text("utf-8"))["figures"]

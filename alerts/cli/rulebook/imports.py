@@ -23,6 +23,7 @@ from alerts.rulebook.public_rules import (
     summary_json,
     summary_text,
 )
+from alerts.rulebook.rule_packs import every_pack
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.os_user import acting_user
@@ -100,7 +101,7 @@ def _update(
     if not anew and not plan.empty and not args.yes:
         raise Usage("look at what would change first (--dry-run), then add --yes")
     put = put_version(settings, plan, taken, wish)
-    tell_put(args.into, plan, put, wish.days if wish else 0)
+    tell_put(settings, plan, put, wish.days if wish else 0)
     written = sum(c.act in (ADDED, CHANGED) and c.path.endswith((".yml", ".yaml"))
                   for c in plan.file_changes)  # fmt: skip
     return document | {"copied_files": written}
@@ -151,13 +152,14 @@ def tell_rules(plan: PackPlan) -> None:
         print(f"and {len(plan.rules) - _SHOWN} more")
 
 
-def tell_put(folder: Path, plan: PackPlan, put: PackPut, days: int) -> None:
+def tell_put(settings: Settings, plan: PackPlan, put: PackPut, days: int) -> None:
     """Say what was done, and what to do next."""
-    done = sum(change.act != KEPT for change in plan.file_changes)
+    done, folder = sum(change.act != KEPT for change in plan.file_changes), plan.folder.absolute()
     if put.shadowed:
+        named = (name for name, root in every_pack(settings).items() if root == folder)
         print(
             f"{put.shadowed} rules are in shadow for {days} days; 'headgate rules promote --pack "
-            f"{folder.name} --yes' lets them alert",
+            f"{next(named, folder.name)} --yes' lets them alert",
             file=sys.stderr,
         )
     if put.at_once:
@@ -166,7 +168,7 @@ def tell_put(folder: Path, plan: PackPlan, put: PackPut, days: int) -> None:
             file=sys.stderr,
         )
     if put.pack is None:
-        print(f"{done} files copied to {folder}; they run once alerts.rules names it",
+        print(f"{done} files copied to {plan.folder}; they run once alerts.rules names it",
               file=sys.stderr)  # fmt: skip
     else:
         tell_in_force(put.pack)

@@ -72,7 +72,7 @@ def roll_back(args: argparse.Namespace, settings: Settings) -> int:
     if not args.yes:
         tell_rules(plan)
         raise Usage("nothing is done yet: add --yes to go back")
-    tell_put(folder, plan, put_version(settings, plan, taken), 0)
+    tell_put(settings, plan, put_version(settings, plan, taken), 0)
     return 0
 
 

@@ -69,14 +69,22 @@ def shadow(args: argparse.Namespace, settings: Settings) -> int:
     names = [name for name in args.rule if not _is_file(name)]
     files = [Path(name) for name in args.rule if _is_file(name)]
     chosen = chosen_rules(read_rule_files(settings), names, criteria)
-    print(f"{len(chosen) + len(files)} rules are chosen", file=sys.stderr)
+    print(f"rules chosen: {len(chosen) + len(files)}", file=sys.stderr)
     if criteria and not args.yes:
-        raise Usage("look which they are with 'rules disable --dry-run' first, then add --yes")
+        rules = [source.rule for source in chosen.values()]
+        rows = [{"id": r.id, "name": r.name, "level": r.level, "title": r.title} for r in rules]
+        print_rows(rows, args.output)
+        raise Usage("nothing was put in shadow; add --yes if it is these")
     for path in files:
         rule_id, pack = shadow_file(settings, path, wish)
         print(f"{path}: in shadow as {rule_id} for {wish.days} days", file=sys.stderr)
     if chosen:
         pack = shadow_rules(settings, list(chosen), wish)
+        print(
+            f"in shadow for {wish.days} days, without alerts; what they would have alerted: "
+            "headgate rules shadow",
+            file=sys.stderr,
+        )
     return tell_in_force(pack)
 
 
@@ -93,14 +101,20 @@ def promote(args: argparse.Namespace, settings: Settings) -> int:
 def drop(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules drop RULE...`."""
     ids = _in_shadow(args, settings)
-    return tell_in_force(drop_rules(settings, ids, acting_user(), args.reason))
+    pack = drop_rules(settings, ids, acting_user(), args.reason)
+    print(
+        "dropped: what was put in shadow itself is switched off (headgate rules enable RULE), of a "
+        "changed text the rule in force stays as it is",
+        file=sys.stderr,
+    )
+    return tell_in_force(pack)
 
 
 def _in_shadow(args: argparse.Namespace, settings: Settings) -> list[str]:
     """The rules in shadow that are named, and those that are like what was asked for."""
     criteria = criteria_of(args)
     ids = rules_in_shadow(read_rule_files(settings), args.rule, criteria)
-    print(f"{len(ids)} rules are chosen", file=sys.stderr)
+    print(f"rules chosen: {len(ids)}", file=sys.stderr)
     if criteria and not args.yes:
         raise Usage("look which they are with 'headgate rules shadow' first, then add --yes")
     return ids

@@ -45,7 +45,7 @@ def add_criteria(parser: argparse.ArgumentParser) -> None:
         "product": "of the log source, such as windows,linux",
     }
     for name, words in shown.items():
-        parser.add_argument(f"--{name}", default="", metavar=f"{name.upper()}S", help=words)
+        parser.add_argument(f"--{name}", default="", metavar=f"{name.upper()},...", help=words)
 
 
 def criteria_of(args: argparse.Namespace) -> RuleCriteria:
@@ -95,7 +95,7 @@ def _switch_several(args: argparse.Namespace, settings: Settings, *, on: bool) -
     way = "on" if on else "off"
     already = len(looked.chosen) - len(looked.changed)
     print(
-        f"{len(looked.chosen)} rules are chosen: {len(looked.changed)} to switch {way}, "
+        f"rules chosen: {len(looked.chosen)}; {len(looked.changed)} to switch {way}, "
         f"{already} are {way} already",
         file=sys.stderr,
     )

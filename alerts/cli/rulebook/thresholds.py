@@ -12,16 +12,20 @@ from alerts.cli.explain import asking
 from alerts.cli.output import since_when
 from alerts.compiler.compiler import RuleSource
 from alerts.rulepack.rule_pack import Correlation
+from infra.config.number_args import whole
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.process.os_user import acting_user
-from infra.process.table_output import add_output_option, print_document, print_rows
+from infra.process.table_output import WIDE, add_output_option, print_document, print_rows
 from infra.process.text_output import printable
 
 if TYPE_CHECKING:
     from alerts.tuning.thresholds import ThresholdHistory, ThresholdOutcome
 
-_BAR = 24
+_BAR = 9
+_BRIEF = ("choice", "now", "count", "window", "group_by", "alerts", "true_kept", "noise_kept",
+          "curve")  # fmt: skip
+"""What a person looks at first."""
 
 
 def build(verbs: Any) -> None:
@@ -49,10 +53,12 @@ def build(verbs: Any) -> None:
         metavar="FIELDS",
         help="fields joined by commas, as the rule would name them; may be given again",
     )
-    parser.add_argument("--write", type=int, metavar="N", help="keep choice N; needs the next two")
+    parser.add_argument(
+        "--write", type=whole(), metavar="N", help="keep choice N; needs the next two"
+    )
     parser.add_argument("--owner", help="who answers for it")
     parser.add_argument("--reason", help="why, for those who wonder later")
-    add_output_option(parser)
+    add_output_option(parser, WIDE)
     parser.add_argument(
         "--summary", action="store_true", help="one JSON document: choices, and what they rest on"
     )
@@ -60,7 +66,10 @@ def build(verbs: Any) -> None:
 
 
 def _numbers(text: str) -> list[int | float]:
-    return [int(part) if part.strip().isdecimal() else float(part) for part in text.split(",")]
+    try:
+        return [int(part) if part.strip().isdecimal() else float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}': write numbers, such as 3,5,10") from None
 
 
 def _spans(text: str) -> list[int]:
@@ -70,7 +79,8 @@ def _spans(text: str) -> list[int]:
     try:
         return [SigmaCorrelationTimespan(part.strip()).seconds for part in text.split(",")]
     except SigmaTimespanError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        why = f"{str(error).rstrip('.')}: write spans of time, such as 90s,5m,2h,1d"
+        raise argparse.ArgumentTypeError(why) from None
 
 
 def show_thresholds(args: argparse.Namespace, settings: Settings) -> int:
@@ -215,11 +225,11 @@ def _print(
     rows = []
     for row in _rows(current, choices, outcomes, history):
         row.pop("window_seconds")
-        if form == "table":
+        if form in ("table", WIDE):
             row["curve"] = "#" * round(_BAR * row["alerts"] / most)
             row["now"] = "now" if row["now"] else ""
         rows.append(row)
-    print_rows(rows, form)
+    print_rows(rows, form, brief=_BRIEF)
 
 
 def _limits(

@@ -133,7 +133,10 @@ def _form(
     form: dict[str, list[str]] | None = None,
 ) -> Response:
     name = session.caller.name
-    count = services.triage.preview(name, BulkPlan(ids=list(ids), change=_change(status="closed")))
+    wanted = {key: _field(form or {}, key) or None for key in ("verdict", "note")}
+    # With what was typed: another verdict is a change also of what somebody closed meanwhile.
+    change = _change(status="closed", **wanted)
+    count = services.triage.preview(name, BulkPlan(ids=list(ids), change=change))
     known = alerts_now(services.reader, services.settings, ids)
     first = next(iter(known.values()), None)
     same = first is not None and all(alert.rule_id == first.rule_id for alert in known.values())

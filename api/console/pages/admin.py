@@ -1,4 +1,4 @@
-"""Who may come in, and what was done: keys, users, suppressions, the audit."""
+"""Who may come in, who is in, and what was done: keys, users, sessions, suppressions, the audit."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from starlette.exceptions import HTTPException
 from api.auth_roles import Role
 from api.console.page import Page, console_router
 from api.console.render import respond
-from api.console.request import CheckedForm, Here, signed_in
-from api.console.session import ConsoleSession
+from api.console.request import CheckedForm, Here, console_sessions, signed_in
+from api.console.session import COOKIE, ConsoleSession, Sessions, session_id_of
 from api.console.time_words import earliest
 from api.credentials import SHORTEST_PASSWORD
 from api.key_limits import known_tenants
@@ -25,13 +25,17 @@ from infra.errors import Retryable, Usage
 
 router = console_router()
 PAGE = Page("admin", "Admin", router, "/admin", "admin", 70, "d", role="admin", group="run")
-_TABS = ("access", "suppressions", "audit")
+_TABS = ("access", "sessions", "suppressions", "audit")
+MOST_SESSIONS = 200
+"""Sessions on the page: those that asked last."""
 _MOST_DAYS = 3650
 _DONE = {
     "key.end": "is ended: it is refused from now on.",
     "user.make": "can sign in with that password.",
     "user.change": "has the role and the password that you gave.",
+    "user.role": "has the role that you gave; the password is as it was.",
     "user.end": "is ended, and signed out.",
+    "session.end": "is signed out there, and may sign in again.",
 }
 """What was done to a name, as the page says it afterwards."""
 
@@ -46,6 +50,7 @@ def administrator(session: Annotated[ConsoleSession, Depends(signed_in)]) -> Con
 
 
 Administrator = Annotated[ConsoleSession, Depends(administrator)]
+Known = Annotated[Sessions, Depends(console_sessions)]
 
 
 @router.get("/admin")
@@ -121,9 +126,14 @@ def put_user(services: Here, session: Administrator, form: CheckedForm) -> Respo
         raise Usage(f"user '{name}' is there already; its row has Change")
     if changes and not known:
         raise Usage(f"user '{name}' was ended meanwhile; make it anew")
-    user = services.access.credentials.put_user(name, role, password, _tenants(form, services))
+    if changes and not password:
+        # An empty field leaves the password: a promotion is no reason to hand out another one.
+        user, done = services.access.credentials.change_role(name, role), "user.role"
+    else:
+        user = services.access.credentials.put_user(name, role, password, _tenants(form, services))
+        done = "user.change" if changes else "user.make"
     _note(services, session, "user.put", user.name, {"role": user.role, **user.limits})
-    return _done("user.change" if changes else "user.make", user.name)
+    return _done(done, user.name)
 
 
 @router.post("/admin/users/{name}/end")
@@ -132,6 +142,16 @@ def end_user(services: Here, session: Administrator, name: str, form: CheckedFor
     services.access.credentials.remove_user(name)
     _note(services, session, "user.end", name, {})
     return _done("user.end", name)
+
+
+@router.post("/admin/sessions/{session_id}/end")
+def end_session(
+    services: Here, sessions: Known, session: Administrator, session_id: str, form: CheckedForm
+) -> Response:
+    """Sign somebody's browser out."""
+    whose = sessions.end_listed(session_id)
+    _note(services, session, "session.end", whose, {"session": session_id[:12]})
+    return _done("session.end", whose, tab="sessions")
 
 
 @router.post("/admin/suppressions/{suppression_id}/end")
@@ -157,6 +177,7 @@ def _page(
     name: str = "",
 ) -> Response:
     content = services.access.credentials.read()
+    sessions = console_sessions(request).listed() if tab == "sessions" else []
     now = datetime.now(UTC)
     entries: list[dict[str, Any]] = []
     waiting: list[dict[str, Any]] = []
@@ -188,6 +209,9 @@ def _page(
         shortest=SHORTEST_PASSWORD,
         most_days=_MOST_DAYS,
         over={key.name for key in content.keys if key.is_over(now)},
+        sessions=sessions[:MOST_SESSIONS],
+        open_sessions=len(sessions),
+        this_session=session_id_of(request.cookies.get(COOKIE)),
         suppressions=services.suppressions.list(over=True).items if tab == "suppressions" else [],
         titles={rule_id: source.rule.title for rule_id, source in services.rules.every().items()}
         if tab == "suppressions"
@@ -210,8 +234,9 @@ def _end_of(days: str) -> datetime | None:
     return datetime.now(UTC) + timedelta(days=int(days))
 
 
-def _done(act: str, name: str) -> Response:
-    return RedirectResponse(f"/admin?{urlencode({'done': act, 'name': name})}", status_code=303)
+def _done(act: str, name: str, tab: str = "access") -> Response:
+    asked = urlencode({"tab": tab, "done": act, "name": name})
+    return RedirectResponse(f"/admin?{asked}", status_code=303)
 
 
 def _note(

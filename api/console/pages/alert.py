@@ -12,15 +12,17 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from alerts.delivery.triage_request import in_words
+from alerts.domain.alert_body import UNREADABLE, damage
 from alerts.explain.explain import explain
 from api.console.lanes import Lane, Picture, Scale, picture
 from api.console.page import Page, console_router
-from api.console.render import respond
+from api.console.render import iso_time, respond
 from api.console.request import Here, Signed
 from api.routes.access import Services
 from api.services.alert_snapshot import alerts_now
 from api.services.console import alert_detail
 from api.services.console.lease_spans import LeaseSpan
+from api.wire.evidence import EvidenceJob
 
 router = console_router()
 PAGE = Page("alert", "Alert", router)
@@ -58,12 +60,21 @@ def alert_page(
     body = newest["body"]
     explained = explain(services.reader.rows, services.settings, alert_id,
                         limited=services.reader.tenants is not None) or {}  # fmt: skip
+    if sentence := damage(body, alert_id, newest["revision"]):
+        return respond(
+            request, "alert_damaged.html", page=PAGE, beside=beside, alert=newest,
+            damage=sentence, revisions=revisions[::-1], reasons=REASONS, explained=explained,
+            actions=_actions(services, alert_id), raw=str(body[UNREADABLE]),
+            search=f"/search?{_span(newest['window_start'], newest['window_end'])}",
+            bundle=_bundle(services, session, alert_id),
+        )  # fmt: skip
     since, until, spans = alert_detail.leases_around(services.reader, body)
     lane = [_told(row, before) for before, row in _pairs(revisions)][::-1]
     return respond(
         request,
         "alert_beside.html" if beside else "alert.html",
         page=PAGE,
+        beside=beside,
         alert=newest,
         body=body,
         reasons=REASONS,
@@ -77,6 +88,7 @@ def alert_page(
         ),
         verdicts=alert_detail.verdicts(services.reader, alert_id, body["rule"]["id"]),
         now_state=now_state,
+        bundle=_bundle(services, session, alert_id),
         waiting=[in_words(dict(asked_for)) for asked_for in now_state.waiting],
         actions=_actions(services, alert_id),
         search=f"/search?{_search(body)}",
@@ -109,12 +121,18 @@ def _told(row: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
         "hostname": proof.get("hostname"),
         "certainty": proof.get("certainty") or "",
         "confidence": proof.get("confidence"),
-        "basis": proof.get("reason") or "",
+        "basis": "its body is damaged" if UNREADABLE in body else proof.get("reason") or "",
         "was": was,
         "was_name": previous.get("hostname") if was else None,
-        "detected_at": alert_detail.body_time(body["detected_at"]),
+        "detected_at": _told_at(row),
         "counted": before is not None and row["count"] != before["count"] and row["count"],
     }
+
+
+def _told_at(row: dict[str, Any]) -> datetime:
+    # What a damaged body says is lost; the column is as old to a second.
+    instant = row["body"].get("detected_at")
+    return alert_detail.body_time(instant) if instant else row["received_at"]
 
 
 def _leases(
@@ -161,21 +179,28 @@ def _actions(services: Services, alert_id: str) -> list[dict[str, Any]]:
     return alert_detail.actions(services.reader, alert_id)
 
 
-def _search(body: dict[str, Any]) -> str:
+def _bundle(services: Services, session: Signed, alert_id: str) -> EvidenceJob | bool:
+    """The evidence bundle that who looks asked for; False: there is none."""
+    return services.evidence.newest(session.caller, "alerts", alert_id) or False
 
+
+def _span(start: datetime, end: datetime, **more: str) -> str:
+    """A search of the time around an alert, as a query."""
+    around = timedelta(minutes=5)
+    asked = {"since": iso_time(start - around), "until": iso_time(end + around)}
+    return urlencode(asked | more)
+
+
+def _search(body: dict[str, Any]) -> str:
     start, end = (
         alert_detail.body_time(body["window_start"]),
         alert_detail.body_time(body["window_end"]),
     )
-    around = timedelta(minutes=5)
-    asked = {
-        "since": (start - around).isoformat().replace("+00:00", "Z"),
-        "until": (end + around).isoformat().replace("+00:00", "Z"),
-    }
+    asked: dict[str, str] = {}
     address = (body.get("attribution") or {}).get("ip")
     named = next((e for e in body.get("entities") or () if e["type"] in ("user", "host")), None)
     if address:
         asked["f"] = f"src_ip={address}"
     elif named:
         asked["f"] = f"{named['type']}_name={named['value']}"
-    return urlencode(asked)
+    return _span(start, end, **asked)

@@ -35,12 +35,21 @@ PAGE = Page("alerts", "Alerts", router, "/alerts", "alerts", 20, "a")
 _SPANS = (("", "all time"), ("-1h", "last hour"), ("-24h", "last 24 h"), ("-7d", "last 7 days"),
          ("-30d", "last 30 days"))  # fmt: skip
 GROUPINGS = (("", "list"), ("entity", "device"), ("rule", "rule"), ("incident", "incident"))
-TITLES = {"level": "Level", "lifecycle": "State", "attribution": "Proof of who",
-          "verdict": "Verdict", "assignee": "Taken by", "rule_id": "Rule"}  # fmt: skip
+TITLES = {"level": "Level", "lifecycle": "Alert status", "attribution": "Proof of who",
+          "verdict": "Verdict", "assignee": "Taken by", "rule_id": "Rule",
+          "tenant_uid": "Tenant"}  # fmt: skip
 _COLUMNS = ("alert_id", "revision", "level", "lifecycle", "verdict", "assignee", "rule_id",
            "rule_name", "title", "entity_type", "entity_value", "previous_entity", "hostname",
            "src_ip", "attribution", "certainty", "count", "risk_score", "first_event_time",
-           "event_time", "incident_id", "suppressed_by")  # fmt: skip
+           "event_time", "incident_id", "suppressed_by", "tenant_uid")  # fmt: skip
+_WORDS = {"lifecycle": "alert_status", "attribution": "attribution_status"}
+"""Columns that the API and the topic call otherwise."""
+_LISTED = ("level", "lifecycle", "tenant_uid", "attribution", "rule_id", "assignee", "verdict")
+"""The facets in the order in which the page has them."""
+OPEN = ("new", "triaged")
+"""Without a choice what is closed is left out: the list is there to be worked through."""
+_FEW, _MANY = 8, 200
+"""Values of a facet that are shown at once, and that are listed at all."""
 _KNOWN = {"q", "entity", "incident", "since", "until", "muted", "group", "cursor", "open", "page"}
 
 
@@ -65,10 +74,7 @@ class AlertsAddress:
     def wanted(self, now: datetime) -> ListFilter:
         """The filter that this means."""
         given = self.params
-        facets = {name: tuple(given[name]) for name in FACETS if name in given}
-        # Without a choice what is closed is left out: the list is there to be worked through.
-        if "lifecycle" not in facets:
-            facets["lifecycle"] = ("new", "triaged")
+        facets = {name: self.chosen(name) for name in FACETS if self.chosen(name)}
         return ListFilter(
             text=given.get("q", "").strip(),
             facets=facets,
@@ -79,6 +85,11 @@ class AlertsAddress:
             muted=bool(given.get("muted")),
         )
 
+    def chosen(self, facet: str) -> tuple[str, ...]:
+        """The values of a facet that the list is limited to; () for none."""
+        unsaid = OPEN if facet == "lifecycle" else ()
+        return tuple(self.params.get(facet, unsaid))
+
     def but(self, **changes: Any) -> dict[str, Any]:
         """The state with changes; another page or order is begun with them."""
         kept = {k: v for k, v in self.params.items() if k not in ("cursor", "page", "open")}
@@ -86,7 +97,9 @@ class AlertsAddress:
 
     def rest_query(self) -> str | None:
         """The same list over REST; None where that has no parameter for what is chosen."""
-        states = frozenset(self.params.get("lifecycle", ("new", "triaged")))
+        if "tenant_uid" in self.params:
+            return None
+        states = frozenset(self.chosen("lifecycle"))
         status = {frozenset({"new", "triaged"}): "open", frozenset({"closed"}): "closed"}
         # REST has one status; a choice of some open states alone has no parameter there.
         if states not in status and states != {"new", "triaged", "closed"}:
@@ -105,9 +118,11 @@ class AlertsAddress:
 
     def toggled(self, facet: str, value: str) -> dict[str, Any]:
         """The state with a value of a facet chosen, or left out if it was."""
-        now = list(self.params.get(facet, ()))
+        now = self.chosen(facet)
         values = [v for v in now if v != value] if value in now else [*now, value]
-        return self.but(**{facet: values})
+        # The same list has one address.
+        unsaid = facet == "lifecycle" and set(values) == set(OPEN)
+        return self.but(**{facet: [] if unsaid else values})
 
     def opened(self, alert_id: str | None) -> dict[str, Any]:
         """The state with an alert beside the list."""
@@ -131,6 +146,9 @@ def alerts_page(request: Request, services: Here, session: Signed) -> Response:
         "spans": _SPANS,
         "groupings": GROUPINGS,
         "titles": TITLES,
+        "listed": _LISTED,
+        "few": _FEW,
+        "many": _MANY,
         "groups": [],
         "group_total": 0,
         "number": int(asked.params.get("page", 0)),
@@ -183,7 +201,7 @@ def alerts_csv(request: Request, services: Here, session: Signed) -> Response:
 def _lines(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow(_COLUMNS)
+    writer.writerow(_WORDS.get(name, name) for name in _COLUMNS)
     for row in rows:
         # A spreadsheet runs a cell that begins with `=`, and log text is a stranger's.
         writer.writerow([harmless(_cell(row[name])) for name in _COLUMNS])

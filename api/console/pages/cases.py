@@ -1,8 +1,9 @@
-"""Cases and incidents: the alerts of one attack together, on one axis of time."""
+"""Cases and incidents: the alerts of one attack together, on one axis of time, and evidence."""
 
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import quote
 
 from fastapi import Query, Request
 from fastapi.responses import RedirectResponse, Response
@@ -16,17 +17,20 @@ from api.console.pages.act import Analyst
 from api.console.render import respond
 from api.console.request import CheckedForm, Here, Signed
 from api.console.wrong_values import wrong_value
-from api.routes.cases import evidence_file
+from api.routes.cases.evidence import bundle_file
 from api.services.alert_snapshot import alerts_now
 from api.services.console import attack_axis
-from api.services.triage import ANY_REVISION
+from api.services.triage import ANY_REVISION, NoSuchAct
 from api.wire.cases import CaseChange, NewCase
+from api.wire.evidence import EvidenceJob, NewEvidence
 from infra.errors import Usage
 
 router = console_router()
 PAGE = Page("cases", "Cases", router, "/cases", "cases", 25, "c")
 TABS = (("open", "open"), ("closed", "closed"), ("merged", "merged"), ("incidents", "incidents"))
 MOST = 500
+_BUNDLE_KEPT_SECONDS = 86_400
+"""A day: who asked may come back for it after lunch."""
 
 
 @router.get("/cases")
@@ -61,6 +65,7 @@ def incident_page(request: Request, services: Here, session: Signed, incident_id
         alerts=alerts,
         lanes=attack_picture(alerts or [incident]),
         cases=services.cases.listed(alert_id=incident_id),
+        bundle=services.evidence.newest(session.caller, "incident", incident_id) or False,
         most=attack_axis.MOST,
     )
 
@@ -116,6 +121,7 @@ def case_page(request: Request, services: Here, session: Signed, case_id: str) -
         alerts=alerts,
         lanes=attack_picture(alerts),
         others=others[:50],
+        bundle=services.evidence.newest(session.caller, "case", case.case_id) or False,
         verdicts=[(verdict, meaning) for verdict, (_, meaning) in VERDICTS.items()],
         most=attack_axis.MOST,
     )
@@ -123,8 +129,46 @@ def case_page(request: Request, services: Here, session: Signed, case_id: str) -
 
 @router.get("/cases/{case_id}/evidence")
 def evidence(services: Here, session: Analyst, case_id: str) -> Response:
-    """The evidence as a file."""
-    return evidence_file(services, session.caller.name, case_id)
+    """Where the evidence is, for links that gave the file itself."""
+    case = services.cases.get(case_id)
+    return RedirectResponse(f"/cases/{quote(case.case_id, safe='')}#evidence", status_code=303)
+
+
+@router.post("/evidence")
+def gather_evidence(services: Here, session: Analyst, form: CheckedForm) -> Response:
+    """Have a bundle made of a case, an incident or an alert, unless one is being made."""
+    given = {name: _field(form, name) or None for name in ("case", "incident")}
+    alerts = [alert_id] if (alert_id := _field(form, "alert")) else []
+    try:
+        asked = NewEvidence(**given, alerts=alerts, ttl_seconds=_BUNDLE_KEPT_SECONDS)
+    except ValidationError as error:
+        raise Usage(wrong_value(error)) from None
+    job = services.evidence.submit(session.caller, services.cases, asked, wait=2.0, join=True)
+    return RedirectResponse(_page_of(job), status_code=303)
+
+
+@router.get("/evidence/{job_id}")
+def look_at_evidence(request: Request, services: Here, session: Analyst, job_id: str) -> Response:
+    """How far it is, or what is in it."""
+    try:
+        job = services.evidence.get(session.caller, job_id)
+    except NoSuchAct:
+        # In its place: a notice alone would leave a bar that never ends.
+        job = None
+    return respond(request, "evidence.html", bundle=job)
+
+
+@router.get("/evidence/{job_id}/file")
+def fetch_evidence(services: Here, session: Analyst, job_id: str) -> Response:
+    """The bundle as a file."""
+    return bundle_file(services, session.caller, job_id)
+
+
+@router.post("/evidence/{job_id}/end")
+def end_evidence(services: Here, session: Analyst, job_id: str, form: CheckedForm) -> Response:
+    """End it, also in the middle, or remove its file before its time."""
+    job = services.evidence.remove(session.caller, job_id)
+    return RedirectResponse(_page_of(job), status_code=303)
 
 
 @router.post("/cases/{case_id}/change")
@@ -165,6 +209,12 @@ def unlink(
     """Take an alert out of the case."""
     services.cases.unlink(session.caller.name, case_id, _field(form, "alert"))
     return _to(request, case_id)
+
+
+def _page_of(job: EvidenceJob) -> str:
+    """The page of what a bundle is of."""
+    pages = {"case": "cases", "incident": "incidents", "alerts": "alerts"}
+    return f"/{pages[job.kind]}/{quote(job.subject, safe='')}#evidence"
 
 
 def _to(request: Request, case_id: str) -> Response:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import Path, Request
+from fastapi import Depends, Path, Request
 from fastapi.responses import RedirectResponse, Response
 
 from alerts.domain.entity import NORMAL
@@ -17,12 +17,13 @@ from api.console.page import Page, console_router
 from api.console.render import respond
 from api.console.request import Here, Signed
 from api.console.time_words import earliest
-from api.routes.access import Services
+from api.routes.access import Services, services_of
 from api.services.console import entity_lanes
 from api.services.console.entity_lanes import EntityKind
 from api.services.console.lease_spans import LeaseSpan, lease_spans
 from api.services.timeline import timeline
 from api.services.user_evidence import inventory_evidence, witnesses
+from infra.config.tenants import listed_tenants, owner_of
 from infra.errors import HeadgateError, Usage
 
 router = console_router()
@@ -32,6 +33,10 @@ WIDTH = 1080
 LANES = ("Logins", "DNS", "Network", "DHCP", "Other")
 _KIND_NAMES = {"ip": "Address", "mac": "Device", "user": "User", "host": "Host", "domain": "Domain"}
 AROUND = timedelta(minutes=5)
+_LEASE_LANES = 8
+"""More rows than a reader takes in; the newest are drawn."""
+_FEW_ALERTS, _FEW_LEASES = 12, 20
+"""Rows of the lists beside the timeline."""
 
 
 @router.get("/entity/{kind}/{value:path}")
@@ -39,15 +44,19 @@ def entity(
     request: Request,
     services: Here,
     session: Signed,
+    whole: Annotated[Services, Depends(services_of)],
     kind: EntityKind,
     value: Annotated[str, Path(max_length=253)],
     since: str = "",
     until: str = "",
     known_by: str = "",
+    tenant: str = "",
     cursor: str | None = None,
 ) -> Response:
-    """The page."""
+    """The page; `tenant`: of what is that tenant's alone."""
     now = datetime.now(UTC)
+    if tenant:
+        services = _of_tenant(whole, services, tenant)
     named = NORMAL[kind](value)
     start, end = _window(services, kind, named, since, until, now)
     then = earliest("known_by", known_by, now)
@@ -73,8 +82,14 @@ def entity(
         holder=holder,
         hostname=next((s.hostname for s in reversed(spans) if s.hostname), None),
         alerts=alerts,
+        most_alerts=entity_lanes.MOST_ALERTS,
+        few_alerts=_FEW_ALERTS,
+        few_leases=_FEW_LEASES,
+        undrawn=max(0, len({(_row_of(kind, s), s.scope) for s in spans}) - _LEASE_LANES),
         risk=_risk(alerts, named),
-        lanes=_lanes(kind, named, start, end, spans, counts, alerts, then),
+        lanes=_lanes(kind, start, end, spans, counts, alerts, then, tenant),
+        tenant=tenant,
+        owners=[] if tenant else _owners(spans, counts, alerts),
         items=events.items,
         after=events.next,
         # Inventories do not say whose they are.
@@ -84,7 +99,7 @@ def entity(
         used_by=_quietly(witnesses, services.reader, services.settings, kind, named, end, None)
         if kind in ("ip", "mac", "host")
         else None,
-        state={"since": since, "until": until, "known_by": known_by},
+        state={"since": since, "until": until, "known_by": known_by, "tenant": tenant},
         low=int(start.timestamp()),
         high=int(min(now, end + timedelta(hours=1)).timestamp()),
     )
@@ -138,26 +153,46 @@ def _spans(
     return lease_spans(services.reader, since=start, until=end, known_by=then, **asked)
 
 
+def _of_tenant(whole: Services, services: Services, tenant: str) -> Services:
+    """What works for one tenant's rows alone; raises `Usage` for one that the caller has not."""
+    mine = services.reader.tenants
+    known = services.settings.tenants if mine is None else mine
+    return whole.limited.services(whole, listed_tenants([tenant], known, "tenant"))
+
+
+def _owners(
+    spans: list[LeaseSpan], counts: list[dict[str, Any]], alerts: list[dict[str, Any]]
+) -> list[str]:
+    """Whose what the page shows is, by name; '': nobody's."""
+    named = {owner_of(span.scope) or "" for span in spans}
+    named |= {alert["tenant_uid"] or "" for alert in alerts}
+    named |= {name for row in counts for name in row["tenants"]}
+    return sorted(named)
+
+
 def _lanes(
     kind: str,
-    named: str,
     start: datetime,
     end: datetime,
     spans: list[LeaseSpan],
     counts: list[dict[str, Any]],
     alerts: list[dict[str, Any]],
     then: datetime | None,
+    tenant: str,
 ) -> Picture:
     scale = Scale(start, end, WIDTH)
     lanes = []
-    by_row: dict[str, list[LeaseSpan]] = defaultdict(list)
+    # By scope as well: two sites or tenants may have the same address, or the same device.
+    by_row: dict[tuple[str, str], list[LeaseSpan]] = defaultdict(list)
     for span in spans:
-        by_row[span.mac if kind == "ip" else span.ip].append(span)
-    # More rows than a reader takes in.
-    for number, (row, held) in enumerate(list(by_row.items())[:8]):
+        by_row[_row_of(kind, span), span.scope].append(span)
+    several = len({span.scope for span in spans}) > 1
+    of_tenant = f"?{urlencode({'tenant': tenant})}" if tenant else ""
+    for number, ((row, scope), held) in enumerate(list(by_row.items())[-_LEASE_LANES:]):
         name = next((s.hostname for s in reversed(held) if s.hostname), None)
         label = name if kind == "ip" else row
-        href = f"/entity/mac/{row}" if kind == "ip" else f"/entity/ip/{row}"
+        note = scope if several else row if kind == "ip" and name else "leased"
+        href = f"/entity/{'mac' if kind == 'ip' else 'ip'}/{row}{of_tenant}"
         bars = [
             scale.bar(
                 s.start, s.end, label or row,
@@ -167,7 +202,7 @@ def _lanes(
             )
             for s in held
         ]  # fmt: skip
-        lanes.append(Lane(label or row, row if kind == "ip" and name else "leased", bars))
+        lanes.append(Lane(label or row, note, bars))
     width = scale.x(start + entity_lanes.lane_step(start, end)) - scale.x(start)
     for lane in LANES:
         rows = [row for row in counts if row["lane"] == lane]
@@ -185,6 +220,11 @@ def _lanes(
         lanes.append(Lane("Alerts", f"{len(marks)} in this time", marks=marks, strong=True))
     lines = [(then, f"as known at {then:%Y-%m-%d %H:%M:%S} UTC")] if then else []
     return picture(scale, lanes, [line for line in lines if start <= line[0] <= end])
+
+
+def _row_of(kind: str, span: LeaseSpan) -> str:
+    """What a lane of leases is of: who held the address, or which address was held."""
+    return span.mac if kind == "ip" else span.ip
 
 
 def _risk(alerts: list[dict[str, Any]], named: str) -> int | None:

@@ -101,7 +101,7 @@ def begin_session(
     """The response with the cookie of a new session."""
     response.set_cookie(
         COOKIE,
-        sessions.begin(caller),
+        sessions.begin(caller, request.client.host if request.client else ""),
         max_age=int(SESSION_SECONDS),
         path="/",
         httponly=True,

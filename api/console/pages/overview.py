@@ -10,12 +10,14 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from api.console.page import Page, console_router
+from api.console.pages.reports import failed_lately
 from api.console.render import respond
 from api.console.request import Here, Signed
 from api.console.time_words import earliest
 from api.routes.access import Services
 from api.services.console import alert_overview, platform_health
 from api.services.console.told_story import told_story
+from api.services.reports import failing_reports
 from infra.errors import Usage
 
 router = console_router()
@@ -49,14 +51,16 @@ def overview(request: Request, services: Here, session: Signed, since: str = "-2
         entities=alert_overview.most_alerted(services.reader, 6),
         delays=alert_overview.alert_delays(services.reader, start),
         story=told_story(services.settings, services.reader, time.time()) if whole else None,
-        **(_platform(services, start, step) if whole else {}),
+        **(_platform(services, start, now, step) if whole else {}),
     )
 
 
-def _platform(services: Services, start: datetime, step: timedelta) -> dict[str, Any]:
+def _platform(
+    services: Services, start: datetime, now: datetime, step: timedelta
+) -> dict[str, Any]:
     """What the page tells of arrivals, sources and jobs."""
     arrived = platform_health.arrivals(services.reader, start, step)
-    arrivals, rates = platform_health.rates(arrived)
+    arrivals, rates = platform_health.rates(arrived, start, now, step)
     jobs = platform_health.job_views(services.settings)
     sources = platform_health.source_views(services.reader, services.settings, start, arrived)
     blind = platform_health.blind_rules(services.settings)
@@ -73,6 +77,9 @@ def _platform(services: Services, start: datetime, step: timedelta) -> dict[str,
         "preliminaries": platform_health.preliminaries(services.settings),
         "complete": platform_health.complete_up_to(services.settings),
         "expectations": platform_health.failed_expectations(services.reader),
+        "queries": services.queries.failing(),
+        "scheduled": failing_reports(services.settings),
+        "reports": failed_lately(services.reports.listed().items, datetime.now(UTC)),
     }
 
 

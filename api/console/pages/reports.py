@@ -15,7 +15,12 @@ from api.console.pages.act import Analyst
 from api.console.render import respond
 from api.console.request import CheckedForm, Here, Signed
 from api.console.wrong_values import wrong_value
-from api.services.reports import StoredReport, stored_reports
+from api.services.reports import (
+    StoredReport,
+    dismiss_report,
+    scheduled_reports,
+    stored_reports,
+)
 from api.wire.runs import ReportRun, ReportWanted
 from infra.errors import Usage
 
@@ -37,14 +42,16 @@ def reports(
     report: str = "daily",
     interval: str = "yesterday",
     subject: str = "",
+    tenant: str = "",
 ) -> Response:
     """The list, each report once with its forms, and one of the pages.
 
-    `make`: with the form that has one made, of this `report`, `interval` and `subject`; which kinds
-    there are takes a command to say.
+    `make`: with the form that has one made, of this `report`, `interval`, `subject` and `tenant`;
+    which kinds there are takes a command to say.
     """
     may_make = session.caller.may("analyst")
-    kept = stored_reports(services.settings)
+    tenants = services.reports.tenants
+    kept = stored_reports(services.settings, tenants)
     if show and show not in [file.name for file in kept if file.form == "html"]:
         raise HTTPException(404, f"no report '{show}'")
     forms: dict[str, list[StoredReport]] = {}
@@ -57,9 +64,14 @@ def reports(
         show=show,
         may_make=may_make,
         kinds=services.reports.kinds().items if make and may_make else [],
-        wanted={"report": report, "interval": interval, "subject": subject},
+        wanted={"report": report, "interval": interval, "subject": subject, "tenant": tenant},
+        tenants=services.settings.tenants if tenants is None else tenants,
+        limited=tenants is not None,
+        may_end_all=session.caller.may("admin"),
         runs=unfinished(services.reports.listed().items, datetime.now(UTC)),
-        scheduled=services.settings.reports.scheduled,
+        # What else is made by itself and was not; of who is limited there is none.
+        queries=services.queries.failing() if tenants is None else [],
+        scheduled=scheduled_reports(services.settings, tenants),
         report_zone=services.settings.reports.zone,
         reports=[
             {
@@ -79,12 +91,18 @@ def unfinished(runs: Sequence[ReportRun], now: datetime) -> list[ReportRun]:
     shown: list[ReportRun] = []
     asked = set()
     for run in runs:
-        wanted = run.report, run.interval, run.subject
+        wanted = run.report, run.interval, run.subject, run.tenant
         failed = run.state == "failed"
-        if not (run.state == "done" or (failed and (wanted in asked or now - run.made_at > _TOLD))):
+        over = run.state in ("done", "cancelled")
+        if not (over or (failed and (wanted in asked or now - run.made_at > _TOLD))):
             shown.append(run)
         asked.add(wanted)
     return shown
+
+
+def failed_lately(runs: Sequence[ReportRun], now: datetime) -> list[ReportRun]:
+    """Those of `unfinished` that failed."""
+    return [run for run in unfinished(runs, now) if run.state == "failed"]
 
 
 @router.post("/reports")
@@ -96,6 +114,7 @@ def make_report(services: Here, session: Analyst, form: CheckedForm) -> Response
             report=given.get("report", ""),
             interval=given.get("interval", ""),
             subject=given.get("subject", ""),
+            tenant=given.get("tenant") or None,
         )
     except ValidationError as error:
         raise Usage(wrong_value(error)) from None
@@ -103,10 +122,26 @@ def make_report(services: Here, session: Analyst, form: CheckedForm) -> Response
     return RedirectResponse("/reports", 303)
 
 
+@router.post("/reports/runs/{run_id}/end")
+def end_report(services: Here, session: Analyst, form: CheckedForm, run_id: str) -> Response:
+    """End a report that is being made, or waits for another to end."""
+    services.reports.remove(session.caller, run_id)
+    return RedirectResponse("/reports", 303)
+
+
+@router.post("/reports/dismiss")
+def dismiss(services: Here, session: Analyst, form: CheckedForm) -> Response:
+    """Be told of a scheduled report no more that is missing."""
+    name = form.get("name", [""])[0]
+    dismiss_report(services.settings, name, session.caller.name, services.reports.tenants)
+    return RedirectResponse("/reports", 303)
+
+
 @router.get("/reports/file/{name}")
 def report_file(services: Here, session: Signed, name: str, download: bool = False) -> Response:
     """A report's file as it was made; only a page is shown, the other forms are downloaded."""
-    file = next((file for file in stored_reports(services.settings) if file.name == name), None)
+    kept = stored_reports(services.settings, services.reports.tenants)
+    file = next((file for file in kept if file.name == name), None)
     if file is None:
         raise HTTPException(404, f"no report '{name}'")
     headers = {"Content-Security-Policy": FRAME_POLICY + "; frame-ancestors 'self'"}

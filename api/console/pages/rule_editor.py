@@ -6,20 +6,23 @@ What somebody typed is never lost by a refusal: the page comes back with it, and
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from datetime import UTC, datetime
+from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
-from fastapi import Depends, Request
+from fastapi import Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from alerts.rulebook.rule_copy import copied_text, new_text
+from alerts.rulebook.rule_copy import copied_text, new_name, new_text
+from alerts.rulebook.rule_draft import MOST_EVENTS, DraftOptions, drafted, tests_of_events
 from alerts.rulebook.rule_versions import text_diff
 from api.console.page import Page, console_router
 from api.console.pages.rules import Engineer
 from api.console.render import respond
 from api.console.request import CheckedForm, Here
+from api.console.time_words import earliest
 from api.console.wrong_values import wrong_value
 from api.routes.access import Services
 from api.routes.rules.reading import audited_switch
@@ -74,9 +77,15 @@ def editor_page(
     rule: str = "",
     copy: str = "",
     version: str = "",
+    event: Annotated[list[str] | None, Query()] = None,
+    since: str = "",
 ) -> Response:
-    """A rule of one's own, also as it was in another version; a copy; or a new one."""
+    """A rule of one's own, also as it was in another version; a copy; a new one, also with log
+    source, fields and tests of chosen events (`since`: none is older)."""
     if rule:
+        if version and not services.rules.has(rule):
+            # It was taken away: kept again, it is a rule of the same id.
+            return _page(request, services, EditedRule(_version_text(services, rule, version)))
         detail = _detail(services, rule)
         if not detail.own:
             return RedirectResponse(f"/rule-editor?{urlencode({'copy': detail.rule.id})}", 303)
@@ -92,7 +101,19 @@ def editor_page(
         # Of two rules that find the same each alert comes twice.
         draft = replace(draft, switch_off=detail.rule.state == "on" and not counted)
         return _page(request, services, draft)
+    if event:
+        return _page(request, services, EditedRule(_text_from(services, event, since)))
     return _page(request, services, EditedRule(new_text(session.caller.name)))
+
+
+def _text_from(services: Services, uids: list[str], since: str) -> str:
+    """A rule drafted from events; raises `Usage` where none can be."""
+    if len(uids) > MOST_EVENTS:
+        raise Usage(f"{len(uids)} events; a rule is made from at most {MOST_EVENTS}")
+    now = datetime.now(UTC)
+    start = earliest("since", since, now) or datetime.min.replace(tzinfo=UTC)
+    tests = tests_of_events(services.reader.rows, list(dict.fromkeys(uids)), start)
+    return drafted(tests, DraftOptions(new_name()))
 
 
 @router.post("/rule-editor/check")
@@ -119,7 +140,13 @@ def edited_diff(request: Request, services: Here, session: Engineer, form: Check
     return respond(request, "rule_diff.html", diff=text_diff(before.text, draft.text, named))
 
 
-def _page_address(rule: str = "", copy: str = "", version: str = "") -> None:
+def _page_address(
+    rule: str = "",
+    copy: str = "",
+    version: str = "",
+    event: Annotated[list[str] | None, Query()] = None,
+    since: str = "",
+) -> None:
     """The query that the page was opened with; what its form holds is newer."""
 
 
@@ -159,7 +186,7 @@ def _remove(request: Request, services: Services, who: str, draft: EditedRule) -
         return _overtaken(request, services, draft)
     except HeadgateError as error:
         return _refused(request, services, draft, str(error))
-    return RedirectResponse("/rules", 303)
+    return RedirectResponse(f"/rules?{urlencode({'removed': draft.rule})}", 303)
 
 
 def _switch_off(services: Services, who: str, copied: str, own: str) -> bool:
@@ -171,6 +198,13 @@ def _switch_off(services: Services, who: str, copied: str, own: str) -> bool:
         return False
     audited_switch(services, who, "rule.disable", switched, reason)
     return True
+
+
+def _version_text(services: Services, rule: str, version: str) -> str:
+    try:
+        return services.rules.version(rule, version, None).text
+    except Usage as error:
+        raise HTTPException(404, str(error)) from None
 
 
 def _detail(services: Services, rule: str) -> RuleDetail:

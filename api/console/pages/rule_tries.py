@@ -73,12 +73,12 @@ def look_at_try(
     """How far it is, or what it came to; `again`: for a page that is loaded anew."""
     try:
         job = services.rule_jobs.get(session.caller, job_id)
+        return _shown(request, services, session, job)
     except NoSuchAct:
         if again:
             return Response(status_code=204)
         # In its place: a notice alone would leave a bar that never ends.
         return respond(request, "rule_try.html", job=None)
-    return _shown(request, services, session, job)
 
 
 @router.post("/rule-tries/{job_id}/end")
@@ -98,7 +98,8 @@ def _shown(request: Request, services: Services, session: ConsoleSession, job: R
         job=job,
         result=result,
         charts=_charts(job, result),
-        may_keep=session.caller.may("engineer"),
+        # What other rules count is not replaced by a copy, which they would not see.
+        may_keep=session.caller.may("engineer") and not services.rules.counted_by(job.rule_id),
     )
 
 

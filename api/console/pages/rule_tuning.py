@@ -1,4 +1,7 @@
-"""Less noise of one rule: filters that verdicts propose, or what other counts would have raised."""
+"""Less noise of one rule: filters that verdicts propose, or what other counts would have raised.
+
+A filter that was kept stands on the rule's page, and is ended from there.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,16 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from alerts.rulepack.rule_pack import Correlation, Rule
+from alerts.tuning.rule_tuning import require_tunable
 from api.console.page import Page, console_router
 from api.console.pages.rule_tries import HistoryViewer
 from api.console.pages.rules import PAGE as RULES
 from api.console.pages.rules import Engineer
 from api.console.render import respond
-from api.console.request import CheckedForm, Here
+from api.console.request import CheckedForm, Here, form_reason
 from api.console.wrong_values import wrong_value
 from api.routes.access import Services
+from api.services.console.rule_stats import alerts_named
 from api.services.rules import tuning
 from api.wire.rules import FilterProposals, NewFilter, NewThreshold
 from infra.errors import HeadgateError, Usage
@@ -62,6 +67,18 @@ def keep_proposal(
     # The desk keeps compiled rules for some seconds; who saved one sees it at once.
     services.rules.forget()
     return RedirectResponse(f"/rules/{quote(rule_id, safe='')}?saved=filter", 303)
+
+
+@router.post("/rules/{rule_id}/tuning/filter/end")
+def end_kept_filter(services: Here, session: Engineer, rule_id: str, form: CheckedForm) -> Response:
+    """Let the rule run without a filter again."""
+    given = {name: values[0] for name, values in form.items()}
+    rule, reason = require_tunable(services.rules.source(rule_id).rule, rule_id), form_reason(form)
+    with services.rules.changing():
+        tuning.end_rule_filter(
+            services.settings, session.caller.name, rule, given.get("filter", ""), reason
+        )
+    return RedirectResponse(f"/rules/{quote(rule_id, safe='')}?rollout=filter_ended", 303)
 
 
 @router.post("/rules/{rule_id}/tuning/threshold")
@@ -128,7 +145,16 @@ def _page(
         "page": RULES,
         "rule": rule,
         "counts": isinstance(rule, Correlation) and rule.type != "first_seen",
+        # Known before somebody chooses: a copy in its place would be refused.
+        "counted_by": services.rules.counted_by(rule.id),
         "proposals": proposals,
+        # Whom they name is looked up once for all filters.
+        "named": alerts_named(
+            services.reader,
+            sorted({e.alert_id for each in proposals.items for e in each.hidden}),
+        )
+        if proposals
+        else {},
         "unknown": unknown,
         "days": days,
         "choices_of_days": _DAYS,

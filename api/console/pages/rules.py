@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from alerts.domain.levels import LEVELS
-from alerts.rulepack.rule_pack import Correlation
+from alerts.rulepack.rule_pack import Correlation, Rule
 from api.console.page import Page, console_router
 from api.console.render import respond
 from api.console.request import CheckedForm, Here, Signed, form_reason, signed_in
@@ -22,6 +22,7 @@ from api.routes.rules.reading import audited_switch
 from api.services.console import rule_stats
 from api.services.reader import ReaderRow
 from api.services.rules import rollout as packs
+from api.services.rules.tuning import rule_filters
 from api.wire.rules import RuleItem, RuleScoreItem
 from infra.errors import Retryable, Usage
 
@@ -36,6 +37,7 @@ _ENDED = {
     "batch on.",
     "drop_text": "The text that was in shadow is taken away; this rule is as it was.",
     "on": "It is on from the next batch on.",
+    "filter_ended": "The filter is ended: the rule runs without it from the next batch on.",
     "off": "It is off from the next batch on; what it found is kept.",
 }
 """What was just done to a rule, as its page says it."""
@@ -61,8 +63,9 @@ def rules(
     q: str = "",
     state: str = "",
     sort: str = "alerts",
+    removed: str = "",
 ) -> Response:
-    """The list."""
+    """The list; `removed`: id of the rule that was just taken away."""
     if sort not in SORTS:
         raise Usage(f"sort: '{sort}' is none of {', '.join(SORTS)}")
     stats: dict[str, ReaderRow] = {}
@@ -96,6 +99,7 @@ def rules(
         in_shadow=sum(_shadowed(row["item"]) for row in rows),
         at_rest=sum(not row["findings"] for row in rows),
         asked={"q": q, "state": state, "sort": sort},
+        removed=_removed(services, removed) if removed and whole else None,
         sorts=SORTS,
         may_look=whole and session.caller.may("viewer"),
         may_write=whole and session.caller.may("engineer"),
@@ -127,6 +131,7 @@ def rule(
     now = datetime.now(UTC)
     figures = _figures(services, detail.rule, now)
     whole = services.reader.tenants is None
+    described = services.rules.source(rule_id).rule if whole else None
     tested, previewed, problem = None, None, None
     try:
         tested = services.rules.test(rule_id) if test else None
@@ -149,11 +154,25 @@ def rule(
         versions=services.rules.versions(detail.rule.id).items if whole else [],
         runs=_runs(detail.rule),
         shadowed=_shadowed(detail.rule),
-        counts=whole and isinstance(services.rules.source(rule_id).rule, Correlation),
+        counts=isinstance(described, Correlation),
+        filters=rule_filters(services.settings, services.rules.refused(), described)
+        if isinstance(described, Rule)
+        else [],
         saved=saved,
         left_on=left_on,
         ended=_ENDED.get(rollout),
     )
+
+
+def _removed(services: Services, rule_id: str) -> dict[str, Any] | None:
+    """A rule that was taken away, and the text that it last had."""
+    try:
+        known = services.rules.versions(rule_id).items
+    except Usage:
+        return None
+    if services.rules.has(rule_id) or len(known) < 2:
+        return None
+    return {"rule_id": rule_id, "version": known[1].version, "who": known[0].who}
 
 
 def _figures(services: Services, item: RuleItem, now: datetime) -> dict[str, Any]:

@@ -9,32 +9,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlencode
 
 from fastapi import Request
-from fastapi.responses import RedirectResponse, Response
-from pydantic import ValidationError
+from fastapi.responses import Response
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
 from api.asking import current_request
 from api.console.downloads import download
 from api.console.page import Page, console_router
-from api.console.pages.act import Analyst
 from api.console.raw_bytes import hex_dump, raw_text
-from api.console.render import respond
-from api.console.request import CheckedForm, Here, Signed
+from api.console.render import respond, time_span
+from api.console.request import Here, Signed
 from api.console.time_words import earliest
-from api.console.wrong_values import wrong_value
 from api.key_limits import readable_tables, row_limits
-from api.observability.audit_log import audit_request
 from api.observability.noted_statements import noted_statement
 from api.query_parameters import reads_own_query
 from api.routes.access import Services
 from api.services.console import event_search
 from api.services.console.event_search import COLUMNS_OF_EVENTS, USUAL, EventFilter, EventQuestion
 from api.services.searches.saved_queries import span_params
-from api.wire.jobs import QueryContent
 from infra.errors import HeadgateError, Usage
 from infra.process.text_output import harmless
 
@@ -42,10 +36,17 @@ router = console_router()
 PAGE = Page("search", "Search", router, "/search", "search", 30, "s", group="look")
 _SPANS = (("-15m", "15 minutes"), ("-1h", "1 hour"), ("-6h", "6 hours"), ("-24h", "24 hours"),
          ("-7d", "7 days"), ("-30d", "30 days"))  # fmt: skip
-_KNOWN = ("q", "f", "add", "since", "until", "cols", "cursor", "sql")
+_KNOWN = ("q", "f", "add", "since", "until", "cols", "cursor", "sql", "query")
 SHORTEST = timedelta(seconds=1)
 SCHEDULES = ((0, "only when asked"), (60, "hourly"), (1440, "daily"), (10_080, "weekly"))
 """Minutes between runs of a saved query, as the page offers them."""
+
+
+def schedules_with(minutes: int) -> list[tuple[int, str]]:
+    """What the page offers, and so many minutes, which REST may have set."""
+    known = dict(SCHEDULES)
+    known.setdefault(minutes, f"every {time_span(minutes * 60)}")
+    return sorted(known.items())
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,11 @@ class SearchAddress:
 
     def but(self, **changes: Any) -> dict[str, Any]:
         """The state with changes, from its first page on."""
-        kept = {name: value for name, value in self.params.items() if name not in ("cursor", "sql")}
+        kept = {
+            name: value
+            for name, value in self.params.items()
+            if name not in ("cursor", "sql", "query")
+        }
         return kept | changes
 
     def without(self, text: str) -> dict[str, Any]:
@@ -105,14 +110,19 @@ def search(request: Request, services: Here, session: Signed) -> Response:
         "known_columns": list(COLUMNS_OF_EVENTS),
         "spark": asked.question.spark(asked.columns),
         "statement": statement,
+        "may_write": services.reader.tenants is None and session.caller.may("engineer"),
         "answer": None,
         "problem": None,
     }
     if statement:
+        saved = services.queries.listed() if services.reader.tenants is None else []
+        # The saved query that is being changed; one that is gone meanwhile is saved as a new one.
+        edited = next((each for each in saved if each.name == asked.params.get("query")), None)
         context |= {
             # Everybody's: who is limited has none.
-            "saved": services.queries.listed() if services.reader.tenants is None else [],
-            "schedules": SCHEDULES,
+            "saved": saved,
+            "edited": edited,
+            "schedules": schedules_with(edited.every_minutes if edited else 0),
             **_asked(services, session, statement, asked.question),
         }
         return respond(request, "search_sql.html", **context)
@@ -146,34 +156,6 @@ def search(request: Request, services: Here, session: Signed) -> Response:
     )
 
 
-@router.post("/search/queries")
-def save_statement(services: Here, session: Analyst, form: CheckedForm) -> Response:
-    """Keep a statement under a name, in the place of one of that name, and with a schedule."""
-    given = {name: values[0].strip() for name, values in form.items()}
-    name, every = given.get("name", ""), given.get("every", "0")
-    if every not in [str(minutes) for minutes, _ in SCHEDULES]:
-        raise Usage(f"every: '{every[:20]}' is no schedule of this page")
-    try:
-        wanted = QueryContent(
-            sql=given.get("sql", ""), doc=given.get("doc", ""), every_minutes=int(every)
-        )
-    except ValidationError as error:
-        raise Usage(wrong_value(error)) from None
-    who = session.caller.name
-    services.queries.put(who, name, wanted)
-    audit_request(services.settings, "query.save", "ok", who=who, target=name,
-                  detail=wanted.model_dump())  # fmt: skip
-    return RedirectResponse(f"/search?{urlencode({'sql': wanted.sql})}", 303)
-
-
-@router.post("/search/queries/{name}/remove")
-def remove_statement(services: Here, session: Analyst, name: str, form: CheckedForm) -> Response:
-    """Forget a saved query; its statement stays in the box."""
-    removed = services.queries.remove(name)
-    audit_request(services.settings, "query.remove", "ok", who=session.caller.name, target=name)
-    return RedirectResponse(f"/search?{urlencode({'sql': removed.sql})}", 303)
-
-
 @router.get("/search/export.{form}")
 @reads_own_query
 def export(request: Request, services: Here, session: Signed, form: str) -> Response:
@@ -203,6 +185,7 @@ def event(
         page=PAGE,
         uid=uid,
         event=known,
+        may_write=services.reader.tenants is None and session.caller.may("engineer"),
         finding=finding,
         fields=[] if known is None else list(event_search.filled(known)),
         records=[

@@ -69,7 +69,7 @@ def sources(
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     start, step = earliest("since", since, now) or now, WINDOWS[since]
     arrived = platform_health.arrivals(services.reader, start, step)
-    _, rates = platform_health.rates(arrived)
+    _, rates = platform_health.rates(arrived, start, now, step)
     return respond(
         request,
         "sources.html",

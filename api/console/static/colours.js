@@ -47,9 +47,11 @@
   }
 
   document.querySelectorAll("textarea[data-colours]").forEach(under);
-  document.querySelectorAll("pre[data-colours]").forEach((box) => {
+  const boxes = () => document.querySelectorAll("pre[data-colours]").forEach((box) => {
     // Where letters that deceive are marked, the marks count for more.
     if (box.children.length || box.textContent.length > LONGEST) return;
     box.replaceChildren(...coloured(box.textContent, box.dataset.colours));
   });
+  document.addEventListener("htmx:afterSettle", boxes);
+  boxes();
 })();

@@ -48,6 +48,8 @@
     // What is saved as a file leaves the page where it is.
     const leaves = link && link.origin === location.origin && !link.hasAttribute("download") && !link.target && !/\.(csv|ndjson)$|\/file\//.test(link.pathname) && !link.getAttribute("href").startsWith("#");
     if (plain && leaves) begin();
+    // No page comes that would end a sign, so it is said once.
+    if (plain && link?.dataset.making) notice(link.dataset.making);
   });
   addEventListener("pageshow", () => { sent.clear(); end(); });
   addEventListener("pagehide", end);
@@ -166,6 +168,15 @@
   const current = () => document.querySelector("#beside[data-alert]")?.dataset.alert
     || document.querySelector("[data-alert-page]")?.dataset.alertPage || here()?.dataset.row;
 
+  // A rule is drafted from the events that are chosen; the oldest says where to look for them.
+  function ruleFrom() {
+    const chosen = picked();
+    if (!chosen.length || !document.querySelector("[data-rule-from]")) return;
+    const query = new URLSearchParams(chosen.map((box) => ["event", box.value]));
+    query.set("since", chosen.map((box) => box.dataset.time).sort()[0]);
+    location.href = `/rule-editor?${query}`;
+  }
+
   let askedFrom = null;
   function ask(url) {
     const box = document.getElementById("act");
@@ -224,6 +235,8 @@
     Enter: () => here()?.querySelector("[data-open]")?.click(),
     o: () => { const link = here()?.querySelector("[data-page]") || document.querySelector("[data-page-link]"); if (link) location.href = link.dataset.page || link.href; },
     x: () => here()?.querySelector("[data-pick]")?.click(),
+    z: () => document.querySelector(".notice [data-undo]")?.click(),
+    n: ruleFrom,
     e: () => act("close"), a: () => act("take"), c: () => act("case"),
     "/": () => document.querySelector("[data-search]")?.focus(),
     "?": () => document.getElementById("help")?.showModal(),
@@ -259,6 +272,8 @@
     else if (at("[data-copy]")) copy(at("[data-copy]"));
     else if (at("[data-dismiss]")) at(".notice").remove();
     else if (at("[data-act]")) act(at("[data-act]").dataset.act);
+    else if (at("[data-to-fresh]")) scrollTo({ top: 0 });
+    else if (at("[data-rule-from]")) ruleFrom();
     else if (at("[data-cancel]")) at("dialog").close();
     else if (at("[data-stop]")) { window.stop(); sent.clear(); end(); }
     else if (at("[data-facets]")) {
@@ -304,19 +319,87 @@
   document.addEventListener("htmx:configRequest", (event) => {
     if (event.detail.verb !== "get") event.detail.parameters.csrf = document.body.dataset.csrf;
   });
+  // What is live changes under who works on it: the row one is at or points at stays where it is, and
+  // what came is counted.
   let keepPicked = [];
-  let keepHere = null;
+  let kept = null;
   let besideBefore = null;
-  document.addEventListener("htmx:beforeSwap", () => {
+  const isLive = (element) => Boolean(element?.matches?.("[data-live]"));
+  const inView = ({ top, bottom }) => bottom > 0 && top < innerHeight;
+  function anchorRow() {
+    const row = here() ?? document.querySelector("[data-row]:hover");
+    if (row && inView(row.getBoundingClientRect())) return row;
+    return scrollY > 0 ? rows().find((each) => inView(each.getBoundingClientRect())) : null;
+  }
+  function keepPlace(live) {
+    const anchor = live ? anchorRow() : null;
+    kept = {
+      live,
+      here: here()?.dataset.row,
+      next: here() ? rows().slice(rows().indexOf(here()) + 1).map((row) => row.dataset.row) : [],
+      focused: document.activeElement?.matches("[data-row]"),
+      anchor: anchor?.dataset.row,
+      top: anchor?.getBoundingClientRect().top,
+      known: live ? rows().map((row) => row.dataset.row) : [],
+    };
+  }
+  const rowOf = (id) => (id ? document.querySelector(`[data-row="${CSS.escape(id)}"]`) : null);
+  function backToPlace() {
+    const { live, here: id, next, focused, anchor, top, known } = kept;
+    if (id && (live || !here())) {
+      // One that left the list: the next one has its place.
+      const row = rowOf(id) ?? rowOf(next.find(rowOf)) ?? rows().at(-1);
+      here()?.classList.remove("here");
+      row?.classList.add("here");
+      if (focused && row && document.activeElement !== row) row.focus({ preventScroll: true });
+    }
+    const stayed = rowOf(anchor);
+    if (stayed) scrollBy(0, stayed.getBoundingClientRect().top - top);
+    if (live) tellFresh(known);
+  }
+  // What an older page gives to the end of a list is not new: a row is that stands before one that
+  // was there.
+  const fresh = { above: [], unseen: 0 };
+  function tellFresh(known) {
+    const line = document.querySelector("[data-fresh]");
+    if (!line || !known.length) return;
+    const now = rows();
+    const last = now.findLastIndex((row) => known.includes(row.dataset.row));
+    const came = now.slice(0, last).filter((row) => !known.includes(row.dataset.row));
+    came.forEach((row) => row.classList.add("fresh"));
+    if (came.length) line.querySelector("[data-fresh-heard]").textContent = `${came.length} new`;
+    fresh.above = [...fresh.above, ...came.map((row) => row.dataset.row)];
+    if (document.hidden) fresh.unseen += came.length;
+    showFresh();
+  }
+  function showFresh() {
+    const button = document.querySelector("[data-to-fresh]");
+    if (!button) return;
+    fresh.above = fresh.above.filter((id) => (rowOf(id)?.getBoundingClientRect().bottom ?? 1) <= 0);
+    const number = fresh.above.length;
+    button.hidden = number === 0;
+    button.textContent = number === 1 ? "1 new alert above" : `${number} new alerts above`;
+    const title = document.title.replace(/^\(\d+\) /, "");
+    document.title = fresh.unseen ? `(${fresh.unseen}) ${title}` : title;
+  }
+  addEventListener("scroll", () => { if (fresh.above.length) showFresh(); }, { passive: true });
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) return;
+    fresh.unseen = 0;
+    showFresh();
+  });
+  document.addEventListener("htmx:beforeSwap", (event) => {
     besideBefore = document.getElementById("beside")?.dataset.alert ?? null;
     keepPicked = picked().map((box) => box.value);
-    keepHere = here()?.dataset.row;
+    keepPlace(isLive(event.detail.target));
   });
   document.addEventListener("htmx:afterSettle", (event) => {
     all("[data-pick]").forEach((box) => { if (keepPicked.includes(box.value)) box.checked = true; });
-    if (keepHere && !here()) document.querySelector(`[data-row="${CSS.escape(keepHere)}"]`)?.classList.add("here");
+    if (kept) backToPlace();
+    kept = null;
     showPicked();
     showTimes();
+    reachSideways();
     const dialog = event.target.querySelector?.("dialog[data-now]");
     if (dialog && !dialog.open) dialog.showModal();
     // Behind a dialog nobody would see why it was refused.
@@ -331,12 +414,30 @@
       askedFrom = null;
     }
   });
+  // A note that was sent is no longer being written.
+  document.addEventListener("htmx:afterRequest", (event) => {
+    if (event.detail.successful && event.detail.elt.matches("form[data-sent-clears]")) event.detail.elt.reset();
+  });
   document.addEventListener("headgate:changed", () => {
     picked().forEach((box) => { box.checked = false; });
     showPicked();
     all("[data-live]").forEach((element) => window.htmx.trigger(element, "headgate:renew"));
   });
-  document.addEventListener("htmx:sendError", () => notice("The server does not answer; what you see may be old.", true));
+  // A sign that says live while nothing comes would deceive.
+  let silentSince = null;
+  function sayLive(answered) {
+    silentSince = answered ? null : silentSince ?? new Date();
+    for (const sign of all("[data-live] .live, [data-live].live")) {
+      sign.classList.toggle("off", !answered);
+      sign.textContent = answered ? "live" : `not live: no answer since ${exact(silentSince, root.dataset.zone === "local").slice(11)}`;
+    }
+  }
+  document.addEventListener("htmx:sendError", (event) => {
+    const first = silentSince === null;
+    if (isLive(event.detail.elt)) sayLive(false);
+    if (first || !isLive(event.detail.elt)) notice("The server does not answer; what you see may be old.", true);
+  });
+  document.addEventListener("htmx:afterOnLoad", (event) => { if (isLive(event.detail.elt)) sayLive(true); });
   const renew = () => all("[data-live]").forEach((element) => window.htmx?.trigger(element, "headgate:renew"));
   // The browser reconnects by itself and says which event it saw last (Last-Event-ID).
   function listen() {
@@ -359,9 +460,24 @@
   }, Number(document.body.dataset.renew || 10) * 1000);
   setInterval(showTimes, 15000);
 
+  // A table that is wider than its place is moved sideways by keys, too.
+  function reachSideways() {
+    all(".table-wrap").forEach((box) => {
+      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+      else box.removeAttribute("tabindex");
+    });
+  }
   const start = () => {
-    // What the reader folds or opens stays so when the page renews itself.
-    if (window.Idiomorph) window.Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) => !(name === "open" && node.matches("details"));
+    if (window.Idiomorph) {
+      const { callbacks } = window.Idiomorph.defaults;
+      // What the reader folds or opens stays so when the page renews itself.
+      callbacks.beforeAttributeUpdated = (name, node) => !(name === "open" && node.matches("details")) && !(name === "tabindex" && node.matches(".table-wrap"));
+      // So does what somebody is writing, and a chart that shows the same.
+      callbacks.beforeNodeMorphed = (node, other) => {
+        if (node.matches?.("textarea, input:not([type=hidden], [type=checkbox], [type=radio])")) return node.value === node.defaultValue;
+        return !(node.matches?.("[data-chart]") && node.dataset.chart === other.dataset?.chart);
+      };
+    }
     // What was typed is kept in the tab until it is saved, as editor.js has it.
     const saved = document.querySelector("[data-saved]");
     if (saved) ["draft.", "try.editor:"].forEach((what) => sessionStorage.removeItem(`headgate.${what}${saved.dataset.saved}`));
@@ -370,6 +486,8 @@
     if (address) history.replaceState(history.state, "", address.dataset.address);
     showTimes();
     showPicked();
+    reachSideways();
+    addEventListener("resize", reachSideways);
     const opened = document.querySelector("[data-row].opened");
     if (opened) goTo(opened);
   };

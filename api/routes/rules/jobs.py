@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 
 from api.auth import Caller
+from api.prefer import Wait, later_answer, waits
 from api.problems import responses
 from api.routes.access import PROGRESS_ANSWERS, Here, LastEvent, Who, progress_answer, wants
 from api.wire import rules as wire
@@ -24,10 +25,7 @@ RuleJobId = Annotated[str, Path(description="id of the job")]
     "",
     summary="Try a rule or a draft on history",
     responses={
-        202: {
-            "model": wire.RuleJob,
-            "description": "not done yet; `Location` says where to look",
-        },
+        202: later_answer(wire.RuleJob),
         **responses(404, 413, 422, 503),
     },
 )
@@ -36,9 +34,7 @@ def submit_rule_job(
     who: Who,
     asked: wire.NewRuleJob,
     answer: Response,
-    wait_seconds: Annotated[
-        float, Query(ge=0, le=20, description="answer at once what is done in so long")
-    ] = 0.0,
+    wait: Annotated[Wait, waits("not at all")],
 ) -> wire.RuleJob:
     """200 where it is done or failed by then, else 202. A draft or a backtest needs `engineer`.
 
@@ -46,10 +42,8 @@ def submit_rule_job(
     most. Nothing is kept of it but its result, and no alert is made.
     """
     require_may_try(who, asked)
-    job = services.rule_jobs.submit(who, asked, wait=wait_seconds)
-    if job.state in ("queued", "running"):
-        answer.status_code = 202
-    answer.headers["Location"] = f"/api/v1/rule-jobs/{job.id}"
+    job = services.rule_jobs.submit(who, asked, wait=wait.within(0.0))
+    wait.tell(answer, f"/api/v1/rule-jobs/{job.id}", job.state)
     return job
 
 

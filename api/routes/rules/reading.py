@@ -33,7 +33,7 @@ Days = Annotated[int, Query(ge=1, le=3_650, description="how many days back")]
     dependencies=[Depends(wants("viewer"))],
 )
 def rules_scorecard(services: Here, days: Days = 30) -> wire.RuleScorecard:
-    """Precision by verdicts, and what it rests on; keep, tune, retire, or too few verdicts."""
+    """Precision by verdicts, and what it rests on; keep, tune, retire, too few verdicts, none."""
     return services.rules.scorecard(services.reader, days)
 
 

@@ -95,6 +95,7 @@ def _item(hook: WebhookSettings, rows: Sequence[Row]) -> wire.WebhookItem:
         levels=list(hook.levels),
         rules=list(hook.rules),
         entities=list(hook.entities),
+        tenant=hook.tenant,
         allow_private=hook.allow_private,
         timeout_seconds=hook.timeout_seconds,
         waiting=sum(row["state"] == "waiting" for row in mine),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timedelta
 
-from api.services.alert_index import in_body
+from alerts.domain.alert_body import in_body, readable_body
 from api.services.console.lease_spans import LeaseSpan, lease_spans
 from api.services.reader import Reader, ReaderRow
 
@@ -16,7 +15,8 @@ SIMILAR = 8
 
 _REVISIONS = """
 SELECT alert_id, revision, activity, reason, event_time, received_at, entity_type, entity_value,
-       previous_entity, status, count, body, suppressed_by, batch
+       previous_entity, status, count, body, suppressed_by, batch, rule_id, rule_name, title, level,
+       risk_score, window_start, window_end
 FROM gold.alert WHERE alert_id = $id ORDER BY revision
 """
 _SIMILAR = f"""
@@ -40,7 +40,7 @@ WHERE alert_id = $id ORDER BY "at"
 def revisions(reader: Reader, alert_id: str) -> list[ReaderRow]:
     """All revisions, oldest first, each with its body read; none: there is no such alert."""
     rows = reader.rows(_REVISIONS, {"id": alert_id}, needs=_NEEDS)
-    return [row | {"body": json.loads(row["body"])} for row in rows]
+    return [row | {"body": readable_body(row["body"])} for row in rows]
 
 
 def similar(reader: Reader, alert_id: str, rule_id: str, entity: str) -> list[ReaderRow]:
@@ -79,8 +79,8 @@ def leases_around(reader: Reader, body: ReaderRow) -> tuple[datetime, datetime, 
     before = [first - edge for edge in changes if edge <= first]
     after = [edge - last for edge in changes if edge >= last]
     nearest = [min(each) for each in (before, after) if each]
-    # Five times as far as the nearest change: it stands well inside the picture.
-    around = min(max(5 * max(nearest, default=MOST_AROUND), LEAST_AROUND), MOST_AROUND)
+    # Twice as far as the nearest change: it stands well inside the picture.
+    around = min(max(2 * max(nearest, default=MOST_AROUND), LEAST_AROUND), MOST_AROUND)
     since, until = first - around, last + around
     return since, until, [s for s in spans if s.start < until and s.end > since]
 

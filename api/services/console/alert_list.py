@@ -30,14 +30,15 @@ _CURRENT = (
 _OF_GROUP = (
     "alert_id, level, rule_id, rule_name, event_time, entity_type, entity_value, hostname,"
     " previous_entity, attribution, certainty, count, lifecycle, verdict, assignee, suppressed_by,"
-    " incident_id"
+    " incident_id, tenant_uid"
 )
 _KEYS: dict[str, str] = {
-    "entity": "entity_type || '|' || entity_value",
+    # Two tenants may call different devices the same.
+    "entity": "entity_type || '|' || entity_value || coalesce('|' || tenant_uid, '')",
     "rule": "rule_id",
     "incident": "CASE WHEN rule_id = 'headgate-incident' THEN alert_id ELSE incident_id END",
 }
-FACETS = ("level", "lifecycle", "attribution", "verdict", "assignee", "rule_id")
+FACETS = ("level", "lifecycle", "attribution", "verdict", "assignee", "rule_id", "tenant_uid")
 """Columns that a filter takes several values of, and whose values are counted."""
 _ORDERS: dict[str, tuple[str, ...]] = {
     "level": WORST_FIRST,
@@ -277,7 +278,9 @@ def _ordered(
 ) -> list[tuple[str, str, int]]:
     number = {str(row["value"]): int(row["n"]) for row in rows}
     names = {str(row["value"]): str(row["name"]) for row in rows if row["name"]}
-    for value in wanted.facets.get(facet, ()):
+    # A status can be added that no alert has, for one may get it.
+    always = _ORDERS[facet] if facet == "lifecycle" else ()
+    for value in (*wanted.facets.get(facet, ()), *always):
         # A value that is chosen stays to be unchosen, also where nothing has it any more.
         number.setdefault(value, 0)
     order = _ORDERS.get(facet)

@@ -15,8 +15,7 @@ WHERE event_time >= $since AND suppressed_by IS NULL GROUP BY ALL ORDER BY bucke
 """
 _GRAVEST = f"""
 SELECT alert_id, rule_name, level, entity_type, entity_value, event_time, status, count,
-       hostname, previous_entity,
-       lifecycle
+       hostname, previous_entity, lifecycle, tenant_uid
 FROM {INDEX}
 WHERE suppressed_by IS NULL AND lifecycle <> 'closed'
 ORDER BY severity_id DESC, event_time DESC LIMIT $most
@@ -27,16 +26,17 @@ FROM {INDEX}
 WHERE suppressed_by IS NULL AND lifecycle <> 'closed' GROUP BY level
 """
 _MOST_ALERTED = f"""
-SELECT entity_type, entity_value, count(*) AS n, max(severity_id) AS severity_id FROM {INDEX}
-WHERE suppressed_by IS NULL AND lifecycle <> 'closed' GROUP BY entity_type, entity_value
-ORDER BY severity_id DESC, n DESC, entity_type, entity_value LIMIT $most
+SELECT entity_type, entity_value, tenant_uid, count(*) AS n, max(severity_id) AS severity_id
+FROM {INDEX} WHERE suppressed_by IS NULL AND lifecycle <> 'closed'
+GROUP BY entity_type, entity_value, tenant_uid
+ORDER BY severity_id DESC, n DESC, entity_type, entity_value, tenant_uid LIMIT $most
 """
 _OF_ENTITIES = f"""
-SELECT entity_type, entity_value, any_value(hostname) AS hostname,
+SELECT entity_type, entity_value, tenant_uid, any_value(hostname) AS hostname,
        count(DISTINCT rule_id) AS rules, arg_max(level, severity_id) AS level
 FROM {INDEX}
 WHERE entity_value IN ({{named}}) AND suppressed_by IS NULL AND lifecycle <> 'closed'
-GROUP BY entity_type, entity_value
+GROUP BY entity_type, entity_value, tenant_uid
 """
 _DELAYS = f"""
 SELECT quantile_cont(delay, 0.5) AS p50, quantile_cont(delay, 0.95) AS p95, count(*) AS n
@@ -76,13 +76,15 @@ def most_alerted(reader: Reader, most: int) -> list[ReaderRow]:
     # In a second question: counted of all entities, what is told of a few would cost most.
     named = {f"e{number}": row["entity_value"] for number, row in enumerate(rows)}
     sql = _OF_ENTITIES.format(named=", ".join(f"${name}" for name in named) or "NULL")
-    more = {
-        (row["entity_type"], row["entity_value"]): row
-        for row in reader.rows(sql, named, needs=_NEEDS, kept=True)
-    }
-    known = [(row, more.get((row["entity_type"], row["entity_value"]))) for row in rows]
+    more = {_whose(row): row for row in reader.rows(sql, named, needs=_NEEDS, kept=True)}
+    known = [(row, more.get(_whose(row))) for row in rows]
     # What a commit between the two took away is left out.
     return [row | of_it for row, of_it in known if of_it is not None]
+
+
+def _whose(row: ReaderRow) -> tuple[str, str, str | None]:
+    # Two tenants may call different devices the same.
+    return row["entity_type"], row["entity_value"], row["tenant_uid"]
 
 
 def alert_delays(reader: Reader, since: datetime) -> ReaderRow:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from alerts.domain.alert_body import in_body
 from alerts.lifecycle.risk_score import INCIDENT
-from api.services.alert_index import INDEX, in_body
+from api.services.alert_index import INDEX
 from api.services.reader import Reader, ReaderRow
 
 _NEEDS = ("gold.alert_current",)
@@ -13,7 +14,7 @@ _OF_INCIDENTS = ("gold.alert_current", INDEX)
 _SHOWN = f"""
 SELECT alert_id, rule_id, rule_name, level, severity_id, entity_type, entity_value, src_ip,
        event_time, window_start, window_end, status AS attribution, count, incident_id, risk_score,
-       previous_entity, {in_body("summary")} AS summary,
+       previous_entity, tenant_uid, {in_body("summary")} AS summary,
        coalesce({in_body("lifecycle")}, 'new') AS lifecycle, {in_body("verdict")} AS verdict,
        {in_body("attribution.hostname")} AS hostname,
        coalesce(list_distinct({in_body("attack[*].tactics[*].name")}), [])

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from api.services.alert_index import INDEX, in_body
+from alerts.domain.alert_body import in_body
+from api.services.alert_index import INDEX
 from api.services.console.lease_spans import LeaseSpan
 from api.services.console.time_buckets import bucket_sql, step_of
 from api.services.reader import Reader, ReaderRow
 
 EntityKind = Literal["ip", "mac", "user", "host", "domain"]
 BUCKETS = 96
+MOST_ALERTS = 200
+"""Alerts that a timeline has, the newest."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LANES = """CASE
   WHEN class_uid = 3002 THEN 'Logins' WHEN class_uid = 4003 THEN 'DNS'
@@ -20,7 +23,8 @@ _LANES = """CASE
   WHEN class_uid = 4004 THEN 'DHCP' ELSE 'Other' END"""
 _COUNTS = """
 SELECT {lanes} AS lane, {bucket} AS bucket, count(*) AS n,
-       count(*) FILTER (e.status_id = 2) AS failed
+       count(*) FILTER (e.status_id = 2) AS failed,
+       list(DISTINCT coalesce(e.tenant_uid, '')) AS tenants
 FROM silver.events e
 WHERE e.time >= $since AND e.time < $until AND ({condition}) GROUP BY ALL
 """
@@ -40,9 +44,9 @@ _NAMED = {
 }
 _ALERTS = f"""
 SELECT alert_id, revision, rule_name, level, severity_id, event_time, entity_type, entity_value,
-       previous_entity, status, count, risk_score, {in_body("attribution.hostname")} AS hostname,
-       coalesce({in_body("lifecycle")}, 'new') AS lifecycle,
-       {in_body("verdict")} AS verdict{{more}}
+       previous_entity, tenant_uid, status, count, risk_score,
+       {in_body("attribution.hostname")} AS hostname,
+       coalesce({in_body("lifecycle")}, 'new') AS lifecycle, {in_body("verdict")} AS verdict{{more}}
 FROM gold.alert
 WHERE event_time >= $since AND event_time < $until
   AND ($known_by IS NULL
@@ -66,7 +70,10 @@ def lane_counts(
     until: datetime,
     spans: Sequence[LeaseSpan],
 ) -> list[ReaderRow]:
-    """Events by lane and time: those that name it, and those of addresses while they were its."""
+    """Events by lane and time: those that name it, and those of addresses while they were its.
+
+    `tenants`: whose they are; '' is nobody's.
+    """
     condition = _NAMED[kind]
     params: ReaderRow = {
         "value": value,
@@ -84,7 +91,13 @@ def lane_counts(
             "ends": [(span.end - _EPOCH) // timedelta(microseconds=1) for span in spans],
         }
     sql = _COUNTS.format(lanes=_LANES, bucket=bucket_sql("e.time"), condition=condition)
-    return reader.rows(sql, params, needs=("silver.event", "silver.events"))
+    return reader.rows(
+        sql,
+        params,
+        needs=("silver.event", "silver.events"),
+        within={"silver.event": ("time", since, until)},
+        narrow=True,
+    )
 
 
 def alerts_as_known(
@@ -103,7 +116,7 @@ def alerts_as_known(
         more = f", {in_body('entities[*].value')} AS names"
     return reader.rows(
         f"SELECT * FROM ({_ALERTS.format(more=more)}) WHERE {about}"
-        " ORDER BY event_time DESC LIMIT 200",
+        f" ORDER BY event_time DESC LIMIT {MOST_ALERTS}",
         {"value": value, "since": since, "until": until, "known_by": known_by},
         needs=("gold.alert",),
     )
@@ -116,7 +129,7 @@ def address_alerts(
     return reader.rows(
         f"SELECT * FROM ({_ALERTS.format(more='')}) JOIN (SELECT DISTINCT alert_id FROM gold.alert"
         " WHERE src_ip = $value OR entity_value = $value) USING (alert_id)"
-        " ORDER BY event_time DESC LIMIT 200",
+        f" ORDER BY event_time DESC LIMIT {MOST_ALERTS}",
         {"value": value, "since": since, "until": until, "known_by": known_by},
         needs=("gold.alert",),
     )

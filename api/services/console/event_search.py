@@ -43,6 +43,7 @@ COLUMNS_OF_EVENTS: dict[str, str] = {
     "host_name": "host_name",
     "mac": "mac",
     "scope": "scope",
+    "tenant_uid": "tenant_uid",
     "message": "message",
     "app_name": "app_name",
     "status_code": "status_code",
@@ -292,6 +293,13 @@ def raw_records(reader: Reader, event: ReaderRow) -> list[ReaderRow]:
             "most": _AT_ONCE,
         },
         needs=("bronze.record",),
+        within={
+            "bronze.record": (
+                "received_at",
+                received - timedelta(hours=1),
+                received + timedelta(hours=1),
+            )
+        },
     )
 
 

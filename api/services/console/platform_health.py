@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from alerts.coverage.state import CoverageState, coverage_folder
 from alerts.preliminary.alarm import late_and_waiting
+from api.services.console.time_buckets import bucket_sql, bucket_start, step_of
 from api.services.reader import Reader, ReaderRow
 from infra.config.settings import Settings
 from infra.errors import HeadgateError
@@ -16,8 +17,8 @@ from infra.runtime import job_status
 from infra.runtime.job_registry import wanted_jobs
 from infra.runtime.job_status import JobStatus
 
-_ARRIVALS = """
-SELECT time_bucket($step, window_start) AS bucket, source, max(last_at) AS newest,
+_ARRIVALS = f"""
+SELECT {bucket_sql("window_start")} AS bucket, source, max(last_at) AS newest,
        sum(events + dead + repeated)::BIGINT AS records, sum(dead)::BIGINT AS dead
 FROM gold.arrival_minute WHERE window_start >= $since GROUP BY ALL ORDER BY bucket
 """
@@ -92,7 +93,7 @@ def complete_up_to(settings: Settings) -> datetime | None:
 
 def arrivals(reader: Reader, since: datetime, step: timedelta) -> list[ReaderRow]:
     """What came by time and source: the newest, records, dead letters; oldest first."""
-    asked = {"since": since, "step": step}
+    asked = {"since": since, "step": step_of(step)}
     return reader.rows(_ARRIVALS, asked, needs=("gold.arrival_minute",), kept=True)
 
 
@@ -104,7 +105,10 @@ def source_views(
     # The counts are up to a minute behind, so the newest hour is asked of bronze itself.
     recent = max(since, now - RECENT)
     known = _by_source(arrived)
-    for row in reader.rows(_RECENT, {"recent": recent}, needs=("bronze.record",), kept=True):
+    within = {"bronze.record": ("received_at", recent, datetime.max.replace(tzinfo=UTC))}
+    for row in reader.rows(
+        _RECENT, {"recent": recent}, needs=("bronze.record",), kept=True, within=within
+    ):
         seen = known.setdefault(row["source"], row | {"dead": 0})
         seen["newest"] = max(seen["newest"], row["newest"])
         # The same records by two ways, one of them up to a minute behind: not to be added up.
@@ -170,14 +174,19 @@ def preliminaries(settings: Settings) -> tuple[int, int]:
     return waiting, len(late)
 
 
-def rates(arrived: Iterable[ReaderRow]) -> tuple[list[datetime], dict[str, list[int]]]:
-    """Records that arrived by time and source, the busiest sources first."""
-    rows = list(arrived)
-    buckets = sorted({row["bucket"] for row in rows})
+def rates(
+    arrived: Iterable[ReaderRow], since: datetime, until: datetime, step: timedelta
+) -> tuple[list[datetime], dict[str, list[int]]]:
+    """Records that arrived by time and source, the busiest sources first; spans in which nothing
+    came are there, too."""
+    first = bucket_start(since, step)
+    buckets = [first + n * step for n in range((until - first) // step + 1)]
     place = {bucket: number for number, bucket in enumerate(buckets)}
     series: dict[str, list[int]] = {}
-    for row in rows:
-        series.setdefault(row["source"], [0] * len(buckets))[place[row["bucket"]]] = row["records"]
+    for row in arrived:
+        values = series.setdefault(row["source"], [0] * len(buckets))
+        # Counted since the page began to ask: the last span is its end all the same.
+        values[place.get(row["bucket"], -1)] += row["records"]
     return buckets, dict(sorted(series.items(), key=lambda item: -sum(item[1])))
 
 

@@ -1,7 +1,8 @@
-"""How rules fire: findings by day, alerts, when they last fired."""
+"""How rules fire: findings by day, alerts, when they last fired, and alerts by their ids."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from api.services.reader import Reader, ReaderRow
@@ -19,6 +20,13 @@ GROUP BY rule_id
 _BY_DAY = """
 SELECT time_bucket($step, event_time) AS bucket, count(*) AS n
 FROM gold.findings WHERE rule_id = $rule AND event_time >= $since GROUP BY ALL ORDER BY bucket
+"""
+_NAMED = """
+SELECT c.alert_id, c.event_time, c.entity_type, c.entity_value, first_entity
+FROM gold.alert_current AS c JOIN (
+  SELECT alert_id, arg_min(entity_value, revision) AS first_entity
+  FROM gold.alert WHERE list_contains($ids, alert_id) GROUP BY alert_id
+) USING (alert_id) WHERE list_contains($ids, c.alert_id)
 """
 
 
@@ -47,3 +55,10 @@ def findings_over_time(
     buckets = [first + n * step for n in range(int((until - first) / step) + 1)]
     known = {row["bucket"]: row["n"] for row in rows}
     return buckets, [known.get(bucket, 0) for bucket in buckets]
+
+
+def alerts_named(reader: Reader, ids: Sequence[str]) -> dict[str, ReaderRow]:
+    """Alerts by id, with whom they name now and whom their first revision named."""
+    needs = ("gold.alert", "gold.alert_current")
+    rows = reader.rows(_NAMED, {"ids": list(ids)}, needs=needs) if ids else []
+    return {row["alert_id"]: row for row in rows}

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from api.services.alert_index import INDEX, in_body
+from alerts.domain.alert_body import in_body
+from api.services.alert_index import INDEX
 from api.services.reader import Reader, ReaderRow
 from infra.config.settings import Settings
 from infra.storage.atomic_files import write_whole

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from alerts.backtest.correlation_preview import preview_over_events
 from alerts.compiler.compiler import Compiled, RefusedRule, RuleSource
 from alerts.compiler.model_rule_files import BadModel, ModelSource
 from alerts.coverage.state import CoverageState, coverage_folder
@@ -28,7 +29,7 @@ from alerts.rulebook.own_rules import (
     is_own,
     remove_own_rule,
 )
-from alerts.rulebook.preview import known_rule, preview
+from alerts.rulebook.preview import shown_row
 from alerts.rulebook.rule_store import model_rules
 from alerts.rulebook.rule_switch import (
     compiled_rules,
@@ -49,7 +50,6 @@ from api.services.triage import NoSuchAct, Stale
 from api.services.visibility import in_force_when
 from api.wire import rules as wire
 from infra.config.settings import Settings
-from infra.delta.duckdb_views import connect
 from infra.errors import NoSuch, Usage
 
 KEPT_SECONDS = 5.0
@@ -69,6 +69,10 @@ class RuleDesk:
     def all(self) -> wire.RuleList:
         """All rules, and the files that are none."""
         return self._list(self._rows())
+
+    def refused(self) -> tuple[RefusedRule, ...]:
+        """The files that do not load, with the reasons."""
+        return self._compiled().refused
 
     def all_scored(self, reader: Reader, days: int) -> tuple[wire.RuleList, wire.RuleScorecard]:
         """The list, and how each of its rules did, from the same rows."""
@@ -140,18 +144,19 @@ class RuleDesk:
         return tested(outcomes)
 
     def preview(self, rule: str, since: datetime, limit: int) -> wire.RulePreview:
-        """What a rule over events would have found."""
+        """What a rule would have found."""
         compiled = self._compiled()
-        found_rule = known_rule(compiled, rule_id_of(compiled, rule))
+        found_rule = compiled.sources[rule_id_of(compiled, rule)].rule
         if isinstance(found_rule, Query):
             raise _needs_spark(rule, "preview")
-        connection = connect(self._settings.lake_root, needs=("silver.event",), only=())
-        try:
-            rows, total, looked_at = preview(connection, found_rule, since, limit)
-        finally:
-            connection.close()
+        counts = preview_over_events(self._settings, found_rule, since, limit)
         return wire.RulePreview(
-            since=since, findings=total, events=looked_at, shown=[_shown(row) for row in rows]
+            since=since,
+            findings=counts.findings,
+            events=counts.events,
+            counted=counts.counted,
+            notes=list(counts.notes),
+            shown=[shown_row(row) for row in counts.shown],
         )
 
     def switch(self, who: str, rule: str, *, on: bool, reason: str) -> wire.RuleSwitched:
@@ -399,11 +404,6 @@ def _needs_spark(rule: str, verb: str) -> Usage:
         f"rule '{rule}' needs Spark, which the API does not start (it is in SQL or Python), or "
         f"its tests make too many events; run headgate rules {verb} {rule}"
     )
-
-
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    names = ("source", "ip", "user_name", "host_name", "event_uid", "snippet")
-    return {"event_time": row["event_time"].isoformat()} | {name: row[name] for name in names}
 
 
 def _count(pack: RulePack) -> int:

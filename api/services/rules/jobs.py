@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from alerts.backtest.progress import backtest_progress
+from alerts.rulebook.preview import uncounted
 from alerts.rulebook.rule_texts import DRAFT_FILE, check_text, require_good
-from alerts.rulepack.rule_pack import Correlation, ModelRule
+from alerts.rulepack.rule_pack import ModelRule
 from alerts.tuning.threshold_file import threshold_rule
 from api.auth import Caller
 from api.observability.audit_log import audit_request
 from api.services.act_store import new_id
 from api.services.rules.desk import RuleDesk
-from api.services.searches.job_store import JobStore
+from api.services.searches.job_store import JobStore, result_gone
 from api.wire.rules import NewRuleJob, RuleJob
 from infra.config.settings import Settings
 from infra.errors import Usage
@@ -84,7 +85,10 @@ class RuleJobs(JobStore[RuleJob]):
     def result(self, caller: Caller, name: str) -> dict[str, Any]:
         """What a job that is done came to, as the command's JSON."""
         _, file = self._done(caller, name, _RESULT)
-        result: dict[str, Any] = json.loads(file.read_bytes())
+        try:
+            result: dict[str, Any] = json.loads(file.read_bytes())
+        except FileNotFoundError:
+            raise result_gone() from None
         return result
 
     def _subject(self, asked: NewRuleJob) -> tuple[str, str]:
@@ -93,8 +97,8 @@ class RuleJobs(JobStore[RuleJob]):
         if asked.text is not None:
             checked = check_text(self._settings, asked.text, tests=False)
             require_good(checked)
-            rule = checked.rules[0]
-            if len(checked.rules) > 1:
+            rule, *others = uncounted(checked.rules)
+            if others:
                 raise Usage(f"the text holds {len(checked.rules)} rules; try one at a time")
         else:
             rule = self._desk.source(asked.rule or "").rule
@@ -107,8 +111,6 @@ class RuleJobs(JobStore[RuleJob]):
             if asked.rule is None:
                 raise Usage("thresholds are of a rule in force; leave text out")
             threshold_rule(self._settings, rule.id)
-        if isinstance(rule, Correlation) and asked.kind == "preview":
-            raise Usage(f"'{rule.title}' counts findings of others; backtest it")
         return rule.id, rule.title
 
     def _wish(self, asked: NewRuleJob, rule_id: str) -> _Wish:

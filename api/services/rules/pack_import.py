@@ -12,7 +12,7 @@ from alerts.rollout.pack_update import plan_version, put_version, require_new_na
 from alerts.rollout.pack_versions import PackVersion, PackVersions, new_pack_version
 from alerts.rollout.shadow import ShadowWish
 from alerts.rulebook.public_rules import NOTICES, Report, files_to_take, look_through
-from alerts.rulebook.rule_packs import BUNDLED_PACK, pack_folders
+from alerts.rulebook.rule_packs import BUNDLED_PACK, every_pack
 from api.observability.audit_log import audit_request
 from api.services.rules.desk import RuleDesk
 from api.services.rules.rollout import criteria_of, plan_changes, require_count, told_rules
@@ -84,7 +84,7 @@ def _looked_at(
     settings: Settings, pack: str, wanted: wire.PackImportWanted
 ) -> Iterator[tuple[Report, PackPlan]]:
     """The files looked through in a folder of their own, and what they would change."""
-    folders = pack_folders(settings)
+    folders = every_pack(settings)
     folder = folders.get(pack)
     if folder is None:
         there = ", ".join(folders) or "none"

@@ -1,1 +1,1 @@
-"""Commands that the API runs for a caller, and what they make."""
+"""What the API makes for a caller beside its requests: commands that it runs, and evidence."""

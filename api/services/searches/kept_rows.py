@@ -31,6 +31,7 @@ _PLAIN = (
     "event_uid", "dead_letter_reason", "duplicate_of", "source", "time", "scope", "src_ip",
     "dst_ip", "user_name", "host_name", "mac", "class_uid", "class_name", "activity_name", "status",
     "status_id", "severity", "message", "app_name", "status_code",
+    "tenant_uid",
 )  # fmt: skip
 KEPT_COLUMNS: Mapping[str, str] = {
     **{name: name for name in _PLAIN},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -47,6 +48,8 @@ class StoredQuery:
     who: str
     saved_at: InstantText
     ran_at: InstantText | None = None
+    not_begun: str | None = None
+    """Why the run of `ran_at` could not begin; None: it did."""
 
     def is_due(self, now: datetime) -> bool:
         """Whether its schedule wants it run."""
@@ -81,6 +84,10 @@ class QueryStore:
     def listed(self) -> list[wire.SavedQuery]:
         """All of them, by name."""
         return [_item(name, query) for name, query in sorted(self._read().items())]
+
+    def names(self) -> set[str]:
+        """What they are called."""
+        return set(self._read())
 
     def get(self, name: str) -> wire.SavedQuery:
         """One; raises `NoSuchAct`."""
@@ -127,6 +134,37 @@ class SavedQueries(QueryStore):
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look, name="saved-queries", daemon=True)
 
+    def listed(self) -> list[wire.SavedQuery]:
+        """All of them, by name, each with what is wrong with its schedule."""
+        queries = sorted(self._read().items())
+        ends = self._searches.newest_ends() if any(q.every_minutes for _, q in queries) else {}
+        return [_item(name, q, self._problem(q, ends.get((name, q.who)))) for name, q in queries]
+
+    def failing(self) -> list[wire.SavedQuery]:
+        """Those whose schedule did not bring when it was due last what it is there for."""
+        return [query for query in self.listed() if query.problem]
+
+    def _problem(self, query: StoredQuery, ended: wire.SearchJob | None) -> str | None:
+        if not query.every_minutes:
+            return None
+        if self._asker(query) is None:
+            return f"it runs as {query.who}, who may not ask any more"
+        due = datetime.fromisoformat(query.ran_at) if query.ran_at else None
+        # To the second, as its file has it.
+        if query.not_begun and due and not (ended and ended.made_at >= due):
+            return f"its run of {due:%Y-%m-%d %H:%M} UTC was not begun: {query.not_begun}"
+        saved = datetime.fromisoformat(query.saved_at)
+        # Why is its owner's to read: it may quote what others may not see. What was saved since is
+        # another question.
+        if ended is not None and ended.state == "failed" and ended.made_at >= saved:
+            return f"its run of {ended.made_at:%Y-%m-%d %H:%M} UTC failed"
+        return None
+
+    def _asker(self, query: StoredQuery) -> Caller | None:
+        """Whom its schedule runs it as; None: who may not ask any more."""
+        owner = self._access.named(query.who)
+        return owner if owner is not None and owner.may("viewer") else None
+
     def run(self, caller: Caller, name: str, wait: float = 0.0) -> wire.SearchJob:
         """Ask one now, as a search job of the caller."""
         query = self._named(name)
@@ -154,16 +192,32 @@ class SavedQueries(QueryStore):
                 }
                 self._file.write(_Content(queries | marked))
         jobs = []
+        not_begun: dict[str, str | None] = {}
         for name, query in due.items():
-            caller = self._access.named(query.who)
-            if caller is None or not caller.may("viewer"):
+            caller = self._asker(query)
+            if caller is None:
                 _log.warning("query %s: '%s' may not ask any more; left out", name, query.who)
                 continue
+            not_begun[name] = None
             try:
                 jobs.append(self.run(caller, name))
             except HeadgateError as error:
                 _log.warning("query %s: not run (%s); again in due time", name, error)
+                not_begun[name] = str(error)
+        self._note_begun(not_begun)
         return jobs
+
+    def _note_begun(self, not_begun: Mapping[str, str | None]) -> None:
+        """Keep why runs could not begin: who reads no log has it from the query."""
+        with self._lock.alone():
+            queries = self._read()
+            changed = {
+                name: replace(queries[name], not_begun=why)
+                for name, why in not_begun.items()
+                if name in queries and queries[name].not_begun != why
+            }
+            if changed:
+                self._file.write(_Content(queries | changed))
 
     def start(self) -> None:
         """Begin to look for due queries."""
@@ -185,7 +239,7 @@ class SavedQueries(QueryStore):
                 _log.warning("saved queries: %s", error)
 
 
-def _item(name: str, query: StoredQuery) -> wire.SavedQuery:
+def _item(name: str, query: StoredQuery, problem: str | None = None) -> wire.SavedQuery:
     return wire.SavedQuery(
         name=name,
         sql=query.sql,
@@ -196,4 +250,5 @@ def _item(name: str, query: StoredQuery) -> wire.SavedQuery:
         saved_at=datetime.fromisoformat(query.saved_at),
         ran_at=datetime.fromisoformat(query.ran_at) if query.ran_at else None,
         next_at=query.next_at,
+        problem=problem,
     )

@@ -14,14 +14,33 @@ from api.key_limits import readable_tables, row_limits
 from api.observability.audit_log import audit_request
 from api.services.act_store import new_id
 from api.services.searches.job_store import JobStore
-from api.sql.runner import Refused, Statements
+from api.sql.runner import Failed, Fault, Limit, Refused, Statements
 from api.sql.worker_line import Cancelled
-from api.wire.jobs import NewSearchJob, SearchJob
+from api.wire.jobs import NewSearchJob, ProblemType, SearchJob
 from infra.config.settings import Settings
-from infra.errors import HeadgateError
+from infra.errors import HeadgateError, Retryable
 
 RESULT = "result.parquet"
 MOST_WAITING = 20
+
+_PROBLEMS: dict[ProblemType, type[HeadgateError]] = {
+    "statement-refused": Refused, "statement-failed": Failed, "statement-limit": Limit,
+    "unavailable": Retryable, "internal-error": Fault,
+}  # fmt: skip
+
+
+def problem_type(error: HeadgateError) -> ProblemType:
+    """What kind of problem a job failed with, as answers to statements name it."""
+    names = (name for name, kind in _PROBLEMS.items() if isinstance(error, kind))
+    return next(names, "internal-error")
+
+
+def problem_of(job: SearchJob) -> HeadgateError:
+    """The error that a job ended with, as a statement would have raised it."""
+    if job.state == "cancelled":  # the API ends: no fault of the statement
+        return Cancelled("the statement was ended before its answer; ask again")
+    kind = _PROBLEMS[job.problem_type or "statement-failed"]
+    return kind(job.problem or f"search job {job.id} {job.state}")
 
 
 class SearchJobs(JobStore[SearchJob]):
@@ -50,7 +69,7 @@ class SearchJobs(JobStore[SearchJob]):
     ) -> SearchJob:
         """Ask; returns once it is done, or after `wait` seconds as far as it is then.
 
-        `gone`: once it is set meanwhile the job ends and is removed, with `Cancelled`.
+        `gone`: once it is set meanwhile the job ends and is removed, with `HungUp`.
         """
         now = datetime.now(UTC)
         job = SearchJob(
@@ -63,6 +82,14 @@ class SearchJobs(JobStore[SearchJob]):
     def listed(self, caller: Caller, query: str | None = None) -> list[SearchJob]:
         """The caller's jobs, newest first; an administrator sees everybody's."""
         return [job for job in self._mine(caller) if query in (None, job.query)]
+
+    def newest_ends(self) -> dict[tuple[str, str], SearchJob]:
+        """Of each saved query and caller the newest run that is over."""
+        ends: dict[tuple[str, str], SearchJob] = {}
+        for job in sorted(self._all(), key=lambda job: job.made_at):
+            if job.query is not None and not job.under_way:
+                ends[job.query, job.who] = job
+        return ends
 
     def result(self, caller: Caller, name: str) -> tuple[SearchJob, Path]:
         """A job that is done, and the Parquet file with its result."""
@@ -100,13 +127,16 @@ class SearchJobs(JobStore[SearchJob]):
                 rows=row_limits(caller),
                 engine=asked.engine,
             )
-        except Cancelled:
-            self._keep(job.model_copy(update={"state": "cancelled", "problem": "cancelled"}))
         except HeadgateError as error:
+            # Who cancels a job takes its folder away, and what fails for that is no failure.
+            if isinstance(error, Cancelled) or cancelled.is_set():
+                self._keep(job.model_copy(update={"state": "cancelled", "problem": "cancelled"}))
+                return
             outcome = "refused" if isinstance(error, Refused) else "failed"
             detail |= {"said": str(error)}
             audit_request(self._settings, "search.job", outcome, who=caller.name, detail=detail)
-            self._keep(job.model_copy(update={"state": "failed", "problem": str(error)}))
+            failed = {"state": "failed", "problem": str(error), "problem_type": problem_type(error)}
+            self._keep(job.model_copy(update=failed))
         else:
             done = {"state": "done", "progress": 100.0, "rows": written.rows,
                     "columns": written.columns, "elapsed_ms": written.elapsed_ms,

@@ -11,11 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from fastapi.responses import FileResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
+from api.prefer import Wait
 from api.services.reader import cursor_of, numbered_place, reader_cursor
-from api.sql.runner import Failed
+from api.services.searches.job_store import result_gone
+from api.services.searches.search_jobs import problem_of
 from api.sql.worker import cut_rows, plain
 from api.wire.jobs import SearchJob, SearchPage
 from infra.process.text_output import harmless
@@ -50,23 +52,28 @@ def wanted_form(accept: str) -> str:
 def whole(job: SearchJob, file: Path, form: str) -> Response:
     """All rows of a job that is done, in any form but JSON."""
     headers = {"Headgate-Rows": str(job.rows), "Headgate-Engine": str(job.engine)}
+    # Before the answer begins: a result that has just been removed is none, and no half of one.
+    content = _opened(file)
     if form == PARQUET:
         return FileResponse(file, media_type=form, filename=f"{job.id}.parquet", headers=headers)
-    return StreamingResponse(lines(job, file, form), media_type=form, headers=headers)
+    return StreamingResponse(lines(job, content, form), media_type=form, headers=headers)
 
 
-def whole_or_later(job: SearchJob, file: Path, form: str) -> Response:
-    """All rows where the job is done, 202 where it goes on; raises `Failed` with its problem."""
-    return later(job) or whole(job, file, form)
+def whole_or_later(job: SearchJob, file: Path, form: str, wait: Wait) -> Response:
+    """All rows where the job is done, 202 where it goes on; raises its problem where it failed."""
+    if going := later(job, wait):
+        return going
+    answer = whole(job, file, form)
+    answer.headers.update(wait.applied(200))
+    return answer
 
 
-def later(job: SearchJob) -> Response | None:
-    """202 for a job that goes on, None for one that is done; raises `Failed` with its problem."""
-    if job.state in ("queued", "running"):
-        headers = {"Location": job_path(job)}
-        return JSONResponse(job.model_dump(mode="json"), 202, headers=headers)
+def later(job: SearchJob, wait: Wait) -> Response | None:
+    """202 for a job that goes on, None for one that is done; raises its problem otherwise."""
+    if going := wait.later(job, job_path(job)):
+        return going
     if job.state != "done":
-        raise Failed(job.problem or f"search job {job.id} {job.state}")
+        raise problem_of(job)
     return None
 
 
@@ -76,8 +83,11 @@ def job_path(job: SearchJob) -> str:
 
 
 def first_rows(file: Path, most_rows: int, most_bytes: int) -> dict[str, Any]:
-    """`rows` that an answer to a statement holds, and `truncated_by`: what cut it, if anything."""
-    return cut_rows(_rows(file, 0), most_rows, most_bytes)
+    """`rows` that an answer to a statement holds, and `truncated_by`: what cut it, if anything.
+
+    Raises `NoSuchAct` where the result has just been removed; so do `whole` and `page`.
+    """
+    return cut_rows(_rows(_opened(file), 0), most_rows, most_bytes)
 
 
 def page(job: SearchJob, file: Path, limit: int, cursor: str | None) -> SearchPage:
@@ -85,7 +95,7 @@ def page(job: SearchJob, file: Path, limit: int, cursor: str | None) -> SearchPa
     question = {"job": job.id}
     place = 0 if cursor is None else numbered_place(reader_cursor(cursor, question, 1)[0])
     rows: list[list[Any]] = []
-    for row in _rows(file, place):
+    for row in _rows(_opened(file), place):
         rows.append(row)
         if len(rows) == limit:
             break
@@ -94,22 +104,28 @@ def page(job: SearchJob, file: Path, limit: int, cursor: str | None) -> SearchPa
     return SearchPage(columns=job.columns or [], rows=rows, total=total, next=following)
 
 
-def lines(job: SearchJob, file: Path, form: str) -> Iterator[bytes]:
+def lines(job: SearchJob, content: pq.ParquetFile, form: str) -> Iterator[bytes]:
     """The whole result as lines of JSON, CSV or an Arrow stream."""
     names = [column.name for column in job.columns or ()]
     if form == NDJSON:
-        for row in _rows(file, 0):
+        for row in _rows(content, 0):
             yield json.dumps(dict(zip(names, row, strict=True))).encode() + b"\n"
     elif form == CSV:
         yield _csv_line(names)
-        for row in _rows(file, 0):
+        for row in _rows(content, 0):
             yield _csv_line([harmless(value) for value in row])
     else:
-        yield from _arrow(file)
+        yield from _arrow(content)
 
 
-def _rows(file: Path, place: int) -> Iterator[list[Any]]:
-    content = pq.ParquetFile(file)
+def _opened(file: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(file)
+    except FileNotFoundError:
+        raise result_gone() from None
+
+
+def _rows(content: pq.ParquetFile, place: int) -> Iterator[list[Any]]:
     for group in range(content.num_row_groups):
         size = content.metadata.row_group(group).num_rows
         # Groups before the place are not read at all.
@@ -132,8 +148,7 @@ def _csv_line(cells: list[Any]) -> bytes:
     return out.getvalue().encode()
 
 
-def _arrow(file: Path) -> Iterator[bytes]:
-    content = pq.ParquetFile(file)
+def _arrow(content: pq.ParquetFile) -> Iterator[bytes]:
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, content.schema_arrow) as writer:
         for batch in content.iter_batches(_BATCH):

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import duckdb
 
 from api.asking import current_request
-from api.sql.worker_line import LOOK_SECONDS, Cancelled, Ended, WorkerLine
+from api.sql.worker_line import LOOK_SECONDS, Ended, HungUp, WorkerLine
 from infra.config.settings import ApiSettings
 from infra.process.priority import lower_thread
 
@@ -50,7 +50,7 @@ class SearchThreads:
         return self._line.waiting
 
     def run(self, work: Callable[[], T], ended: Ended | None = None) -> T:
-        """What a question gives, in its turn; raises what it raises, `Busy`, and `Cancelled` where
+        """What a question gives, in its turn; raises what it raises, `Busy`, and `HungUp` where
         it is `ended` before its turn.
 
         Callers have their turns by `api.sql.worker_line`. The further questions of a request stand
@@ -168,7 +168,7 @@ class InFlight:
     def answer(self, question: Hashable, work: Callable[[Ended], T]) -> T:
         """What `work` gives, run once however many ask; an error is everybody's as well.
 
-        `work` is handed what says whether the last of them has gone. Raises `Cancelled` for one who
+        `work` is handed what says whether the last of them has gone. Raises `HungUp` for one who
         has gone while others still wait.
         """
         gone = current_request().gone
@@ -180,7 +180,7 @@ class InFlight:
         if not first:
             while not wait([running.answer], LOOK_SECONDS).done:
                 if gone.is_set():
-                    raise Cancelled("the caller hung up")
+                    raise HungUp
             shared: T = running.answer.result()
             return shared
         try:

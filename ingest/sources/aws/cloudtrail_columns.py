@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.parsing.arrow_columns import column
+from ingest.parsing.arrow_columns import column, joined
 from ingest.parsing.ocsf import (
     A_CREDENTIAL,
     A_RESOURCE,
@@ -46,6 +46,7 @@ from ingest.parsing.vectorized import (
     read_of,
     record_columns,
     struct,
+    taken,
 )
 from ingest.sources.aws.cloudtrail_event import (
     CLOUDTRAIL,
@@ -89,8 +90,7 @@ def read_calls(source: str, records: pa.RecordBatch, settings: ParseSettings) ->
     rows = len(calls.places)
     if not rows:
         return Read(None, list(range(len(raws))))
-    taken = records if rows == len(raws) else records.take(pa.array(calls.places))
-    columns = record_columns(taken, source) | _columns(calls)
+    columns = record_columns(records, source, calls.places) | _columns(calls)
     columns |= {
         "scope": constant(settings.scope(None, source), rows),
         "time": times,
@@ -264,8 +264,8 @@ def _columns(calls: _Calls) -> dict[str, pa.Array]:
         ),
         "cloud": _cloud(calls),
         "http_request": struct("http_request", rows, pc.is_null(agent), user_agent=agent),
-        "actor": column(calls.actors, arrow_type_of("actor"), "actor").take(
-            pa.array(calls.actor_of, _INT)
+        "actor": taken(
+            column(calls.actors, arrow_type_of("actor"), "actor"), pa.array(calls.actor_of, _INT)
         ),
         "api": _api(calls, operation, service, pc.invert(failed)),
         "resources": column(calls.resources, arrow_type_of("resources"), "resources"),
@@ -277,7 +277,7 @@ def _columns(calls: _Calls) -> dict[str, pa.Array]:
             ("actor.user.credential_uid", A_CREDENTIAL, key),
             *(("resources[].uid", A_RESOURCE, uids) for uids in _resource_uids(calls)),
         ),
-        "unmapped": pa.array(calls.rest, _TEXT),
+        "unmapped": joined(calls.rest, _TEXT),
     }
 
 

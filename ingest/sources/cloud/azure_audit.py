@@ -19,6 +19,7 @@ from ingest.parsing.ocsf import (
     API,
     AUTHENTICATION,
     FAILURE,
+    FINDING,
     INFORMATIONAL,
     LOW,
     OTHER,
@@ -38,8 +39,10 @@ from ingest.sources.cloud.common import (
     inner,
     listed,
     look,
+    look_text,
     mail,
     remains,
+    severity_of,
     take_ip,
     take_name,
     take_number,
@@ -47,6 +50,7 @@ from ingest.sources.cloud.common import (
     take_time,
     unnamed,
 )
+from ingest.sources.cloud.entra_risk import SETTLED, alert_kind, is_active, is_risk, risk_kind
 
 _PRODUCT: Mapping[str, str] = {"name": "Entra ID", "vendor_name": "Microsoft"}
 _LEVELS = {"critical": 5, "error": 4, "warning": 3, "1": 5, "2": 4, "3": 3}
@@ -67,16 +71,21 @@ def _read(fields: Fields, context: Context) -> Event:
     category = take_text(fields, "category")
     if operation is None and category is None:
         raise Unreadable("neither 'operationName' nor 'category' in the record")
+    risk = is_risk(about) or alert_kind(about) is not None
     # `properties` first: `time` is when the record was written, which may be later.
     stamp = take_time(
         fields,
         context,
         ("properties", "createdDateTime"),
         ("properties", "activityDateTime"),
+        # In records of risks `time` is written as in the United States.
+        ("properties", "riskLastUpdatedDateTime"),
         ("time",),
         ("eventTimestamp",),
     )
     entry = _Entry(fields, about, operation or category or "", category, stamp)
+    if risk:
+        return entry.risk()
     return entry.sign_in() if entry.is_sign_in else entry.call()
 
 
@@ -153,6 +162,43 @@ class _Entry:
             session={"uid": session} if session else None,
         )
 
+    def risk(self) -> Event:
+        """What ID Protection found about an account, or an alert of Privileged Identity Management.
+
+        An alert that is not active is closed, and names nothing that it found.
+        """
+        about = self.about
+        name = (
+            take_text(about, "userPrincipalName")
+            or take_text(about, "assigneeUserPrincipalName")
+            or take_text(about, "servicePrincipalDisplayName")
+        )
+        full = take_text(about, "userDisplayName") or take_text(about, "assigneeDisplayName")
+        uid = (
+            take_text(about, "userId")
+            or take_text(about, "assigneeId")
+            or take_text(about, "servicePrincipalId")
+        )
+        who = filled(name=name or full or uid, uid=uid, full_name=full, email_addr=mail(name))
+        alert = alert_kind(about)
+        kind, active = risk_kind(about), is_active(about)
+        state, level = look_text(about, "riskState"), look_text(about, "riskLevel")
+        closed = not active or state in SETTLED
+        analytic = alert if active else None
+        return self._event(
+            FINDING,
+            3 if closed else 1,
+            user=who,
+            severity_id=severity_of(level),
+            finding_info=filled(
+                uid=look_text(about, "id") or "unknown",
+                title=kind or alert or self.operation,
+                types=[kind] if kind else None,
+                analytic=filled(name=analytic, uid=analytic, type_id=UNKNOWN) if analytic else None,
+                desc=look_text(about, "alertDefinition", "description"),
+            ),
+        )
+
     def call(self) -> Event:
         """A change in the directory or to a resource."""
         by = inner(self.about, "initiatedBy")
@@ -209,15 +255,22 @@ class _Entry:
 
     def _event(self, class_uid: int, activity: int, **columns: Any) -> Event:
         level = look(self.fields, "level")
-        severity = _LEVELS.get(str(level).lower(), INFORMATIONAL)
+        severity = columns.pop("severity_id", None) or _LEVELS.get(
+            str(level).lower(), INFORMATIONAL
+        )
         tenant = take_text(self.fields, "tenantId") or take_text(self.about, "tenantId")
         place = inner(self.about, "location")
-        country = take_text(place, "countryOrRegion") or take_text(self.fields, "location")
+        placed = bool(place)
+        country = take_text(place, "countryOrRegion")
+        # Of a risky account it is where Microsoft keeps it.
+        if not country and (self.ip or class_uid != FINDING):
+            country = take_text(self.fields, "location")
         source: Fields = {"ip": self.ip, "country": country}
         # OCSF asks for a source of a call, also where a service acts for itself.
-        if not self.ip:
+        if not self.ip and (class_uid != FINDING or placed):
             source |= unnamed(None)
-        who = (columns.get("actor") or {}).get("user") or {}
+        acting = (columns.get("actor") or {}).get("user")
+        who = acting or columns.get("user") or {}
         uid = take_text(self.about, "id") or take_text(self.fields, "eventDataId")
         return event(
             class_uid,
@@ -242,7 +295,7 @@ class _Entry:
             duration=take_number(self.fields, "durationMs"),
             observables=observables(
                 ("src_endpoint.ip", AN_IP, self.ip),
-                ("actor.user.name", A_USER, who.get("name")),
+                ("actor.user.name" if acting else "user.name", A_USER, who.get("name")),
                 ("http_request.user_agent", AN_AGENT, self.agent),
                 *(
                     ("resources[].uid", A_RESOURCE, resource["uid"])

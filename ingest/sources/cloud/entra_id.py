@@ -1,10 +1,11 @@
-"""Microsoft Entra ID's sign-in and audit logs, as Microsoft Graph and Log Analytics give them.
+"""Microsoft Entra ID's sign-in and audit logs and risks, as Microsoft Graph and Log Analytics
+give them.
 
 https://learn.microsoft.com/en-us/graph/api/resources/signin (v1.0 and beta) and
 https://learn.microsoft.com/en-us/graph/api/resources/directoryaudit ; rows of the tables
-`SigninLogs`, `AADNonInteractiveUserSignInLogs`, `AADServicePrincipalSignInLogs` and `AuditLogs` of
-Log Analytics have the same fields with a capital. What Azure Monitor writes around them is
-`azure_audit`.
+`SigninLogs`, `AADNonInteractiveUserSignInLogs`, `AADServicePrincipalSignInLogs`, `AuditLogs`,
+`AADUserRiskEvents` and `AADRiskyUsers` of Log Analytics have the same fields with a capital. What
+Azure Monitor writes around them is `azure_audit`; risks are told in `entra_risk.py`.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ import msgspec
 from ingest.parsing.source import Context, Event, Unreadable
 from ingest.sources.cloud.azure_audit import AzureAudit
 from ingest.sources.cloud.common import Fields, key_of, look, take, take_text
+from ingest.sources.cloud.entra_risk import category_of
 
 _PACKED = (
     ("status", "Status"),
     ("location", "LocationDetails"),
+    ("location", "Location"),
     ("deviceDetail", "DeviceDetail"),
     ("initiatedBy", "InitiatedBy"),
     ("targetResources", "TargetResources"),
@@ -30,15 +33,16 @@ _PACKED = (
 
 def _unpacked(fields: Fields) -> None:
     for name, key in _PACKED:
-        text = look(fields, key)
-        if type(text) is not str or text[:1] not in ("{", "["):
-            continue
-        try:
-            value: Any = msgspec.json.decode(text)
-        except (msgspec.MsgspecError, RecursionError):
-            continue  # stays as text
-        take(fields, key)
-        fields[name] = value
+        value: Any = look(fields, key)
+        if type(value) is str and value[:1] in ("{", "["):
+            try:
+                value = msgspec.json.decode(value)
+            except (msgspec.MsgspecError, RecursionError):
+                continue  # stays as text
+        # Some exports have unpacked it themselves, under Log Analytics' name.
+        if type(value) in (dict, list):
+            take(fields, key)
+            fields[name] = value
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class EntraId(AzureAudit):
     time_keys: ClassVar[tuple[str, ...]] = (
         "createdDateTime",
         "activityDateTime",
+        "riskLastUpdatedDateTime",
+        "lastScannedDateTime",
         "TimeGenerated",
         "time",
     )
@@ -60,7 +66,7 @@ class EntraId(AzureAudit):
     def _is_bare(fields: Fields) -> bool:
         if key_of(fields, "properties"):
             return False
-        return any(
+        return bool(category_of(fields)) or any(
             key_of(fields, name)
             for name in ("userPrincipalName", "servicePrincipalId", "activityDisplayName")
         )
@@ -69,21 +75,30 @@ class EntraId(AzureAudit):
         if not self._is_bare(fields):
             return super().read(fields, context)
         _unpacked(fields)
-        change = key_of(fields, "activityDisplayName") is not None
-        if not change and not any(
-            key_of(fields, name) for name in ("createdDateTime", "appDisplayName", "ResultType")
+        risk = category_of(fields)
+        change = not risk and key_of(fields, "activityDisplayName") is not None
+        if (
+            not risk
+            and not change
+            and not any(
+                key_of(fields, name) for name in ("createdDateTime", "appDisplayName", "ResultType")
+            )
         ):
             raise Unreadable("neither a sign-in nor a change of the directory")
         kind = take_text(fields, "Type")
-        whole: Fields = {
-            "category": kind or ("AuditLogs" if change else "SignInLogs"),
-            "properties": fields,
-        }
+        category, operation = risk or ("AuditLogs" if change else "SignInLogs", None)
+        whole: Fields = {"category": kind or category, "properties": fields}
+        if risk:
+            whole["operationName"] = take_text(fields, "operationName") or operation
         for name in ("TimeGenerated", "ResultType", "CorrelationId", "TenantId", "Identity"):
             key = key_of(fields, name)
             if key:
                 value = fields.pop(key)
                 whole["time" if name == "TimeGenerated" else name] = value
+        scanned = take_text(fields, "lastScannedDateTime")
+        if scanned:
+            # When an alert was raised is not told, only when it was seen to hold.
+            whole.setdefault("time", scanned)
         kind_of_change = take_text(fields, "category") if change else None
         if kind_of_change:
             fields["activityCategory"] = kind_of_change

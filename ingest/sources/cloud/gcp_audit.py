@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -47,6 +48,7 @@ from ingest.sources.cloud.common import (
     mail,
     remains,
     severity_of,
+    take,
     take_ip,
     take_name,
     take_number,
@@ -91,6 +93,8 @@ WORKSPACE: Mapping[str, tuple[int, int, int]] = MappingProxyType(
 )
 """Methods of Workspace's login and admin services: class, activity, status."""
 WORKSPACE_SERVICES = frozenset({"login.googleapis.com", "admin.googleapis.com"})
+_VALUES = ("value", "multiStrValue", "intValue", "multiIntValue", "boolValue", "multiBoolValue")
+"""Where a parameter has its value: by whether it is several, a number or a truth value."""
 _NETWORK_LOGON = 3
 SERVICE_ACCOUNT = ".gserviceaccount.com"
 
@@ -273,13 +277,28 @@ class _Audit:
     # -- Workspace
 
     def _parameters(self) -> dict[str, str]:
-        """Parameters of Workspace's events, left in place."""
+        """The texts among the parameters of Workspace's events, by name in small letters.
+
+        All go to `parameters`, as the Reports API's records have them: rules ask by name, whichever
+        the way.
+        """
+        events = listed(self.payload, "metadata", "event")
+        # Of several events only their own lists say which of them a value belongs to.
+        read = take if len(events) == 1 and "parameters" not in self.fields else look
+        by_name: dict[str, list[Any]] = {}
+        for parameter in chain.from_iterable(listed(each, "parameter") for each in events):
+            name = look(parameter, "name")
+            key = next((key for key in _VALUES if look(parameter, key) is not None), None)
+            if type(name) is str and key is not None:
+                by_name.setdefault(name, []).append(read(parameter, key))
+        if by_name and "parameters" not in self.fields:
+            self.fields["parameters"] = {
+                name: values[0] if len(values) == 1 else values for name, values in by_name.items()
+            }
+        texts = ((name, text) for name, of in by_name.items() for text in of if type(text) is str)
         parameters: dict[str, str] = {}
-        for audit_event in listed(self.payload, "metadata", "event"):
-            for parameter in listed(audit_event, "parameter"):
-                name, value = look(parameter, "name"), look(parameter, "value")
-                if type(name) is str and type(value) is str:
-                    parameters.setdefault(name.lower(), value)
+        for name, text in texts:
+            parameters.setdefault(name.lower(), text)
         return parameters
 
     def _workspace(self, class_uid: int, activity: int, status: int) -> Event | None:

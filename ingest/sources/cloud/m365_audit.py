@@ -137,8 +137,9 @@ def _read(fields: Fields, context: Context) -> Event:
     if operation in SIGN_IN:
         activity, outcome = SIGN_IN[operation]
         # A login with an error number has failed, whatever the operation is called.
-        wrong = take_name(fields, "ErrorNumber")
-        failed = outcome == FAILURE or status == FAILURE or (wrong or "0") != "0"
+        # It has no column, so it is looked at and left.
+        wrong = str(fields.get("ErrorNumber") or 0).strip()
+        failed = outcome == FAILURE or status == FAILURE or wrong not in ("", "0")
         return record.event(
             AUTHENTICATION,
             activity,

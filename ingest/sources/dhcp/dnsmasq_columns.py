@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ingest.parsing.vectorized import IPV4
-from ingest.sources.shared.alike_lines import MAC, PORT, alike_reader
+from ingest.sources.shared.alike_lines import IPV4, MAC, PORT, alike_reader
 
 _IP, _MAC = rf"(?P<ip>{IPV4})", rf"(?P<mac>{MAC})"
 _NUMBER = r"(?P<number>[1-9]\d{0,9})"
@@ -33,7 +32,6 @@ read_dnsmasq = alike_reader(
     rf"(){_NUMBER}( DHCP[A-Z]+\([^)\s]+\) ){_MAC}((?: .*)?)",
     rf"(){_NUMBER}( client provides name: )(?P<name>[A-Za-z0-9][\w.-]*)",
     rf"(){_NUMBER}( [^0-9].*? ){_IP}((?:[^\w.].*)?)",
-    rf"(){_NUMBER}( .{{1,400}})",
-    r"(.{1,400})",
+    rf"(){_NUMBER}( .+)",
 )
 """The events of those of `records` that are worded as others, as in `Source.columns`."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ingest.parsing.vectorized import IPV4
-from ingest.sources.shared.alike_lines import MAC, alike_reader
+from ingest.sources.shared.alike_lines import IPV4, MAC, alike_reader
 
 _IP, _IP2, _MAC = rf"(?P<ip>{IPV4})", rf"(?P<ip2>{IPV4})", rf"(?P<mac>{MAC})"
 _NAMED = rf"{_MAC}( \()(?P<name>[A-Za-z0-9][\w.-]*)"
@@ -23,6 +22,5 @@ read_dhcpd = alike_reader(
     rf"{_ASKED}{_MAC}( via .*)",
     rf"(DHCPINFORM from ){_IP}( via .*)",
     rf"(DHCPACK to ){_IP}( \(){_MAC}(\) via .*)",
-    r"(.{1,400})",
 )
 """The events of those of `records` that are worded as others, as in `Source.columns`."""

@@ -287,7 +287,7 @@ def _lease(log: Log) -> Event:
         host=(common["device"] or {}).get("hostname"),
         lease_seconds=fields.number("lease", most=2**32),
         rest=log.header.rest | fields.left(),
-        fields={"event_code": common["metadata"]["event_code"]},
+        fields={name: common["metadata"][name] for name in ("log_name", "event_code")},
         message=fields.get("msg") or f"DHCP {message}",
         severity_id=common["severity_id"],
     )

@@ -18,6 +18,7 @@ from ingest.parsing.ocsf import ACCOUNT, AUTHENTICATION, FAILURE, MEDIUM, SUCCES
 from ingest.parsing.source import Event
 from ingest.parsing.syslog import Line
 from ingest.sources.shared.daemon_source import daemon_event, endpoint, pairs
+from ingest.sources.shared.first_match import FirstMatch
 
 _LOGON, _LOGOFF, _PREAUTH, _SWITCH = 1, 2, 6, 7
 _PASSWORD_CHANGE, _LOCK = 3, 9
@@ -186,6 +187,7 @@ _OTHERS: tuple[tuple[int, int, int, re.Pattern[str]], ...] = tuple(
         ),
     )
 )
+_FIRST_OTHER = FirstMatch([pattern for *_, pattern in _OTHERS])
 
 
 def is_pam(line: Line) -> bool:
@@ -309,27 +311,27 @@ class _About:
 
     def other(self, text: str) -> Event | None:
         """What else has a class."""
-        for class_uid, activity, status, pattern in _OTHERS:
-            match = pattern.fullmatch(text)
-            if match is None:
-                continue
-            part = match.groupdict()
-            rest = kept(**{k: part.get(k) for k in ("code", "tally", "principal", "to")})
-            user, rhost = part.get("user"), part.get("rhost")
-            if not self.counts and activity == _LOGON and status == FAILURE:
-                activity = _PREAUTH
-            return self.event(
-                class_uid,
-                activity,
-                status_id=status,
-                status_detail=part.get("tally") or part.get("detail"),
-                severity_id=MEDIUM if activity == _LOCK else None,
-                user=kept(name=user, uid=part.get("uid")) if user else _nobody(class_uid),
-                src_endpoint=endpoint(rhost, rest=rest, name="rhost") if rhost else None,
-                by=part.get("by"),
-                rest=rest,
-            )
-        return None
+        first = _FIRST_OTHER.find(text)
+        if first is None:
+            return None
+        place, match = first
+        class_uid, activity, status, _ = _OTHERS[place]
+        part = match.groupdict()
+        rest = kept(**{k: part.get(k) for k in ("code", "tally", "principal", "to")})
+        user, rhost = part.get("user"), part.get("rhost")
+        if not self.counts and activity == _LOGON and status == FAILURE:
+            activity = _PREAUTH
+        return self.event(
+            class_uid,
+            activity,
+            status_id=status,
+            status_detail=part.get("tally") or part.get("detail"),
+            severity_id=MEDIUM if activity == _LOCK else None,
+            user=kept(name=user, uid=part.get("uid")) if user else _nobody(class_uid),
+            src_endpoint=endpoint(rhost, rest=rest, name="rhost") if rhost else None,
+            by=part.get("by"),
+            rest=rest,
+        )
 
 
 def _nobody(class_uid: int) -> dict[str, Any] | None:

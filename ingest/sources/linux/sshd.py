@@ -37,6 +37,7 @@ from ingest.parsing.ocsf import (
 from ingest.parsing.source import Context, Event, ParseSettings, Read
 from ingest.parsing.syslog import Line, SyslogSource
 from ingest.sources.linux.pam_messages import is_pam, read_pam
+from ingest.sources.shared.first_match import FirstMatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -291,6 +292,8 @@ ASIDE = _patterns(
 )
 # The first that matches wins, so what names a user stands before what names none.
 _PATTERNS = _LOGONS + PREAUTHS + CONNECTIONS + ASIDE
+_FIRST = FirstMatch([pattern for *_, pattern in _PATTERNS])
+_FIRST_LOGON = FirstMatch([pattern for *_, pattern in _LOGONS])
 
 
 def _read(line: Line, context: Context) -> Event | None:
@@ -298,11 +301,12 @@ def _read(line: Line, context: Context) -> Event | None:
     if is_pam(line):
         # sshd tells of the same attempt itself.
         return read_pam(line, _PRODUCT, counts=False)
-    for class_uid, activity, status, pattern in _PATTERNS:
-        match = pattern.fullmatch(line.text)
-        if match:
-            return _event(class_uid, activity, status, match.groupdict(), line)
-    return None
+    first = _FIRST.find(line.text)
+    if first is None:
+        return None
+    place, match = first
+    class_uid, activity, status, _ = _PATTERNS[place]
+    return _event(class_uid, activity, status, match.groupdict(), line)
 
 
 def _port(text: str | None) -> int | None:
@@ -311,18 +315,18 @@ def _port(text: str | None) -> int | None:
 
 def logon_in(text: str) -> dict[str, Any] | None:
     """The columns of a logon that sshd tells of, without its machine; None for other messages."""
-    for _, _, status, pattern in _LOGONS:
-        match = pattern.fullmatch(text)
-        if match is None:
-            continue
-        part = match.groupdict()
-        peer, _, sound = _ends(part, None)
-        # Text that a certificate's owner chose may imitate the rest.
-        if not sound or (" ID " in (part.get("key") or "")):
-            return None
-        columns = {"status_id": status, "src_endpoint": peer if any(peer.values()) else None}
-        return columns | _logon(part.get("user") or None, part.get("method"))
-    return None
+    first = _FIRST_LOGON.find(text)
+    if first is None:
+        return None
+    place, match = first
+    part = match.groupdict()
+    peer, _, sound = _ends(part, None)
+    # Text that a certificate's owner chose may imitate the rest.
+    if not sound or (" ID " in (part.get("key") or "")):
+        return None
+    status = _LOGONS[place][2]
+    columns = {"status_id": status, "src_endpoint": peer if any(peer.values()) else None}
+    return columns | _logon(part.get("user") or None, part.get("method"))
 
 
 def _ends(

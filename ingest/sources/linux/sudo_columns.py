@@ -12,6 +12,5 @@ read_sudo = alike_reader(
     rf"(){_USER}( : .*)",
     rf"(pam_unix\(sudo(?:-i)?:session\): session (?:opened|closed) for user ){_USER}"
     r"((?:\(.*| .*)?)",
-    r"(.{1,400})",
 )
 """The events of those of `records` that are worded as others, as in `Source.columns`."""

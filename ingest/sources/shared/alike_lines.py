@@ -17,11 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.parsing.arrow_parser import to_arrow
 from ingest.parsing.source import ParseSettings, Read
+from ingest.parsing.vectorized import IPV4 as ONE_IPV4
 from ingest.parsing.vectorized import (
+    Mask,
     batch_of,
     looked_up,
+    only_where,
     plain_texts,
     read_of,
     record_columns,
@@ -37,9 +39,12 @@ FEWEST_ALIKE = 4
 _MOST_WORDINGS = 256
 _LONGEST = 2_000
 
-PORT = r"(?:[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])"
+# As wide as an expression asks in few steps, for pyarrow makes each anew for every batch; what is
+# too wide is found afterwards (`_narrow`).
+IPV4 = r"\d+\.\d+\.\d+\.\d+"
+PORT = r"[1-9]\d*"
 MAC = r"[0-9a-f][0-9a-f](?::[0-9a-f][0-9a-f]){5}"
-USER = r"[a-z_][a-z0-9_-]{0,31}"
+USER = r"[a-z_][a-z0-9_-]*"
 
 _ISO = r"\d\d\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)"
 _BSD = r"[A-Z][a-z][a-z] (?: \d|[1-9]\d) \d\d:\d\d:\d\d"
@@ -49,15 +54,18 @@ _TEXT = r"(?P<text>[^\x00\n]+)"
 # In the order of the line; what is not named after a mask stays. Bounds are looked at afterwards,
 # because a repetition that is bounded makes RE2 three times as slow.
 _HEADERS = (
-    rf"^(?P<before>(?:<\d+>)?)(?P<time>{_BSD}|{_ISO})(?P<a> ){_HOST}"
+    rf"^(?P<before>(?:<\d+>)?)(?P<time>{_BSD}|{_ISO}) {_HOST}"
     rf"{_PROGRAM}(?P<b>\[?){_PID}(?P<c>\]?: +){_TEXT}$",
-    rf"^(?P<before><\d+>1 )(?P<time>{_ISO})(?P<a> ){_HOST}"
+    rf"^(?P<before><\d+>1 )(?P<time>{_ISO}) {_HOST}"
     rf"{_PROGRAM}(?P<b> ){_PID}(?P<c>-? - - +){_TEXT}$",
 )
 _LONGEST_OF = {"before": 8, "pid": 7, "program": 32, "host": 200}
-_HOSTS = r"^[A-Za-z][\w-]{0,62}(\.[\w-]{1,62})*$"
+_HOSTS = re.compile(r"[A-Za-z][\w-]{0,62}(\.[\w-]{1,62})*", re.ASCII)
 # A host of few capitals may be taken for the clock's zone.
-_CAPITALS = r"^[^a-z]{1,5}$"
+_CAPITALS = re.compile(r"[^a-z]{1,5}")
+_LONGEST_WHOLE = 400
+"""Bytes of a text that is compared as it is."""
+_LONGEST_USER = 32
 # A word of the reader's own, taken for a name, could make it read another pattern.
 _NO_NAMES = pa.array(
     ["invalid", "illegal", "user", "from", "for", "port", "by", "authenticating", "unknown"]
@@ -70,6 +78,10 @@ class _Text(NamedTuple):
     expression: str
     stays: tuple[str, ...]
     masks: tuple[str, ...]
+
+
+_AS_IT_IS = _Text("", ("s0",), ())
+"""Of nothing else do words alone tell what differs, so whole texts are compared."""
 
 
 def _text(expression: str) -> _Text:
@@ -98,9 +110,10 @@ def alike_reader(source: str, *wordings: str) -> Callable[[pa.RecordBatch, Parse
     """What reads those of a source's records that are worded like others, as `Source.columns` does.
 
     `wordings`: expressions for what follows the header, whose groups in turn stay and differ, the
-    latter named after masks; the first that fits a line is the line's.
+    latter named after masks; the first that fits a line is the line's. A text that fits none is
+    compared as it is.
     """
-    texts = tuple(map(_text, wordings))
+    texts = (*map(_text, wordings), _AS_IT_IS)
     return lambda records, settings: _read_alike(source, records, settings, texts)
 
 
@@ -110,9 +123,7 @@ def _read_alike(
     rows = records.num_rows
     if rows < FEWEST_LINES:
         return Read(None, list(range(rows)))
-    lines = _worded(records, texts)
-    if not len(lines.places):
-        return Read(None, list(range(rows)))
+    lines = _worded(_headed(plain_texts(records, _LONGEST)), texts)
     lines, known = _with_templates(source, settings, lines, texts)
     if known:
         lines = _timed(source, records, settings, lines)
@@ -124,34 +135,60 @@ def _read_alike(
 # -- what stays and what differs -------------------------------------------------------------------
 
 
-def _worded(records: pa.RecordBatch, texts: Sequence[_Text]) -> _Lines:
-    """The lines whose header and text are worded in a known way."""
-    whole = plain_texts(records, _LONGEST)
+def _headed(whole: pa.Array) -> _Lines:
+    """The lines with a known header; their keys are what stays in it, parted by NUL."""
+    left = np.arange(len(whole))
     parts: list[_Lines] = []
     for form, header in enumerate(_HEADERS):
-        read = pc.extract_regex(whole, header)
+        read = pc.extract_regex(whole if form == 0 else whole.take(pa.array(left)), header)
         columns = dict(zip((field.name for field in read.type), read.flatten(), strict=True))
-        sound = _sound(columns, form)
-        places = np.flatnonzero(np.asarray(pc.fill_null(sound, False)))
-        columns = {name: values.take(pa.array(places)) for name, values in columns.items()}
-        parts += _by_text(places, columns, texts)
+        sound = np.asarray(pc.fill_null(_sound(columns, form), False))
+        if sound.any():
+            columns = _taken(columns, np.flatnonzero(sound))
+            # A month stands behind digits.
+            clock = pc.if_else(pc.less(columns["time"], "A"), "iso", "bsd")
+            stays = [columns.pop(name) for name in ("before", "program", "b", "c")]
+            keys = pc.binary_join_element_wise(clock, *stays, "\x00")
+            parts.append(_Lines(left[sound], keys, columns))
+        left = left[np.asarray(read.is_null())]
+    return _joined(parts)
+
+
+def _joined(parts: Sequence[_Lines]) -> _Lines:
     if not parts:
         return _Lines(np.zeros(0, np.int64), pa.array([], pa.string()), {})
-    columns = {
-        name: pa.concat_arrays([part.columns[name] for part in parts]) for name in parts[0].columns
-    }
-    places = np.concatenate([part.places for part in parts])
-    return _Lines(places, pa.concat_arrays([part.keys for part in parts]), columns)
+    if len(parts) == 1:
+        return parts[0]
+    names = dict.fromkeys(name for part in parts for name in part.columns)
+    return _Lines(
+        np.concatenate([part.places for part in parts]),
+        pa.concat_arrays([part.keys for part in parts]),
+        {
+            name: pa.concat_arrays(
+                [
+                    part.columns[name]
+                    if name in part.columns
+                    else pa.nulls(len(part.places), pa.string())
+                    for part in parts
+                ]
+            )
+            for name in names
+        },
+    )
+
+
+def _taken(columns: dict[str, pa.Array], places: npt.NDArray[np.int64]) -> dict[str, pa.Array]:
+    rows = pa.array(places)
+    return {name: values.take(rows) for name, values in columns.items()}
 
 
 def _sound(columns: dict[str, pa.Array], form: int) -> pa.Array:
     """Which headers are as narrow as they must be."""
-    sound = pc.match_substring_regex(columns["host"], _HOSTS)
-    sound = pc.and_(sound, pc.invert(pc.match_substring_regex(columns["host"], _CAPITALS)))
+    sound = looked_up(columns["host"], _is_host, pa.bool_())
     for name, longest in _LONGEST_OF.items():
-        sound = pc.and_(sound, pc.less_equal(pc.utf8_length(columns[name]), longest))
+        sound = pc.and_(sound, pc.less_equal(pc.binary_length(columns[name]), longest))
     # A number in brackets, or neither: RE2 cannot say that one group needs another.
-    number = pc.greater(pc.utf8_length(columns["pid"]), 0)
+    number = pc.greater(pc.binary_length(columns["pid"]), 0)
     opened, closed = columns["b"], columns["c"]
     if form == 0:
         paired = pc.and_(
@@ -162,84 +199,96 @@ def _sound(columns: dict[str, pa.Array], form: int) -> pa.Array:
     return pc.and_(sound, paired)
 
 
-def _by_text(
-    places: npt.NDArray[np.int64], header: dict[str, pa.Array], texts: Sequence[_Text]
-) -> list[_Lines]:
-    """Lines of one kind of header, text by text."""
-    parts = []
+def _is_host(name: str) -> bool:
+    return bool(_HOSTS.fullmatch(name)) and not _CAPITALS.fullmatch(name)
+
+
+def _worded(headed: _Lines, texts: Sequence[_Text]) -> _Lines:
+    """The lines whose text is worded in a known way, text by text."""
+    rows = np.arange(len(headed.places))
+    parts: list[_Lines] = []
     for number, each in enumerate(texts):
-        if not len(places):
+        if not len(rows):
             break
-        read = pc.extract_regex(header["text"], each.expression)
-        groups = dict(zip((field.name for field in read.type), read.flatten(), strict=True))
-        fits = np.asarray(read.is_valid())
+        text = headed.columns["text"]
+        groups, fits = _groups(text if not parts else text.take(pa.array(rows)), each)
         if not fits.any():
             continue
-        taken = pa.array(np.flatnonzero(fits))
-        here = {name: values.take(taken) for name, values in header.items()}
-        groups = {name: values.take(taken) for name, values in groups.items()}
-        mine = places[fits]
-        rest = pa.array(np.flatnonzero(~fits))
-        places = places[~fits]
-        header = {name: values.take(rest) for name, values in header.items()}
-        keys = _keys(number, here, groups, each)
-        masks = {
-            name: groups.get(name, here.get(name))
-            if name in groups or name in here
-            else pa.nulls(len(mine), pa.string())
-            for name in (*MASKS, "text")
-        }
-        lines = _Lines(mine, keys, masks)
-        if "user" in each.masks:
-            lines = _where(lines, pc.invert(pc.is_in(groups["user"], _NO_NAMES)))
-        parts.append(lines)
-    return parts
+        groups, mine = _taken(groups, np.flatnonzero(fits)), rows[fits]
+        keys = pc.binary_join_element_wise(
+            f"{number}", headed.keys.take(pa.array(mine)), *(groups[name] for name in each.stays),
+            "\x00",
+        )  # fmt: skip
+        parts.append(_Lines(mine, keys, {name: groups[name] for name in each.masks}))
+        rows = rows[~fits]
+    lines = _joined(parts)
+    return lines._replace(
+        places=headed.places[lines.places],
+        columns=lines.columns | _taken(headed.columns, lines.places),
+    )
 
 
-def _keys(
-    number: int, header: dict[str, pa.Array], groups: dict[str, pa.Array], text: _Text
-) -> pa.Array:
-    """What stays in each line as one text, parted by NUL, which no line holds."""
-    form = pc.if_else(pc.match_substring_regex(header["time"], r"^\d"), "iso", "bsd")
-    return pc.binary_join_element_wise(
-        f"{number}", form, header["before"], header["program"], header["b"], header["c"],
-        *(groups[name] for name in text.stays), "\x00",
-    )  # fmt: skip
+def _groups(text: pa.Array, of: _Text) -> tuple[dict[str, pa.Array], Mask]:
+    """The groups of texts, and which of them fit."""
+    if of is _AS_IT_IS:
+        fits = pc.less_equal(pc.binary_length(text), _LONGEST_WHOLE)
+        return {"s0": text}, np.asarray(fits)
+    read = pc.extract_regex(text, of.expression)
+    groups = dict(zip((field.name for field in read.type), read.flatten(), strict=True))
+    return groups, np.asarray(read.is_valid())
+
+
+def _narrow(columns: dict[str, pa.Array]) -> Mask:
+    """Which lines have for each mask what the row reader treats like any other."""
+    narrow = np.ones(len(columns["host"]), np.bool_)
+    for name, values in columns.items():
+        if name in ("ip", "ip2"):
+            fits = pc.match_substring_regex(values, f"^{ONE_IPV4}$")
+        elif name == "port":
+            short = only_where(pc.less_equal(pc.binary_length(values), 5), values)
+            fits = pc.less_equal(short.cast(pa.int32()), 65535)
+        elif name == "user":
+            short = pc.less_equal(pc.binary_length(values), _LONGEST_USER)
+            fits = pc.and_(short, pc.invert(pc.is_in(values, _NO_NAMES)))
+        else:
+            continue
+        narrow &= np.asarray(pc.or_(values.is_null(), pc.fill_null(fits, False)))
+    return narrow
 
 
 def _wording(key: str, texts: Sequence[_Text]) -> Wording:
     """The wording of which `_keys` made a text."""
     number, form, before, program, opened, closed, *stays = key.split("\x00")
     masks = texts[int(number)].masks
-    first = closed + stays[0]
+    head: tuple[str, ...] = (before, " ", program + opened + closed)
+    named: tuple[str, ...] = ("time", "host")
     # Without a number the brackets around it are empty as well.
     if opened == "[" or (opened == " " and not closed.startswith("-")):
-        numbered = (before, " ", program + opened, first, *stays[1:])
-        return Wording(form, numbered, ("time", "host", "pid", *masks))
-    return Wording(
-        form, (before, " ", program + opened + first, *stays[1:]), ("time", "host", *masks)
-    )
+        head, named = (before, " ", program + opened, closed), ("time", "host", "pid")
+    return Wording(form, head, tuple(stays), (*named, *masks))
 
 
 # -- their events ----------------------------------------------------------------------------------
 
 
-def _where(lines: _Lines, keep: pa.Array) -> _Lines:
-    taken = np.flatnonzero(np.asarray(keep))
+def _where(lines: _Lines, keep: Mask) -> _Lines:
+    taken = np.flatnonzero(keep)
     if len(taken) == len(lines.places):
         return lines
     rows = pa.array(taken)
-    columns = {name: values.take(rows) for name, values in lines.columns.items()}
-    return _Lines(lines.places[taken], lines.keys.take(rows), columns)
+    return _Lines(lines.places[taken], lines.keys.take(rows), _taken(lines.columns, taken))
 
 
 def _with_templates(
     source: str, settings: ParseSettings, lines: _Lines, texts: Sequence[_Text]
 ) -> tuple[_Lines, list[Template]]:
     """The lines of wordings that have templates, whose numbers then stand for keys."""
+    if not len(lines.places):
+        return lines, []
+    narrow = _narrow(lines.columns)
     encoded = lines.keys.dictionary_encode()
     codes = np.asarray(encoded.indices)
-    counts = np.bincount(codes, minlength=len(encoded.dictionary))
+    counts = np.bincount(codes[narrow], minlength=len(encoded.dictionary))
     known: list[Template] = []
     numbers = np.full(len(counts), -1, np.int64)
     of = templates(source, settings)
@@ -251,7 +300,7 @@ def _with_templates(
             numbers[code] = len(known)
             known.append(template)
     mine = numbers[codes]
-    return _where(lines._replace(keys=pa.array(mine)), pa.array(mine >= 0)), known
+    return _where(lines._replace(keys=pa.array(mine)), (mine >= 0) & narrow), known
 
 
 def _timed(source: str, records: pa.RecordBatch, settings: ParseSettings, lines: _Lines) -> _Lines:
@@ -263,7 +312,7 @@ def _timed(source: str, records: pa.RecordBatch, settings: ParseSettings, lines:
         lines.columns["time"], arrivals.take(pa.array(lines.places)), zones, hosts.indices
     )
     timed = lines._replace(columns=lines.columns | {"when": times})
-    return timed if not times.null_count else _where(timed, times.is_valid())
+    return timed if not times.null_count else _where(timed, np.asarray(times.is_valid()))
 
 
 def _events(
@@ -273,20 +322,20 @@ def _events(
     lines: _Lines,
     known: Sequence[Template],
 ) -> pa.RecordBatch:
-    mine = records.take(pa.array(lines.places))
-    values = lines.columns | {"record": mine.column("record_id").cast(pa.string())}
-    # All of one shape, or `to_arrow` would put those of a shape together.
-    names = list(dict.fromkeys(name for template in known for name in template.row))
-    rows = to_arrow([{name: template.row.get(name) for name in names} for template in known])
-    filled = Filled(known, np.asarray(lines.keys), values)
+    whence = record_columns(records, source, lines.places)
+    values = lines.columns | {"record": whence["record_ids"].values}
+    together, rows = templates(source, settings).rows_of(known)
+    number_of = {id(template): number for number, template in enumerate(together)}
+    numbers = np.array([number_of[id(template)] for template in known])
+    filled = Filled(together, numbers[np.asarray(lines.keys)], values)
     columns = {
         name: filled.column(rows.column(name), name)
         for name in rows.schema.names
-        if rows.column(name).null_count < len(known)
+        if rows.column(name).null_count < len(together)
     }
     columns["time"] = lines.columns["when"]
     columns["scope"] = _scopes(source, settings, lines.columns["host"], columns.get("relay_ip"))
-    return batch_of(len(lines.places), columns | record_columns(mine, source))
+    return batch_of(len(lines.places), columns | whence)
 
 
 def _scopes(

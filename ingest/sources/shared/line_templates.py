@@ -46,7 +46,7 @@ _OWN = frozenset(
 """Columns that are made for each line anyway."""
 _WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 """When the stand-ins arrived; the row reader takes nothing from it but the time."""
-OBSERVABLES = "observables"
+OBSERVABLES, MESSAGE = "observables", "message"
 
 Path = tuple[str | int, ...]
 
@@ -63,11 +63,15 @@ WHOLE = ("", "")
 
 
 class Wording(NamedTuple):
-    """What stays in a line: `form` is that of its time, `stays` and `masks` take turns."""
+    """What stays in a line, and between it what differs: `form` is that of its time."""
 
     form: str
-    stays: tuple[str, ...]
+    head: tuple[str, ...]
+    """What stays up to the text."""
+    text: tuple[str, ...]
+    """What stays in the text."""
     masks: tuple[str, ...]
+    """What differs, in turns with what stays; nothing does between head and text."""
 
 
 class Template(NamedTuple):
@@ -75,6 +79,8 @@ class Template(NamedTuple):
 
     row: Mapping[str, Any]
     slots: Mapping[Path, Slot]
+    nested: frozenset[Path]
+    """The paths of the slots, and all that lead to them."""
 
 
 class _Differs(Exception):
@@ -90,6 +96,8 @@ class Templates:
         self.settings = settings
         self._source = source
         self._known: dict[Wording, Template | None] = {}
+        self._together: dict[int, Template] = {}
+        self._rows: pa.RecordBatch | None = None
 
     def of(self, wording: Wording) -> Template | None:
         """The template of a wording, if it can have one."""
@@ -98,6 +106,19 @@ class Templates:
                 self._known.clear()
             self._known[wording] = _template(self._source, wording, self.settings)
         return self._known[wording]
+
+    def rows_of(self, wanted: Sequence[Template]) -> tuple[list[Template], pa.RecordBatch]:
+        """Templates with these among them, and their rows in silver.event."""
+        # Most batches have the wordings of the last, and to make columns of rows is dear.
+        if self._rows is None or not {id(each) for each in wanted} <= self._together.keys():
+            last = self._together if len(self._together) <= 2 * len(wanted) else {}
+            self._together = last | {id(each): each for each in wanted}
+            names = dict.fromkeys(name for each in self._together.values() for name in each.row)
+            # All of one shape, or `to_arrow` would put those of a shape together.
+            self._rows = to_arrow(
+                [{name: each.row.get(name) for name in names} for each in self._together.values()]
+            )
+        return list(self._together.values()), self._rows
 
 
 _CACHE: dict[tuple[str, str | None], Templates] = {}
@@ -115,24 +136,28 @@ def templates(source: str, settings: ParseSettings) -> Templates:
 
 
 def _template(source: str, wording: Wording, settings: ParseSettings) -> Template | None:
-    answers = []
+    answers, as_text = [], True
     for of in (0, 1):
         values = [
             _STAND_INS[wording.form if mask == "time" else mask][of] for mask in wording.masks
         ]
-        text = "".join(
-            piece for pair in zip(wording.stays, [*values, ""], strict=True) for piece in pair
-        )
-        record = Record(_STAND_INS["record"][of], source, "live", _WHEN, text.encode())
+        ends = len(wording.head) - 1
+        head = _interleaved(wording.head, values[:ends])
+        text = _interleaved(wording.text, values[ends:])
+        record = Record(_STAND_INS["record"][of], source, "live", _WHEN, (head + text).encode())
         made = event_rows([record], settings)
         if len(made) != 1 or made[0].get("dead_letter_reason"):
             return None
+        as_text &= made[0].get(MESSAGE) == text
         answers.append({name: value for name, value in made[0].items() if name not in _OWN})
     slots: dict[Path, Slot] = {}
     try:
         _compare(answers[0], answers[1], (), slots)
     except _Differs:
         return None
+    if as_text:
+        # Each line has it as it is, and it need not be put together.
+        slots[(MESSAGE,)] = Slot(WHOLE, ("text",))
     # What is required of every row, and is given each line of its own later.
     required = {"event_uid": "", "source": source, "mode": "", "time": _WHEN, "received_at": _WHEN}
     row = answers[0] | required
@@ -140,7 +165,12 @@ def _template(source: str, wording: Wording, settings: ParseSettings) -> Templat
         to_arrow([row])
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None  # a number that fits no column; the row reader makes a dead letter of it
-    return Template(row, slots)
+    nested = frozenset(path[:end] for path in slots for end in range(len(path) + 1))
+    return Template(row, slots, nested)
+
+
+def _interleaved(stays: Sequence[str], values: Sequence[str]) -> str:
+    return "".join(piece for pair in zip(stays, [*values, ""], strict=True) for piece in pair)
 
 
 def _compare(one: Any, other: Any, path: Path, slots: dict[Path, Slot]) -> None:

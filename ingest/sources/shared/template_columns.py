@@ -13,7 +13,10 @@ from ingest.sources.shared.line_templates import WHOLE, Path, Slot, Template
 
 
 class Filled:
-    """Lines of templates: `codes` tells which is each line's, `values` what it has for masks."""
+    """Lines of templates: `codes` tells which is each line's, `values` what it has for masks.
+
+    There may be templates of which no line is.
+    """
 
     def __init__(
         self,
@@ -25,7 +28,7 @@ class Filled:
         self._codes = codes
         self._rows = pa.array(codes)
         self._values = values
-        self._nested = {path[:end] for each in self._slots for path in each for end in range(9)}
+        self._nested = frozenset[Path]().union(*(template.nested for template in templates))
 
     def column(self, array: pa.Array, *path: str | int) -> pa.Array:
         """The lines' values at `path`, from `array`, which has a row for each template."""
@@ -47,23 +50,27 @@ class Filled:
 
     def _leaf(self, array: pa.Array, path: Path) -> pa.Array:
         slots = [each.get(path) for each in self._slots]
-        kinds = list(dict.fromkeys(slots))
-        if len(kinds) == 1 and kinds[0] is not None:
-            return self._text(kinds[0], None).cast(array.type)
-        # Each kind of slot by itself, then all of them back in the lines' order.
-        which = np.array([kinds.index(slot) for slot in slots])[self._codes]
-        parts, places = [], []
-        for number, slot in enumerate(kinds):
+        kinds = {slot: number for number, slot in enumerate(dict.fromkeys(slots))}
+        if len(kinds) == 1 and slots[0] is not None:
+            return self._text(slots[0], None).cast(array.type)
+        which = np.array([kinds[slot] for slot in slots])[self._codes]
+        # The texts of each kind of slot one behind the other, of which each line takes its own.
+        parts, own, before = [], np.zeros(len(which), np.int64), 0
+        for slot, number in kinds.items():
             here = np.flatnonzero(which == number)
-            rows = pa.array(here)
-            parts.append(
-                array.take(self._rows.take(rows))
-                if slot is None
-                else self._text(slot, rows).cast(array.type)
-            )
-            places.append(here)
-        order = np.argsort(np.concatenate(places))
-        return pa.concat_arrays(parts).take(pa.array(order))
+            if not len(here):
+                continue  # of none of these lines, which may lack what it asks for
+            if slot is None:
+                part, within = array, self._codes[here]
+            elif slot.pieces == WHOLE and array.type == pa.string():
+                part, within = self._value(slot.masks[0], None), here
+            else:
+                part, within = self._text(slot, pa.array(here)), np.arange(len(here))
+                part = part.cast(array.type)
+            own[here] = before + within
+            parts.append(part)
+            before += len(part)
+        return pa.concat_arrays(parts).take(pa.array(own))
 
     def _text(self, slot: Slot, rows: pa.Array | None) -> pa.Array:
         """The text of a slot in those rows; in all for None."""
@@ -94,8 +101,8 @@ class Filled:
         ]
         own = np.full((len(self._slots), max(counts.max(initial=0), max(widths) + 1)), -1)
         field = ""
-        for code, slots in enumerate(self._slots):
-            for slot_path, (_, (mask, *_)) in slots.items():
+        for code in np.unique(self._codes).tolist():
+            for slot_path, (_, (mask, *_)) in self._slots[code].items():
                 if slot_path[0] == name:
                     masks += [mask] if mask not in masks else []
                     own[code, int(slot_path[1])] = masks.index(mask)

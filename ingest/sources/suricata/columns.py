@@ -80,9 +80,8 @@ def read_events(source: str, records: pa.RecordBatch, settings: ParseSettings) -
         lines, places = known_lines(kind, structs, places, raws)
         if lines is None:
             continue
-        taken = records.take(pa.array(places))
         reader = EventColumns(lines, source, settings)
-        columns = record_columns(taken, source) | _OF[kind](reader) | reader.common()
+        columns = record_columns(records, source, places) | _OF[kind](reader) | reader.common()
         batches.append(batch_of(lines.rows, columns))
         taken_places += places
     if not batches:

@@ -201,15 +201,17 @@ def read_dns(fields: Fields) -> dict[str, Any]:
         asked = Fields(queries[0])
         name = "queries" if "queries" in fields else "query"
         del fields[name]
-    question = {
-        "hostname": asked.text("rrname") or fields.text("rrname"),
-        "type": asked.text("rrtype") or fields.text("rrtype"),
-    }
+    hostname = asked.text("rrname") or fields.text("rrname")
+    kind = asked.text("rrtype") or fields.text("rrtype")
     fields.keep("query", asked.left())
+    if hostname is None:
+        # OCSF requires a question's name, and that of the root is empty: its type stays in
+        # `unmapped`.
+        fields.keep("rrtype", kind)
     rcode = fields.text("rcode")
     return kept(
-        query=question if question["hostname"] is not None else None,
-        answers=_answers(fields, question["type"]),
+        query=None if hostname is None else {"hostname": hostname, "type": kind},
+        answers=_answers(fields, kind),
         rcode=rcode,
         rcode_id=code_of(rcode),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from functools import cache
 from itertools import compress
 from typing import Annotated, Any
@@ -16,7 +17,7 @@ from msgspec import Meta, Raw
 from msgspec.structs import astuple
 
 from ingest.parsing.strict_json import plain_object
-from ingest.parsing.vectorized import Mask, addresses, exact_times, single_keys
+from ingest.parsing.vectorized import Mask, addresses, exact_times, single_keys, taken
 
 _Port = Annotated[int, Meta(ge=0, le=65535)]
 # Two of these are added up, and the sum must fit 64 bits with a sign.
@@ -171,6 +172,16 @@ class EvePart:
         self._nothing = (None,) * self.rows
         self._arrays: dict[tuple[str, pa.DataType], pa.Array] = {}
 
+    def only(self, kept: Mask) -> EvePart:
+        """Some of the structs."""
+        fewer = copy(self)
+        fewer.rows, fewer.keys = int(kept.sum()), self.keys[kept]
+        fewer._lists = {name: tuple(compress(values, kept)) for name, values in self._lists.items()}
+        fewer._nothing = (None,) * fewer.rows
+        mask = pa.array(kept)
+        fewer._arrays = {key: values.filter(mask) for key, values in self._arrays.items()}
+        return fewer
+
     def __contains__(self, name: str) -> bool:
         return name in self._lists
 
@@ -218,9 +229,16 @@ class EveObjects:
         self.keys: npt.NDArray[np.int64] = keys[indices]
         """How often `":` stands in each."""
 
+    def only(self, kept: Mask) -> EveObjects:
+        """Those of some of the lines."""
+        fewer = copy(self)
+        fewer._codes = list(compress(self._codes, kept))
+        fewer.good, fewer.keys = self.good[kept], self.keys[kept]
+        return fewer
+
     def take(self, column: pa.Array) -> pa.Array:
         """For each line the value that belongs to its object; one a `distinct` in `column`."""
-        return column.take(pa.array(self._codes))
+        return taken(column, pa.array(self._codes, pa.int32()))
 
 
 class EveLines:
@@ -271,6 +289,18 @@ class EveLines:
             keys = keys + inside
         self.good = good & single_keys(raws, keys)
 
+    def only(self, kept: Mask) -> EveLines:
+        """Some of the lines."""
+        fewer = copy(self)
+        fewer.rows, fewer.good = int(kept.sum()), self.good[kept]
+        fewer.top = self.top.only(kept)
+        fewer.inner = {name: part.only(kept) for name, part in self.inner.items()}
+        fewer.objects = {name: objects.only(kept) for name, objects in self.objects.items()}
+        mask = pa.array(kept)
+        fewer.time, fewer.ips = self.time.filter(mask), [ip.filter(mask) for ip in self.ips]
+        fewer.answers = list(compress(self.answers, kept))
+        return fewer
+
 
 _ENDS = ("src", "dest")
 _LISTS = {"vlan": list, "authorities": list}
@@ -286,9 +316,7 @@ def known_lines(
     if lines.good.all():
         return lines, places
     places = list(compress(places, lines.good))
-    if not places:
-        return None, []
-    return EveLines(kind, list(compress(structs, lines.good)), [raws[p] for p in places]), places
+    return (lines.only(lines.good), places) if places else (None, [])
 
 
 def _sound_flow(flow: EvePart) -> Mask:
@@ -353,6 +381,8 @@ def _answers_of(
         if not asked.rrname or not asked.rrtype or _NONE.issuperset((asked.rrname, asked.rrtype)):
             return None, -1
         keys += 2
+    elif name is None and kind is not None:
+        return None, -1
     results: list[dict[str, Any]] | None = None
     if grouped is not None:
         keys += len(grouped)

@@ -94,8 +94,10 @@ def read_access(
         lines = _Lines(*(column.take(kept) for column in lines))
     if not len(places):
         return Read(None, list(range(rows)))
-    events = _events(source, product, records.take(pa.array(places)), settings, lines)
-    return read_of(events, rows, places)
+    columns = record_columns(records, source, places)
+    columns |= _columns(len(places), product, lines)
+    columns["scope"] = constant(settings.scope(None, source), len(places))
+    return read_of(batch_of(len(places), columns), rows, places)
 
 
 # -- the parts of a line ---------------------------------------------------------------------------
@@ -174,14 +176,7 @@ def _sound(lines: _Lines) -> pa.Array:
 # -- their events ----------------------------------------------------------------------------------
 
 
-def _events(
-    source: str,
-    product: Mapping[str, str],
-    records: pa.RecordBatch,
-    settings: ParseSettings,
-    lines: _Lines,
-) -> pa.RecordBatch:
-    rows = records.num_rows
+def _columns(rows: int, product: Mapping[str, str], lines: _Lines) -> dict[str, pa.Array]:
     number = pa.int32()
     code, size = lines.code.cast(number), lines.size.cast(pa.int64())
     failed = pc.greater_equal(code, 400)
@@ -190,7 +185,7 @@ def _events(
     no_user, no_size = pc.is_null(lines.user), pc.is_null(size)
     named = struct("actor.user", rows, no_user, name=lines.user)
     status = pc.if_else(failed, pa.scalar(FAILURE, number), pa.scalar(SUCCESS, number))
-    columns = classified(HTTP, activity, status, rows) | {
+    return classified(HTTP, activity, status, rows) | {
         "severity_id": severity,
         "severity": looked_up(severity, SEVERITY.__getitem__, pa.string()),
         "status_code": lines.code,
@@ -210,7 +205,6 @@ def _events(
         ),
         "time": lines.time,
         "time_quality": constant("exact", rows),
-        "scope": constant(settings.scope(None, source), rows),
         "src_ip": lines.client,
         "src_endpoint": struct("src_endpoint", rows, ip=lines.client),
         "user_name": lines.user,
@@ -226,7 +220,6 @@ def _events(
             ("actor.user.name", A_USER, lines.user),
         ),
     }
-    return batch_of(rows, columns | record_columns(records, source))
 
 
 def _request(lines: _Lines, rows: int) -> pa.Array:

@@ -105,7 +105,8 @@ def modsecurity_finding(
         "severity_id": _SEVERITIES.get(severity, MEDIUM),
         "action_id": DENIED if denied else OBSERVED,
         "disposition_id": _BLOCKED if denied else DETECTED,
-        "status_detail": words,
+        # With the name in front, by which people and rules look for it.
+        "status_detail": f"ModSecurity: {words}",
         "message": title,
         "metadata": metadata(
             _PRODUCT, stamp, log_name="error", event_code=rule, correlation_uid=request

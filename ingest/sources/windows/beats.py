@@ -13,6 +13,7 @@ from typing import Any
 
 from ingest.parsing.source import Context, Unreadable
 from ingest.sources.windows.codes import DNS_TYPES
+from ingest.sources.windows.columns.many import each, is_of
 from ingest.sources.windows.record import Logged, as_text, level_of, whole
 from ingest.sources.windows.system_part import System, logged
 
@@ -213,11 +214,19 @@ def _renamed(winlog: dict[str, Any]) -> dict[str, Any]:
 
 def _text(of: dict[str, Any], *names: str) -> str | None:
     for name in names:
-        value = as_text(of.get(name))
-        if type(value) is str and value.strip():
+        value = of.get(name)
+        text: str | None = None if value is None else each(_written, value, name == "message")
+        if text is not None:
             del of[name]
-            return value if name == "message" else value.strip()
+            return text
     return None
+
+
+def _written(value: Any, whole_text: bool) -> str | None:
+    text = as_text(value)
+    if type(text) is not str or not text.strip():
+        return None
+    return text if whole_text else text.strip()
 
 
 def _at(fields: Mapping[str, Any], path: str) -> Any:
@@ -230,9 +239,9 @@ def _at(fields: Mapping[str, Any], path: str) -> Any:
 def _host(fields: Mapping[str, Any]) -> str | None:
     for path in ("host.name", "host.hostname", "beat.hostname", "agent.hostname"):
         value = _at(fields, path)
-        if type(value) is str and value:
-            return value
-    return fields["host"] if type(fields.get("host")) is str else None
+        if is_of(value, str) and value:
+            return value  # type: ignore[no-any-return]
+    return fields["host"] if is_of(fields.get("host"), str) else None
 
 
 def _outcome(fields: dict[str, Any], of: dict[str, Any], about: System) -> None:
@@ -261,10 +270,10 @@ def _outcome(fields: dict[str, Any], of: dict[str, Any], about: System) -> None:
 def _process(of: dict[str, Any], about: System) -> None:
     """Who wrote the event: `process.pid` and `process.thread.id`, or `process_id` of 6.x."""
     run = of.get("process")
-    if type(run) is dict and type(run.get("pid")) is int:
+    if type(run) is dict and is_of(run.get("pid"), int):
         about.pid = run.pop("pid")
         thread = run.get("thread")
-        if type(thread) is dict and type(thread.get("id")) is int:
+        if type(thread) is dict and is_of(thread.get("id"), int):
             about.tid = thread.pop("id")
         if not any(run.values()):
             del of["process"]
@@ -278,7 +287,7 @@ def _process(of: dict[str, Any], about: System) -> None:
 def _user(of: dict[str, Any], about: System) -> tuple[str | None, str | None]:
     """The account in whose name it was logged."""
     user = of.get("user")
-    if type(user) is not dict or type(user.get("identifier")) is not str:
+    if type(user) is not dict or not is_of(user.get("identifier"), str):
         return None, None
     about.sid = user.pop("identifier")
     results = _text(user, "name"), _text(user, "domain")

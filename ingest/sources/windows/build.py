@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ingest.parsing.ocsf import (
     A_COMMAND,
@@ -42,6 +42,9 @@ from ingest.parsing.ocsf import (
     unmapped,
 )
 from ingest.parsing.source import Event
+from ingest.parsing.strict_json import encode
+from ingest.parsing.timestamps import Stamp
+from ingest.sources.windows.columns.many import holds
 from ingest.sources.windows.providers import SYSMON_PRODUCT, product_of, rule_of
 from ingest.sources.windows.record import NO_GUID, NOTHING, Fields, Logged, filled
 from ingest.sources.windows.rule import EventRule, WindowsColumns, plain
@@ -89,8 +92,26 @@ SEARCHED = (
 """Columns with one leaf worth searching."""
 
 
+class Parts(NamedTuple):
+    """An event before anything of it is JSON: its columns, OCSF's `more`, what is left."""
+
+    columns: Event
+    more: dict[str, Any]
+    left: dict[str, Any]
+
+
 def event_of(log: Logged) -> Event:
     """The OCSF event. What finds no column is in `unmapped` under Windows' own names."""
+    built, more, left = parts_of(log)
+    if more:
+        built["more"] = encode(more)
+    built["observables"] = observables(*observed(built))
+    built["unmapped"] = unmapped(left)
+    return built
+
+
+def parts_of(log: Logged) -> Parts:
+    """The parts of the event, whose values may be many in place of one."""
     rule = rule_of(log)
     # What a mapping takes is gone from it, so what is left is what `unmapped` must keep.
     fields = Fields(log.data)
@@ -102,20 +123,21 @@ def event_of(log: Logged) -> Event:
         status = FAILURE if log.failed else SUCCESS
     title = columns.pop("message", None) or (rule.title if rule else None)
     _complete(columns, class_uid, log)
+    more = columns.pop("more", {})
+    stamp = Stamp(*log.stamp)
     built = event(
         class_uid,
         activity,
-        log.stamp,
+        stamp,
         activity_name=columns.pop("activity_name", None),
         severity_id=columns.pop("severity_id", None) or _severity(log, class_uid, status),
         status_id=status,
         action_id=columns.pop("action_id", None),
         disposition_id=columns.pop("disposition_id", None),
-        more=columns.pop("more", None),
         message=title or _sentence(log),
         metadata=metadata(
             product_of(log),
-            log.stamp,
+            stamp,
             log_name=log.channel,
             log_provider=log.provider,
             event_code=str(log.event_id),
@@ -125,9 +147,7 @@ def event_of(log: Logged) -> Event:
         device=device(log.computer),
         **{name: value for name, value in columns.items() if value is not None},
     )
-    built["observables"] = observables(*_observed(built))
-    built["unmapped"] = unmapped(_left(log, fields, title))
-    return built
+    return Parts(built, more, _left(log, fields, title))
 
 
 def merge_always(columns: WindowsColumns, rule: EventRule | None) -> WindowsColumns:
@@ -146,7 +166,11 @@ def merge_always(columns: WindowsColumns, rule: EventRule | None) -> WindowsColu
 
 def _activity_id(log: Logged) -> str | None:
     uid = log.activity_id
-    return None if uid is None or uid in NOTHING or uid in NO_GUID else uid
+    return None if uid is None or holds(_says_nothing, uid) else uid
+
+
+def _says_nothing(uid: str) -> bool:
+    return uid in NOTHING or uid in NO_GUID
 
 
 def _severity(log: Logged, class_uid: int, status: int | None) -> int:
@@ -253,7 +277,7 @@ def _left(log: Logged, fields: Fields, title: str | None) -> dict[str, Any]:
     return left
 
 
-def _observed(found: Event) -> Iterator[tuple[str, int, Any]]:
+def observed(found: Event) -> Iterator[tuple[str, int, Any]]:
     """What is worth searching, from the columns that hold such."""
     for end in ENDPOINTS:
         if about := found.get(end):

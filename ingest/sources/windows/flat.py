@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 from ingest.parsing.source import Context, Unreadable
 from ingest.parsing.strict_json import integral
 from ingest.parsing.timestamps import Stamp, of_iso, stamp_epoch, stamp_iso
+from ingest.sources.windows.columns.many import each, holds, is_of
 from ingest.sources.windows.record import Logged, as_text, keywords_of, level_of, whole
 from ingest.sources.windows.rendered import data_of
 from ingest.sources.windows.system_part import by_sysmon, event_id_of, utc_stamp
@@ -84,14 +85,18 @@ def logged(fields: dict[str, Any], context: Context) -> Logged:
         log.data["Version"] = take("Version")  # that of a product, as Sysmon says its own
     log.rest |= {name: take(name) for name in list(fields) if name in CORE}
     times = {name: take(name) for name in (*LOCAL_TIMES, *UTC_TIMES) if name in fields}
-    log.data |= {key: as_text(value) for key, value in fields.items() if value is not None}
+    log.data |= {
+        key: value if type(value) is str else as_text(value)
+        for key, value in fields.items()
+        if value is not None
+    }
     _account(log)
     # What has a field of its own is never taken from the message, which is free text.
     if log.message and not _has_data(log):
         log.data = data_of(log) | log.data
     log.rest |= {name: value for name, value in times.items() if value is not None}
     # Sysmon's `UtcTime` says its zone and is the more exact, so the others are not needed.
-    if not by_sysmon(log, log.data, context):
+    if not by_sysmon(log, log.data):
         _time(times, log, context)
     return log
 
@@ -107,21 +112,30 @@ def _first(fields: dict[str, Any], names: tuple[str, ...], bare: bool = True) ->
         # Most of the names stand in no event, and this is asked of all of them in each.
         if value is None:
             continue
-        if type(value) is not str:
-            value = integral(value)
-            if type(value) is not int:
-                continue
-            value = str(value)
-        stripped: str = value.strip()
-        if stripped:
+        text: str | None = each(_text_of, value, bare)
+        if text is not None:
             del fields[name]
-            return stripped if bare else value
+            return text
     return None
+
+
+def _text_of(value: Any, bare: bool) -> str | None:
+    if type(value) is not str:
+        value = integral(value)
+        if type(value) is not int:
+            return None
+        value = str(value)
+    stripped: str = value.strip()
+    return (stripped if bare else value) if stripped else None
 
 
 def _host(fields: Mapping[str, Any]) -> str | None:
     """The host of shippers that only name it so; it may also be the collector."""
     value = fields.get("host")
+    return None if value is None else each(_host_in, value)
+
+
+def _host_in(value: Any) -> str | None:
     if type(value) is dict:
         # Beats write `host` as an object.
         value = value.get("name") or value.get("hostname")
@@ -157,13 +171,13 @@ def _level(fields: dict[str, Any], log: Logged) -> None:
 
 def _execution(fields: dict[str, Any], log: Logged) -> None:
     """Who wrote the event. Old NXLog calls that `ProcessID`, a number; as text it is data."""
-    if type(fields.get("ExecutionProcessID")) is int:
+    if is_of(fields.get("ExecutionProcessID"), int):
         log.pid = fields.pop("ExecutionProcessID")
     # Events 5150 to 5159 of the filtering platform have a `ProcessID` among their own data.
-    elif type(fields.get("ProcessID")) is int and log.event_id not in range(5150, 5160):
+    elif is_of(fields.get("ProcessID"), int) and log.event_id not in range(5150, 5160):
         log.pid = fields.pop("ProcessID")
     for name in ("ExecutionThreadID", "ThreadID"):
-        if type(fields.get(name)) is int and log.tid is None:
+        if log.tid is None and is_of(fields.get(name), int):
             log.tid = fields.pop(name)
 
 
@@ -173,7 +187,7 @@ def _account(log: Logged) -> None:
     if log.sid is None or "AccountType" not in log.rest:
         return
     name, domain = log.data.get("AccountName"), log.data.get("Domain")
-    if type(name) is str and type(domain) is str:
+    if is_of(name, str) and is_of(domain, str):
         log.account = (name, domain)
         del log.data["AccountName"], log.data["Domain"]
 
@@ -182,37 +196,56 @@ def _account(log: Logged) -> None:
 
 
 def _time(times: Mapping[str, Any], log: Logged, context: Context) -> None:
-    """Sets the time: `@timestamp` is UTC, the others may be local.
-
-    Where `@timestamp` is as late as events are shipped, behind a local time moved by a whole
-    quarter of an hour, that is the zone of the local time, which is the more exact of both.
-    What says no more than the time of the event goes out of `rest`.
-    """
-    received = context.record.received_at
+    """Sets the time; what says no more than the time of the event goes out of `rest`."""
     local = next((name for name in LOCAL_TIMES if times.get(name) is not None), None)
     known = next((name for name in UTC_TIMES if times.get(name) is not None), None)
-    utc = utc_stamp(_number(times[known]), context) if known is not None else None
-    if utc is not None and utc.quality == "received":
-        utc = None
+    utc = None if known is None else times[known]
     if local is None:
-        log.stamp = utc or Stamp.missing(received, times.get(known or ""))
-        if known is not None and utc is not None:
+        log.stamp = each(_utc, utc, context.record.received_at)
+        if known is not None and not holds(_is_arrival, log.stamp):
             del log.rest[known]
         return
-    written = _number(times[local])
+    zone = each(context.zone, log.computer)
+    log.stamp = each(_local, times[local], utc, zone, context.record.received_at)
+    if holds(_is_plain, log.stamp):
+        del log.rest[local]
+
+
+def _is_arrival(stamp: Stamp) -> bool:
+    return stamp.quality == "received"
+
+
+def _is_plain(stamp: Stamp) -> bool:
+    return stamp.original is None
+
+
+def _utc(value: Any, received: datetime) -> Stamp:
+    """The time of what is UTC by its name; the arrival where it cannot be read."""
+    stamp = utc_stamp(_number(value), received)
+    return Stamp.missing(received, value) if stamp.quality == "received" else stamp
+
+
+def _local(value: Any, beside: Any, zone: ZoneInfo, received: datetime) -> Stamp:
+    """The time of what may be local, with an `@timestamp` beside it, which is UTC.
+
+    Where that is as late as events are shipped, behind a local time moved by a whole
+    quarter of an hour, that is the zone of the local time, which is the more exact of both.
+    """
+    utc = None if beside is None else utc_stamp(_number(beside), received)
+    if utc is not None and utc.quality == "received":
+        utc = None
+    written = _number(value)
     if type(written) is str:
-        stamp = stamp_iso(written, context.zone(log.computer), received)
+        stamp = stamp_iso(written, zone, received)
         meant = _meant(written, utc.time) if utc is not None else None
     else:
         stamp, meant = stamp_epoch(written, received), None
     if meant is not None:
         same = stamp.quality == "exact" and stamp.time == meant
-        stamp = Stamp(meant, "exact", None if same else written)
-    elif stamp.quality == "received" and utc is not None:
-        stamp = utc._replace(original=str(written)[:64])
-    log.stamp = stamp
-    if stamp.original is None:
-        del log.rest[local]
+        return Stamp(meant, "exact", None if same else written)
+    if stamp.quality == "received" and utc is not None:
+        return utc._replace(original=str(written)[:64])
+    return stamp
 
 
 def _number(value: Any) -> Any:

@@ -35,9 +35,8 @@ def _task(fields: Fields, log: Logged) -> WindowsColumns:
     path = fields.text("Path", "ActionName")
     user = account(fields, "UserContext", "UserName")
     pid = fields.pid("ProcessID", "ProcessId", "EnginePID")
+    # Stays as it was: here it is decimal, in the column it is not.
     code = whole(fields.peek("ResultCode"))
-    if code is not None:
-        fields.text("ResultCode")
     return {
         "job": {"name": fields.text("TaskName", "Name") or "unknown", "cmd_line": path},
         "actor": filled(user=user, process=filled(pid=pid)),

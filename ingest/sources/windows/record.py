@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
@@ -12,6 +12,7 @@ from typing import Any
 from ingest.parsing.ocsf import address
 from ingest.parsing.strict_json import integral
 from ingest.parsing.timestamps import Stamp
+from ingest.sources.windows.columns.many import Many, each, holds
 
 AUDIT_FAILURE = 0x10000000000000
 AUDIT_SUCCESS = 0x20000000000000
@@ -19,6 +20,9 @@ NOTHING = frozenset({"", "-", "S-1-0-0", "NULL SID", "(null)", "(NULL)", "%%1793
 """What Windows writes where there is no value."""
 NO_GUID = frozenset({"{00000000-0000-0000-0000-000000000000}"})
 MOST_PID = 2**32 - 1
+# The mask of an audit does not fit 64 bits with a sign, in which numbers are read; JavaScript
+# rounds it as well.
+UNSIGNED = re.compile(rb'("[Kk]eywords"\s{0,9}:\s{0,9})(-?\d{19,20})(?=[\s,}])')
 INTEGER = re.compile(r"0[xX][0-9a-fA-F]{1,16}|\d{1,19}", re.ASCII)
 SID = re.compile(r"S-1-[0-9x-]{1,180}", re.ASCII | re.IGNORECASE)
 
@@ -67,7 +71,14 @@ def whole(value: object) -> int | None:
         if INTEGER.fullmatch(text):
             # Not base 0 for all: Python refuses `0123` there, which is a plain number here.
             return int(text, 0 if text[:2] in ("0x", "0X") else 10)
-    return None
+    many: int | None = _of_many(whole, value)
+    return many
+
+
+def _of_many(function: Callable[[Any], Any], value: object) -> Any:
+    """`function` of each of many values; None of anything else."""
+    # Asked last, as what is no text is rare.
+    return each(function, value) if isinstance(value, Many) else None
 
 
 def as_text(value: Any) -> Any:
@@ -79,7 +90,8 @@ def as_text(value: Any) -> Any:
         return "true" if value else "false"
     if type(value) is int or type(value) is float:
         return str(integral(value))
-    return value
+    # Many of one type: texts are what they are.
+    return each(as_text, value) if isinstance(value, Many) and value.kind is not str else value
 
 
 def keywords_of(value: object) -> tuple[bool | None, str | None]:
@@ -148,10 +160,51 @@ def is_sysmon(provider: str | None, guid: str | None, channel: str | None) -> bo
     )
 
 
+def valued(value: object) -> str | None:
+    """A text without white space around it, unless it says that there is no value."""
+    if type(value) is str:
+        text = value.strip()
+        return None if text in NOTHING else text
+    return None
+
+
+def _written(value: object) -> str | None:
+    return value if type(value) is str and value.strip() not in NOTHING else None
+
+
+def _between(value: object, least: int, most: int) -> int | None:
+    number = whole(value)
+    return number if number is not None and least <= number <= most else None
+
+
+def _address(value: object) -> tuple[str, bool] | None:
+    """An address, and whether a zone stands behind it, for which a bare address has no room."""
+    if type(value) is not str:
+        return None
+    bare, _, zone = value.strip().removeprefix("\\\\").partition("%")
+    ip_address = address(bare.removeprefix("[").removesuffix("]"))
+    return None if ip_address is None else (ip_address, bool(zone))
+
+
+def _truth(value: str) -> bool | None:
+    return {"true": True, "1": True, "false": False, "0": False}.get(value.lower())
+
+
+def _parted(name: str, domain: str | None) -> tuple[str, str | None, bool]:
+    """The bare name, the domain, and whether the realm behind the name was cut off."""
+    bare, of = split_account(name, domain)
+    return bare, of, bare != name and "@" in name
+
+
+NAMELESS = re.compile(r"[Pp]aram\d{1,3}", re.ASCII)
+"""Names under which values are kept that an event gives none."""
+
+
 class Fields:
     """The data of an event: what a mapping takes is gone, the rest is kept as unmapped.
 
-    A value that means "none" is never taken, so that rules can still ask for it.
+    A value that means "none" is never taken, so that rules can still ask for it; nor is one
+    without a name (`param1`), since rules ask for all of those together, as `Data`.
     """
 
     __slots__ = ("left",)
@@ -167,6 +220,8 @@ class Fields:
                 value = value.strip()
                 if value not in NOTHING:
                     return value
+            elif value is not None and (text := _of_many(valued, value)) is not None:
+                return text  # type: ignore[no-any-return]
         return None
 
     def text(self, *names: str) -> str | None:
@@ -176,23 +231,30 @@ class Fields:
             if type(value) is str:
                 value = value.strip()
                 if value not in NOTHING:
-                    del self.left[name]
+                    self._took(name)
                     return value
+            elif value is not None and (text := _of_many(valued, value)) is not None:
+                self._took(name)
+                return text  # type: ignore[no-any-return]
         return None
+
+    def _took(self, name: str) -> None:
+        if not NAMELESS.fullmatch(name):
+            del self.left[name]
 
     def raw(self, *names: str) -> str | None:
         """Take the first of these that holds text, with its white space."""
         for name in names:
-            value = self.left.get(name)
-            if type(value) is str and value.strip() not in NOTHING:
-                del self.left[name]
+            value: str | None = each(_written, self.left.get(name))
+            if value is not None:
+                self._took(name)
                 return value
         return None
 
     def guid(self, *names: str) -> str | None:
         """Take an id that may be written as all zeros for none."""
         value = self.peek(*names)
-        return None if value is None or value in NO_GUID else self.text(*names)
+        return None if value is None or holds(NO_GUID.__contains__, value) else self.text(*names)
 
     def logon(self, *names: str) -> str | None:
         """Take the id of a logon session, which is written as 0 for none."""
@@ -202,10 +264,13 @@ class Fields:
     def number(self, *names: str, least: int = 0, most: int = 2**63 - 1) -> int | None:
         """Take a number, decimal or hexadecimal, that lies between these."""
         for name in names:
-            whole_number = whole(self.left.get(name))
-            if whole_number is not None and least <= whole_number <= most:
-                del self.left[name]
-                return whole_number
+            value = self.left.get(name)
+            if value is None:
+                continue
+            number: int | None = each(_between, value, least, most)
+            if number is not None:
+                self._took(name)
+                return number
         return None
 
     def pid(self, *names: str) -> int | None:
@@ -219,26 +284,21 @@ class Fields:
     def ip(self, *names: str) -> str | None:
         """Take an address. One with a zone (`fe80::1%4`) also stays, as it was."""
         for name in names:
-            value = self.left.get(name)
-            if type(value) is not str:
-                continue
-            bare, _, zone = value.strip().removeprefix("\\\\").partition("%")
-            ip_address = address(bare.removeprefix("[").removesuffix("]"))
-            if ip_address is not None:
-                # The bare address has no room for the zone, so the field stays where the zone would
-                # be lost.
+            known = each(_address, self.left.get(name))
+            if known is not None:
+                ip_address, zone = known
                 if not zone:
-                    del self.left[name]
-                return ip_address
+                    self._took(name)
+                return ip_address  # type: ignore[no-any-return]
         return None
 
     def flag(self, *names: str) -> bool | None:
         """Take a truth value."""
         value = self.peek(*names)
-        if value is None or value.lower() not in ("true", "false", "1", "0"):
-            return None
-        self.text(*names)
-        return value.lower() in ("true", "1")
+        truth: bool | None = None if value is None else each(_truth, value)
+        if truth is not None:
+            self.text(*names)
+        return truth
 
     def user(self, name: str, domain: str = "", sid: str = "") -> dict[str, Any] | None:
         """Take a user from the fields of these names; None where all are without value.
@@ -253,10 +313,14 @@ class Fields:
         of = self.text(domain) if domain else None
         if uid is not None:
             self.text(sid)
-        if who is not None and SID.fullmatch(who) and uid is None:
+        if who is not None and uid is None and holds(SID.fullmatch, who):
             who, uid = None, who
         if who is not None:
-            who, of = split_account(who, of)
+            written = who
+            who, of, cut = each(_parted, who, of)
+            if cut:
+                # Rules tell by the realm behind it (`$@`) what kind of account it is.
+                self.left[name] = written
         return filled(name=who, domain=of, uid=uid)
 
 

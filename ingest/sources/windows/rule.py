@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from ingest.parsing.ocsf import AUTHENTICATION, BASE, ENTITY, FAILURE, OTHER, SUCCESS
 from ingest.parsing.strict_json import encode
 from ingest.sources.windows.codes import LOGON_TYPES, PROTOCOLS
+from ingest.sources.windows.columns.many import each
 from ingest.sources.windows.record import Fields, Logged, filled, whole
 
 WindowsColumns = dict[str, Any]
@@ -146,6 +147,10 @@ def _outcome(code: int | None) -> int | None:
 
 def names(text: str | None) -> list[str] | None:
     """The words of a list that Windows writes with line ends and tabs between."""
+    return each(_words_of, text)  # type: ignore[no-any-return]
+
+
+def _words_of(text: str | None) -> list[str] | None:
     name_list = [word for word in re.split(r"[\s,]+", text or "") if word and word != "-"]
     return name_list or None
 

@@ -21,6 +21,7 @@ from ingest.parsing.ocsf import (
     mac_address,
 )
 from ingest.sources.windows.codes import KERBEROS, NTSTATUS, status_code
+from ingest.sources.windows.columns.many import each
 from ingest.sources.windows.record import Fields, Logged, filled, whole
 from ingest.sources.windows.rule import (
     EventRule,
@@ -68,7 +69,7 @@ def _failure(fields: Fields) -> WindowsColumns:
     code = next((code_word for code_word in codes if code_word), None)
     if code is None:
         return {}
-    return {"status_code": status_code(code), "status_detail": NTSTATUS.get(code)}
+    return {"status_code": each(status_code, code), "status_detail": each(NTSTATUS.get, code)}
 
 
 def explicit(fields: Fields, log: Logged) -> WindowsColumns:
@@ -110,9 +111,9 @@ def groups(fields: Fields, log: Logged) -> WindowsColumns:
     member_of = names(fields.peek("GroupMembership", "SidList"))
     who = target(fields)
     # Groups come as `%{S-1-5-32-544}`: Windows resolves them only when somebody reads the event.
-    sids = [name.strip("%{}") for name in member_of or ()]
+    sids = [] if member_of is None else each(_bare_sids, member_of)
     if who is not None and sids:
-        fields.text("GroupMembership", "SidList")
+        # The list stays as it was: rules look for `%{S-1-5-32-544}`.
         who["groups"] = sids
     return {
         "user": who or (subject(fields) or {}).get("user"),
@@ -120,6 +121,10 @@ def groups(fields: Fields, log: Logged) -> WindowsColumns:
         "session": filled(uid=fields.logon("TargetLogonId")),
         "group": {"uid": sids[0]} if sids else None,
     }
+
+
+def _bare_sids(member_of: list[str]) -> list[str]:
+    return [name.strip("%{}") for name in member_of]
 
 
 def _kerberos(fields: Fields, log: Logged) -> WindowsColumns:

@@ -25,6 +25,7 @@ from ingest.parsing.ocsf import (
     WIN_SERVICE,
 )
 from ingest.sources.windows.codes import INTEGRITY, SERVICE_TYPES, START_TYPES
+from ingest.sources.windows.columns.many import each
 from ingest.sources.windows.record import Fields, Logged, filled, whole
 from ingest.sources.windows.rule import (
     EventRule,
@@ -99,7 +100,7 @@ def started(fields: Fields, log: Logged) -> WindowsColumns:
     by = subject(fields) or {}
     who = fields.user("TargetUserName", "TargetDomainName", "TargetUserSid")
     label = fields.text("MandatoryLabel")
-    integrity = INTEGRITY.get(label) if label else None
+    integrity = each(INTEGRITY.get, label) if label else None
     # A label of another kind than these is kept as it was written.
     if label and integrity is None:
         fields.left["MandatoryLabel"] = label
@@ -123,8 +124,6 @@ def _ended(fields: Fields, log: Logged) -> WindowsColumns:
     """4689."""
     by = subject(fields) or {}
     code = whole(fields.peek("Status"))
-    if code is not None:
-        fields.text("Status")
     run = process(fields) or {"name": "unknown"}
     # OCSF's exit code has 32 bits with a sign; an NTSTATUS of failure has its top bit set.
     more = {"exit_code": code} if code is not None and code < 2**31 else {}
@@ -155,9 +154,13 @@ def token_assigned(fields: Fields, log: Logged) -> WindowsColumns:
 # -- objects -----------------------------------------------------------------------------------
 
 
+def _rights_in(words: str) -> frozenset[str]:
+    return frozenset(re.findall(r"%%\d{4}", words))
+
+
 def _by_rights(fields: Fields, rights: tuple[tuple[str, int], ...], default: int) -> int:
     """The gravest thing a list of access rights allows."""
-    asked = set(re.findall(r"%%\d{4}", fields.peek("AccessList", "Accesses") or ""))
+    asked = each(_rights_in, fields.peek("AccessList", "Accesses") or "")
     if not asked and rights is FILE_RIGHTS:
         mask = whole(fields.peek("AccessMask")) or 0
         return next((activity for bits, activity in FILE_MASKS if mask & bits), default)
@@ -273,8 +276,8 @@ def _task(fields: Fields, log: Logged) -> WindowsColumns:
 
 
 def _service(fields: Fields, log: Logged) -> WindowsColumns:
-    """4697: a service installed. Numbers of types become the words of event 7045."""
-    start, kind = fields.text("ServiceStartType"), fields.text("ServiceType")
+    """4697: a service installed. Numbers of types become the words of event 7045, and stay."""
+    start, kind = fields.peek("ServiceStartType"), fields.peek("ServiceType")
     by = process(fields, "", "ClientProcessId")
     return {
         "win_service": {

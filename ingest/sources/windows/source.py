@@ -8,25 +8,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from zoneinfo import ZoneInfo
 
 from ingest.parsing.json_source import JsonSource, unpacked
 from ingest.parsing.message_bounds import MAX_UNREADABLE
-from ingest.parsing.source import Context, Event, Record, Source, Unreadable
+from ingest.parsing.source import Context, Event, ParseSettings, Read, Record, Source, Unreadable
 from ingest.parsing.strict_json import FILE_BYTES, require_single
 from ingest.sources.windows import event_of, event_of_xml
 from ingest.sources.windows.beats import documents, logged_of_beat
 from ingest.sources.windows.flat import logged
 from ingest.sources.windows.objects import logged_of_object
-from ingest.sources.windows.record import Logged
+from ingest.sources.windows.record import UNSIGNED, Logged
 from ingest.sources.windows.restamp import Paths, restamped_json
 from ingest.sources.windows.xml import decoded, event_elements, restamped
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _Reader = Callable[[dict[str, Any], Context], Logged]
-# The mask of an audit does not fit 64 bits with a sign, in which numbers are read; JavaScript
-# rounds it as well.
-UNSIGNED = re.compile(rb'("[Kk]eywords"\s{0,9}:\s{0,9})(-?\d{19,20})(?=[\s,}])')
 DUMP_HEADING = re.compile(rb"(?m)^Record \d{1,19}[ \t\r]*$")
 
 
@@ -86,6 +86,13 @@ class WindowsJson(JsonSource):
                 events[0]["dead_letter_reason"] if events else "no event in the record"
             )
         return events
+
+    def columns(self, records: pa.RecordBatch, settings: ParseSettings) -> Read | None:
+        # Imported where Arrow is at hand anyway: the command line starts without it.
+        from ingest.sources.windows.columns.reader import FORMS, read_events
+
+        form = FORMS.get(self.name)
+        return None if form is None else read_events(form, self.name, records, settings)
 
     def is_whole(self, first: bytes) -> bool:
         return first.startswith(b"Record ") or super().is_whole(first)

@@ -30,6 +30,7 @@ from ingest.parsing.ocsf import (
     address,
 )
 from ingest.sources.windows.codes import DNS_STATUS, DNS_TYPES
+from ingest.sources.windows.columns.many import each
 from ingest.sources.windows.record import Fields, Logged, filled, split_account, whole
 from ingest.sources.windows.rule import EventRule, Mapper, WindowsColumns, entity, other
 
@@ -50,18 +51,22 @@ def hashes(fields: Fields, *names: str) -> list[WindowsColumns] | None:
     text = fields.peek(*(names or ("Hashes", "Hash")))
     if text is None:
         return None
+    hash_list: list[WindowsColumns] | None = each(_hashes_in, text)
+    if hash_list:
+        fields.text(*(names or ("Hashes", "Hash")))
+    return hash_list or None
+
+
+def _hashes_in(text: str) -> list[WindowsColumns]:
     parts = [_HASH.fullmatch(part.strip()) for part in text.split(",")]
     # One part that is no hash: then the whole text stays in `unmapped` as it was written.
     if not all(parts):
-        return None
-    hash_list = [
+        return []
+    return [
         {"algorithm": _HASHES.get(piece[1].upper(), piece[1].upper()), "value": piece[2].lower()}
         for piece in parts
         if piece and not NO_HASH.fullmatch(piece[2])
     ]
-    if hash_list:
-        fields.text(*(names or ("Hashes", "Hash")))
-    return hash_list or None
 
 
 def _account(fields: Fields, *names: str) -> WindowsColumns | None:
@@ -69,7 +74,7 @@ def _account(fields: Fields, *names: str) -> WindowsColumns | None:
     text = fields.text(*names)
     if text is None:
         return None
-    name, domain = split_account(text)
+    name, domain = each(split_account, text)
     return filled(name=name, domain=domain)
 
 
@@ -140,6 +145,13 @@ def _file_event(kind: int = 1, path: str = "TargetFilename") -> Mapper:
     return columns
 
 
+_PROTOCOLS: Mapping[str, int] = MappingProxyType({"tcp": 6, "udp": 17, "icmp": 1})
+_DIRECTIONS: Mapping[bool | None, tuple[str | None, int]] = MappingProxyType(
+    {None: (None, 0), False: ("Inbound", 1), True: ("Outbound", 2)}
+)
+"""By whether this machine opened the connection."""
+
+
 def _connected(fields: Fields, log: Logged) -> WindowsColumns:
     """3: a connection; `Initiated` says whether this machine opened it."""
     initiated = fields.flag("Initiated")
@@ -147,7 +159,7 @@ def _connected(fields: Fields, log: Logged) -> WindowsColumns:
     if six is not None:
         fields.flag("DestinationIsIpv6")
     name = fields.text("Protocol")
-    number = {"tcp": 6, "udp": 17, "icmp": 1}.get((name or "").lower())
+    number = None if name is None else each(_PROTOCOLS.get, name.lower())
     ends = {
         end: filled(
             ip=fields.ip(f"{of}Ip"),
@@ -157,14 +169,15 @@ def _connected(fields: Fields, log: Logged) -> WindowsColumns:
         )
         for end, of in (("src_endpoint", "Source"), ("dst_endpoint", "Destination"))
     }
+    direction, direction_id = each(_DIRECTIONS.__getitem__, initiated)
     return ends | {
         "actor": _who(fields),
         "connection_info": filled(
             protocol_name=name.lower() if name else None,
             protocol_num=number,
-            protocol_ver_id=None if six is None else 6 if six else 4,
-            direction=None if initiated is None else "Outbound" if initiated else "Inbound",
-            direction_id=0 if initiated is None else 2 if initiated else 1,
+            protocol_ver_id=None if six is None else each({True: 6, False: 4}.get, six),
+            direction=direction,
+            direction_id=direction_id,
         ),
         "status_id": SUCCESS,
     }
@@ -263,22 +276,26 @@ def registry(fields: Fields, log: Logged) -> WindowsColumns:
         columns["activity_name"] = "Rename"
     target = fields.text("TargetObject") or "unknown"
     if class_uid == REG_KEY:
-        renamed = fields.text("NewName") if what == "renamekey" else None
+        renamed = fields.peek("NewName") if what == "renamekey" else None
         if renamed:
             columns["more"] = {"prev_reg_key": {"path": target}}
         return columns | {"reg_key": {"path": renamed or target}}
     key, _, name = target.rpartition("\\")
     # With its white space, since it is the value itself.
     data = fields.raw("Details")
-    typed = _TYPED.fullmatch(data) if data else None
     columns["reg_value"] = filled(
         path=key or target,
         # The export writes `(Default)` where a value has no name, as the registry itself shows it.
         name=name if name != "(Default)" and key else None,
         data=data,
-        type=f"REG_{typed[1]}" if typed else None,
+        type=each(_registry_type, data) if data else None,
     )
     return columns
+
+
+def _registry_type(data: str) -> str | None:
+    typed = _TYPED.fullmatch(data)
+    return f"REG_{typed[1]}" if typed else None
 
 
 def pipe(fields: Fields, log: Logged) -> WindowsColumns:
@@ -335,11 +352,11 @@ def asked(fields: Fields, log: Logged) -> WindowsColumns:
     return {
         "actor": _who(fields),
         "query": filled(hostname=name.rstrip(".") or name if name else None),
-        "answers": results(answer) or None if answer else None,
+        "answers": each(results, answer) or None if answer else None,
         "rcode_id": code[0] if code else None,
         "rcode": code[1] if code else None,
         "status_id": None if status is None else FAILURE if status else SUCCESS,
-        "status_code": str(status) if status is not None else None,
+        "status_code": each(str, status) if status is not None else None,
         "src_endpoint": filled(hostname=log.computer),
     }
 

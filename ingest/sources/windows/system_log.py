@@ -27,6 +27,7 @@ from ingest.parsing.ocsf import (
     WIN_SERVICE,
 )
 from ingest.sources.windows.codes import SERVICE_TYPES, START_TYPES
+from ingest.sources.windows.columns.many import each
 from ingest.sources.windows.record import Fields, Logged, filled, split_account
 from ingest.sources.windows.rule import (
     EventRule,
@@ -292,16 +293,35 @@ MACHINE: Mapping[str, Mapping[int, EventRule]] = MappingProxyType(
 # -- applications ------------------------------------------------------------------------------
 
 
+_CRASH = (
+    *("AppName", "AppVersion", "AppTimeStamp", "ModuleName", "ModuleVersion", "ModuleTimeStamp"),
+    *("ExceptionCode", "FaultingOffset", "ProcessId", "ProcessCreationTime", "AppPath"),
+    "ModulePath",
+)
+"""How Windows 11 names what those before it only put in this order."""
+
+
+def _with_base(number: str) -> str:
+    return number if number[:2].lower() == "0x" else f"0x{number}"
+
+
 def crashed(fields: Fields, log: Logged) -> WindowsColumns:
     """1000 and 1002: an application that failed or hung."""
-    path = fields.text("AppPath", "param11" if log.event_id == 1000 else "param6")
+    if log.event_id == 1000:
+        for number, named in enumerate(_CRASH, 1):
+            value = fields.peek(f"param{number}")
+            if value is not None:
+                # In hexadecimal also where nothing says so.
+                value = each(_with_base, value) if named == "ProcessId" else value
+                fields.left.setdefault(named, value)
+    path = fields.text("AppPath", "param6")
     name = fields.peek("AppName", "param1")
     run = filled(path=path or name, pid=fields.pid("ProcessId"))
-    code = fields.text("ExceptionCode", "param7") if log.event_id == 1000 else None
+    code = fields.text("ExceptionCode") if log.event_id == 1000 else None
     return {
         "actor": filled(process=run),
         "status_code": code,
-        "status_detail": fields.peek("ModuleName", "param4") if log.event_id == 1000 else None,
+        "status_detail": fields.peek("ModuleName") if log.event_id == 1000 else None,
     }
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from ingest.parsing.source import Context, Unreadable
 from ingest.parsing.strict_json import kind
-from ingest.parsing.timestamps import Stamp, stamp_epoch, stamp_iso
+from ingest.parsing.timestamps import EPOCH, Stamp, stamp_epoch, stamp_iso
+from ingest.sources.windows.columns.many import each, is_of
 from ingest.sources.windows.record import (
     Logged,
     as_text,
@@ -23,9 +25,8 @@ _UTC = ZoneInfo("UTC")
 MOST_EVENT_ID = 2**32 - 1
 
 
-def utc_stamp(value: object, context: Context) -> Stamp:
+def utc_stamp(value: object, received: datetime) -> Stamp:
     """A time that is UTC whether it says so or not; a number counts from 1970."""
-    received = context.record.received_at
     if type(value) is int or type(value) is float:
         return stamp_epoch(value, received)
     if type(value) is not str:
@@ -144,27 +145,33 @@ def logged(about: System, data: dict[str, Any]) -> Logged:
     # What has a field of its own is never taken from the message, which is free text.
     if not data and log.message:
         data |= data_of(log)
-    if not by_sysmon(log, data, about.context):
-        log.stamp = utc_stamp(about.time, about.context)
+    if not by_sysmon(log, data):
+        log.stamp = each(utc_stamp, about.time, about.context.record.received_at)
     elif about.time is not None:
         log.rest["TimeCreated"] = about.time
     return log
 
 
-def by_sysmon(log: Logged, data: dict[str, Any], context: Context) -> bool:
+def by_sysmon(log: Logged, data: dict[str, Any]) -> bool:
     """Takes Sysmon's own `UtcTime`, if there is one, as the time of the event.
 
     That is when it happened; the log's time is when it was written down.
     """
     own = data.get("UtcTime")
-    if type(own) is not str or not is_sysmon(log.provider, log.guid, log.channel):
+    if not is_of(own, str) or not is_sysmon(log.provider, log.guid, log.channel):
         return False
-    stamp = utc_stamp(own, context)
-    if stamp.quality == "received":
+    stamp = each(_own_stamp, own)
+    if stamp is None:
         return False
     log.stamp = stamp
     del data["UtcTime"]
     return True
+
+
+def _own_stamp(value: str) -> Stamp | None:
+    # The arrival stands in for what cannot be read alone.
+    stamp = utc_stamp(value, EPOCH)
+    return None if stamp.quality == "received" else stamp
 
 
 def _text(value: object) -> str | None:

@@ -9,7 +9,7 @@ and says what is wrong. So both must agree on every line that is read here; test
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
@@ -36,11 +36,14 @@ from ingest.parsing.ocsf import (
     mac_address,
 )
 from ingest.parsing.source import ParseSettings, Read
+from ingest.parsing.strict_json import encode
 from ingest.parsing.vectorized import (
     arrow_type_of,
     batch_of,
     classified,
     constant,
+    json_objects,
+    json_of,
     looked_up,
     nowhere,
     null_where,
@@ -50,7 +53,6 @@ from ingest.parsing.vectorized import (
     record_columns,
     sensor_columns,
     struct,
-    unmapped,
 )
 from ingest.sources.zeek.core import HIGHEST_RCODE, STATES, TRAFFIC, url_of
 from ingest.sources.zeek.lines import LOGS, Lines, decoded, moments, shape_of, sound
@@ -78,19 +80,16 @@ def read(log: str, records: pa.RecordBatch, settings: ParseSettings) -> Read:
         if not places:
             return Read(None, list(range(len(raws))))
         lines = lines.only(good)
-    taken = records if len(places) == len(raws) else records.take(pa.array(places))
-    given = _common(lines, taken, log, settings) | _OF[log](lines)
+    whence = record_columns(records, f"zeek:{log}", places)
+    given = whence | _common(lines, log, settings) | _OF[log](lines)
     return read_of(batch_of(lines.rows, given), len(raws), places)
 
 
-def _common(
-    lines: Lines, records: pa.RecordBatch, log: str, settings: ParseSettings
-) -> dict[str, pa.Array]:
+def _common(lines: Lines, log: str, settings: ParseSettings) -> dict[str, pa.Array]:
     """The columns that all logs fill alike, and those of `ingest.parsing.event_rows`."""
     rows, get = lines.rows, lines.arrays
     src, dst = lines.addresses("orig_h"), lines.addresses("resp_h")
     sensor = pc.coalesce(_named(get["@system"]), _named(get["_system_name"]))
-    source = f"zeek:{log}"
     cast = pa.array(moments(get["ts"])).cast(pa.timestamp("us", "UTC"))
     product = struct(
         "metadata.product",
@@ -98,32 +97,23 @@ def _common(
         name=constant(PRODUCT["name"], rows),
         vendor_name=constant(PRODUCT["vendor_name"], rows),
     )
-    seen_by = sensor_columns(sensor, source, settings)
-    return (
-        record_columns(records, source)
-        | seen_by
-        | {
-            "time": cast,
-            "start_time": cast,
-            "time_quality": constant("exact", rows),
-            "src_ip": src,
-            "dst_ip": dst,
-            "metadata": struct(
-                "metadata",
-                rows,
-                version=constant(VERSION, rows),
-                product=product,
-                log_name=constant(log, rows),
-                correlation_uid=get["uid"],
-            ),
-            "src_endpoint": struct(
-                "src_endpoint", rows, ip=src, port=get["orig_p"].cast(pa.int32())
-            ),
-            "dst_endpoint": struct(
-                "dst_endpoint", rows, ip=dst, port=get["resp_p"].cast(pa.int32())
-            ),
-        }
-    )
+    return sensor_columns(sensor, f"zeek:{log}", settings) | {
+        "time": cast,
+        "start_time": cast,
+        "time_quality": constant("exact", rows),
+        "src_ip": src,
+        "dst_ip": dst,
+        "metadata": struct(
+            "metadata",
+            rows,
+            version=constant(VERSION, rows),
+            product=product,
+            log_name=constant(log, rows),
+            correlation_uid=get["uid"],
+        ),
+        "src_endpoint": struct("src_endpoint", rows, ip=src, port=get["orig_p"].cast(pa.int32())),
+        "dst_endpoint": struct("dst_endpoint", rows, ip=dst, port=get["resp_p"].cast(pa.int32())),
+    }
 
 
 _TEXT = pa.string()
@@ -167,20 +157,19 @@ def _ended(lines: Lines, name: str) -> dict[str, pa.Array]:
     }
 
 
-def _rest(lines: Lines, *names: str) -> pa.Array:
-    kinds = {name: lines.arrays[name].type for name in names}
-    return unmapped(
-        lines.rows,
-        {
-            name: (lines.values(name), kind if _is_plain(kind) else None)
-            for name, kind in kinds.items()
-        },
-    )
+def _rest(lines: Lines, *names: str) -> dict[str, pa.Array]:
+    """JSON of fields that found no column."""
+    return {
+        name: _json_of_lists(lines.values(name))
+        if pa.types.is_list(lines.arrays[name].type)
+        else json_of(lines.arrays[name])
+        for name in names
+        if lines.arrays[name].null_count < lines.rows
+    }
 
 
-def _is_plain(kind: pa.DataType) -> bool:
-    """Whether Arrow writes such values as JSON does."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind))
+def _json_of_lists(values: Sequence[list[str] | None]) -> pa.Array:
+    return pa.array([None if each is None else encode(each) for each in values], _TEXT)
 
 
 # -- the logs ----------------------------------------------------------------------------------
@@ -189,14 +178,14 @@ def _is_plain(kind: pa.DataType) -> bool:
 def conn(lines: Lines) -> dict[str, pa.Array]:
     """As `ingest.sources.zeek.core.conn`."""
     rows, get = lines.rows, lines.arrays
-    known = [STATES.get(state or "", (TRAFFIC, UNKNOWN)) for state in lines.values("conn_state")]
-    activity = pa.array([activity for activity, _ in known], _INT)
-    status = pa.array([status for _, status in known], _INT)
+    states = pc.fill_null(get["conn_state"], "")
+    activity = looked_up(states, lambda state: STATES.get(state, _OTHER_STATE)[0], _INT)
+    status = looked_up(states, lambda state: STATES.get(state, _OTHER_STATE)[1], _INT)
     sent, received = get["orig_bytes"], get["resp_bytes"]
     packets_out, packets_in = get["orig_pkts"], get["resp_pkts"]
     volumes = (sent, received, packets_out, packets_in)
     source, target = (looked_up(get[f"{e}_l2_addr"], mac_address, _TEXT) for e in ("orig", "resp"))
-    ways = list(map(_way, lines.values("local_orig"), lines.values("local_resp")))
+    ways = _ways(get["local_orig"], get["local_resp"])
     ends = {
         name: struct(
             name,
@@ -209,10 +198,15 @@ def conn(lines: Lines) -> dict[str, pa.Array]:
     }
     spelled = {f"{end}_l2_addr": _named(get[f"{end}_l2_addr"]) for end in ("orig", "resp")}
     odd = {
-        name: only_where(pc.is_null(mac), spelled[name]).to_pylist()
+        name: json_of(only_where(pc.is_null(mac), spelled[name]))
         for name, mac in (("orig_l2_addr", source), ("resp_l2_addr", target))
         if mac.null_count != spelled[name].null_count
     }
+    for name, other in (("local_orig", "local_resp"), ("local_resp", "local_orig")):
+        if get[other].null_count:
+            alone = only_where(pc.is_null(get[other]), json_of(get[name]))
+            if alone.null_count < rows:
+                odd[name] = alone
     return classified(NETWORK, activity, status, rows) | {
         **ends,
         **_ended(lines, "duration"),
@@ -235,49 +229,53 @@ def conn(lines: Lines) -> dict[str, pa.Array]:
             get["proto"],
             flag_history=get["history"],
             community_uid=get["community_id"],
-            direction_id=pa.array([way for way, _ in ways], _INT),
-            direction=pa.array([name for _, name in ways], _TEXT),
+            direction_id=ways,
+            direction=_DIRECTIONS.take(ways),
         ),
         "observables": observables(
             rows,
             ("src_endpoint.ip", AN_IP, lines.addresses("orig_h")),
             ("dst_endpoint.ip", AN_IP, lines.addresses("resp_h")),
         ),
-        "unmapped": unmapped(
-            rows,
-            {
-                "@proc": (lines.values("@proc"), None),
-                **{
-                    name: (lines.values(name), pa.int64())
-                    for name in ("missed_bytes", "orig_ip_bytes", "resp_ip_bytes")
-                },
-                **{name: (values, None) for name, values in odd.items()},
-            },
+        "unmapped": json_objects(
+            rows, _rest(lines, "@proc", "missed_bytes", "orig_ip_bytes", "resp_ip_bytes") | odd
         ),
     }
 
 
-def _way(orig: bool | None, resp: bool | None) -> tuple[int, str]:
+_OTHER_STATE = (TRAFFIC, UNKNOWN)
+_DIRECTIONS = pa.array(["Unknown", "Inbound", "Outbound", "Lateral"])
+
+
+def _ways(orig: pa.Array, resp: pa.Array) -> pa.Array:
+    """Which of the directions each is, of what is local at both ends."""
     # A sensor that knows no networks of its own writes false for both ends, which therefore says
     # nothing.
-    if orig is None or resp is None or not (orig or resp):
-        return 0, "Unknown"
-    return (3, "Lateral") if orig and resp else (2, "Outbound") if orig else (1, "Inbound")
+    from_here, to_here = (np.asarray(pc.fill_null(end, False)) for end in (orig, resp))
+    known = np.asarray(pc.and_(orig.is_valid(), resp.is_valid()))
+    return pa.array((known * (2 * from_here + to_here)).astype(np.int32))
 
 
 def dns(lines: Lines) -> dict[str, pa.Array]:
     """As `ingest.sources.zeek.core.dns`."""
     rows, get = lines.rows, lines.arrays
-    codes, answers = lines.values("rcode"), lines.values("answers")
+    codes = get["rcode"]
     # A line of dns.log is a question together with its answer, so with one it is traffic, and
     # neither of the two alone.
-    activity = [
-        1 if code is None and result is None else TRAFFIC
-        for code, result in zip(codes, answers, strict=True)
-    ]
-    status = [UNKNOWN if code is None else SUCCESS if code == 0 else FAILURE for code in codes]
-    known = [None if code is None else code if code <= HIGHEST_RCODE else OTHER for code in codes]
-    return classified(DNS, pa.array(activity, _INT), pa.array(status, _INT), rows) | {
+    asked = pc.and_(codes.is_null(), get["answers"].is_null())
+    activity = pc.if_else(asked, pa.scalar(1, _INT), pa.scalar(TRAFFIC, _INT))
+    status = looked_up(
+        pc.fill_null(codes, -1),
+        lambda code: UNKNOWN if code < 0 else FAILURE if code else SUCCESS,
+        _INT,
+    )
+    known = looked_up(codes, lambda code: code if code <= HIGHEST_RCODE else OTHER, _INT)
+    nameless = {
+        name: json_of(only_where(pc.is_null(get["query"]), get[name]))
+        for name in ("qtype_name", "qclass_name")
+        if get["query"].null_count
+    }
+    return classified(DNS, activity, status, rows) | {
         **_ended(lines, "rtt"),
         "status_code": get["rcode_name"],
         "query": struct(
@@ -288,10 +286,8 @@ def dns(lines: Lines) -> dict[str, pa.Array]:
             type=get["qtype_name"],
             **{"class": get["qclass_name"]},
         ),
-        "answers": pa.array(
-            list(map(_answered, answers, lines.values("TTLs"))), arrow_type_of("answers")
-        ),
-        "rcode_id": pa.array(known, _INT),
+        "answers": _answers(lines),
+        "rcode_id": known,
         "rcode": get["rcode_name"],
         "connection_info": _connection(lines, get["proto"]),
         "observables": observables(
@@ -300,11 +296,39 @@ def dns(lines: Lines) -> dict[str, pa.Array]:
             ("dst_endpoint.ip", AN_IP, lines.addresses("resp_h")),
             ("query.hostname", A_HOST, get["query"]),
         ),
-        "unmapped": _rest(
-            lines,
-            *("@proc", "trans_id", "qclass", "qtype", "AA", "TC", "RD", "RA", "Z", "rejected"),
+        "unmapped": json_objects(
+            rows,
+            _rest(
+                lines,
+                *("@proc", "trans_id", "qclass", "qtype", "AA", "TC", "RD", "RA", "Z", "rejected"),
+            )
+            | nameless,
         ),
     }
+
+
+def _answers(lines: Lines) -> pa.Array:
+    """The answers, each with its time to live."""
+    kind, answers, ttls = arrow_type_of("answers"), lines.arrays["answers"], lines.arrays["TTLs"]
+    counts = pc.fill_null(pc.list_value_length(answers), 0)
+    if not counts.equals(pc.fill_null(pc.list_value_length(ttls), 0)):
+        pairs = map(_answered, lines.values("answers"), lines.values("TTLs"))
+        return pa.array(list(pairs), kind)
+    ends = np.zeros(lines.rows + 1, np.int32)
+    np.cumsum(np.asarray(counts), out=ends[1:])
+    fields = [kind.value_type.field(place) for place in range(kind.value_type.num_fields)]
+    leaves = {
+        "rdata": answers.flatten(),
+        # What is less than a second is cut off.
+        "ttl": pc.cast(ttls.flatten(), kind.value_type.field("ttl").type, safe=False),
+    }
+    elements = [leaves.get(field.name, pa.nulls(int(ends[-1]), field.type)) for field in fields]
+    return pa.ListArray.from_arrays(
+        pa.array(ends),
+        pa.StructArray.from_arrays(elements, fields=fields),
+        type=kind,
+        mask=answers.is_null(),
+    )
 
 
 def _answered(answers: list[str] | None, ttls: list[float] | None) -> list[dict[str, Any]] | None:
@@ -320,26 +344,27 @@ def _answered(answers: list[str] | None, ttls: list[float] | None) -> list[dict[
 def http(lines: Lines) -> dict[str, pa.Array]:
     """As `ingest.sources.zeek.core.http`."""
     rows, get = lines.rows, lines.arrays
-    methods, codes = lines.values("method"), lines.values("status_code")
-    activity = [HTTP_METHODS.get((m or "").upper(), OTHER if m else UNKNOWN) for m in methods]
-    status = [UNKNOWN if c is None else SUCCESS if c < 400 else FAILURE for c in codes]
+    activity = looked_up(
+        pc.fill_null(get["method"], ""),
+        lambda method: HTTP_METHODS.get(method.upper(), OTHER if method else UNKNOWN),
+        _INT,
+    )
+    status = looked_up(
+        pc.fill_null(get["status_code"], -1),
+        lambda code: UNKNOWN if code < 0 else SUCCESS if code < 400 else FAILURE,
+        _INT,
+    )
     urls = list(map(url_of, lines.values("host"), lines.values("uri"), lines.values("resp_p")))
     url = column(urls, arrow_type_of("http_request.url"), "http_request.url")
     unanswered = pc.is_null(get["status_code"])
+    types = get["resp_mime_types"]
+    # What says more of a response stays behind where the response itself is missing.
     left = {
-        # What says more of a response stays behind where the response itself is missing.
-        name: (
-            [v if c is None else None for v, c in zip(lines.values(name), codes, strict=True)],
-            k,
-        )
-        for name, k in (
-            ("status_msg", None),
-            ("response_body_len", pa.int64()),
-            ("resp_mime_types", None),
-        )
+        name: only_where(unanswered, text)
+        for name, text in _rest(lines, "status_msg", "response_body_len", "resp_mime_types").items()
     }
     user = _named(get["username"])
-    return classified(HTTP, pa.array(activity, _INT), pa.array(status, _INT), rows) | {
+    return classified(HTTP, activity, status, rows) | {
         "start_time": pa.nulls(rows, pa.timestamp("us", "UTC")),
         "status_code": get["status_code"].cast(_TEXT),
         "http_request": struct(
@@ -359,9 +384,7 @@ def http(lines: Lines) -> dict[str, pa.Array]:
             code=get["status_code"].cast(_INT),
             message=get["status_msg"],
             length=get["response_body_len"],
-            content_type=pa.array(
-                [types[0] if types else None for types in lines.values("resp_mime_types")], _TEXT
-            ),
+            content_type=_firsts(types),
         ),
         "actor": struct(
             "actor",
@@ -381,20 +404,22 @@ def http(lines: Lines) -> dict[str, pa.Array]:
             ("http_request.user_agent", AN_AGENT, get["user_agent"]),
             ("actor.user.name", A_USER, user),
         ),
-        "unmapped": unmapped(
+        "unmapped": json_objects(
             rows,
-            {
-                **{
-                    name: (lines.values(name), None)
-                    for name in (
-                        *("@proc", "trans_depth", "tags", "orig_fuids", "orig_mime_types"),
-                        *("resp_fuids", "client_header_names"),
-                    )
-                },
-                **left,
-            },
+            _rest(
+                lines,
+                *("@proc", "trans_depth", "tags", "orig_fuids", "orig_mime_types"),
+                *("resp_fuids", "client_header_names"),
+            )
+            | left,
         ),
     }
+
+
+def _firsts(lists: pa.Array) -> pa.Array:
+    """Of lists that have one element each that element; null where there is no list."""
+    places = np.cumsum(np.asarray(lists.is_valid())) - 1
+    return lists.flatten().take(pa.array(places, mask=np.asarray(lists.is_null())))
 
 
 _OF: Mapping[str, Callable[[Lines], dict[str, pa.Array]]] = {"conn": conn, "dns": dns, "http": http}

@@ -30,6 +30,7 @@ from ingest.parsing.ocsf import (
     device,
     event,
     first,
+    kept,
     mac_address,
     metadata,
     observables,
@@ -163,7 +164,11 @@ def conn(entry: Entry) -> Event:
     connection = entry.connection(take_string(fields, "proto"))
     connection["flag_history"] = take_string(fields, "history")
     connection["community_uid"] = take_string(fields, "community_id")
-    connection |= _direction(flag(fields, "local_orig"), flag(fields, "local_resp"))
+    local = {key: flag(fields, key) for key in ("local_orig", "local_resp")}
+    connection |= _direction(*local.values())
+    if None in local.values():
+        # One end alone gives no direction: what the line says of it stays in `unmapped`.
+        fields |= {key: value for key, value in local.items() if value is not None}
     return event(
         NETWORK,
         activity,
@@ -224,6 +229,9 @@ def dns(entry: Entry) -> Event:
     rcode = number(fields, "rcode", PORT)
     rcode_name = take_string(fields, "rcode_name")
     kind, family = take_string(fields, "qtype_name"), take_string(fields, "qclass_name")
+    if name is None:
+        # A question for the root has no name, without which there is no query in OCSF.
+        fields |= kept(qtype_name=kind, qclass_name=family)
     answers = _answers(fields)
     status = UNKNOWN if rcode is None else SUCCESS if rcode == 0 else FAILURE
     return event(

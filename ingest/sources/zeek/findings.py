@@ -54,6 +54,7 @@ def _finding(
     seen: tuple[tuple[str, int, Any], ...] = (),
     about: Mapping[str, Any] = MappingProxyType({}),
     decided: tuple[int, int] | None = None,
+    message: str | None = None,
     **columns: Any,
 ) -> Event:
     """A Detection Finding; Zeek has no number for one, so it is made of what tells it apart."""
@@ -70,7 +71,7 @@ def _finding(
         FINDING,
         _CREATE,
         severity_id=severity,
-        message=desc or title,
+        message=message or desc or title,
         finding_info=info | dict(about),
         action_id=decided[0] if decided else None,
         disposition_id=decided[1] if decided else None,
@@ -102,6 +103,8 @@ def notice(row: Row) -> Event:
         note,
         kept_words,
         severity,
+        # Zeek's own words alone, as rules ask for them.
+        message=message,
         code=note,
         protocol=row.text("proto"),
         about={"types": [note.partition("::")[0]]} if "::" in note else {},

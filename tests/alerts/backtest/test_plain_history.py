@@ -11,7 +11,8 @@ import pytest
 
 from alerts.backtest.plain_history import SMALL_ROWS, PlainHistory
 from alerts.backtest.result import kept_alerts, summarise
-from alerts.backtest.run import Backtest, backtest_folder, begin_backtest
+from alerts.backtest.rule_selection import select_rules
+from alerts.backtest.run import Backtest, BacktestRequest, backtest_folder, begin_backtest
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore, Query, RulePack
 from enrich.tables import DHCP_SEGMENT
@@ -21,6 +22,7 @@ from ingest.tables import EVENT
 from tests.alerts.backtest.test_history_match import HISTORY, SEGMENTS, wish
 from tests.alerts.history import A, at, leased, login, with_rules
 from tests.api.story import insert
+from tests.headgate.as_code.delta_by_hand import append_rows
 
 SITES = (
     {"name": "default", "networks": ["10.0.0.0/24", "fd00::/8"], "static": ["10.0.0.9"]},
@@ -94,6 +96,26 @@ def test_without_spark_it_comes_to_the_same(lake: Lake) -> None:
     for name, rows in spark_rows.items():
         assert plain_rows[name] == rows, name
     assert plain == over_spark
+
+
+def test_a_rule_says_how_many_events_it_looked_at(tmp_path: Path) -> None:
+    settings = with_rules(load(home=tmp_path))
+    root = settings.lake_root
+    assert isinstance(root, Path)
+    twice = login("twice", 20) | {"duplicate_of": "one:0"}
+    rows = [login("one", 10, status_id=1), twice, login("after", 9_000_000)]
+    append_rows(root, EVENT, rows)
+    append_rows(root, DHCP_SEGMENT, SEGMENTS)
+    for until, events in ((at(100), 1), (at(5), 0)):
+        chosen = select_rules(settings, ["guessing", "login_failed"])
+        asked = BacktestRequest(("both",), chosen, at(-100), until)
+        work = Backtest(settings, nowhere, begin_backtest(settings, asked))
+        packs = PackStore(store_folder(settings))
+        result = summarise(work, work.through(lambda _: None), packs)
+        # A correlation looks at what the rules look at that it counts.
+        told = {rule["id"]: rule["events"] for rule in result["sides"]["new"]["rules"]}
+        assert set(told.values()) == {events}
+        assert len(told) == 2
 
 
 @pytest.mark.full

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from alerts.compiler.compile_cache import CompileCache
+from alerts.compiler.compile_cache import CompileCache, _deciding_files
 from alerts.compiler.compiler import BUNDLED, compile_rules
+from infra.spark.session import project_root
 from tests.alerts.many_rules import write_many_rules
 
 RULE = """\
@@ -122,3 +124,15 @@ def test_of_two_writers_at_a_time_one_stays_and_is_whole(tmp_path: Path, store: 
     after = CompileCache(store)
     assert after.rules_of("b") == after.rules_of(key) == [rule]
     assert after.rules_of("a") is None
+
+
+def test_code_that_decides_what_a_text_compiles_to_is_in_the_version() -> None:
+    root = project_root()
+    tree = ast.parse((root / "alerts/compiler/sigma_to_predicate.py").read_text("utf-8"))
+    used = [
+        root / f"{node.module.replace('.', '/')}.py"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ingest.")
+    ]
+    assert used
+    assert {*used} <= {*_deciding_files()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 import yaml
@@ -191,10 +192,14 @@ REFUSED = [
     (rule(1, logsource={"product": "windows", "category": "nothing"}), "log source", ""),
     (rule(1, {"s": {"message|re": r"(a)\1"}, "condition": "s"}), "(a)", "RE2"),
     (rule(1, {"s": {"message|re": "(?=a)b"}, "condition": "s"}), "(?=a)b", "RE2"),
-    (rule(1, {"s": {"message|nonsense": "a"}, "condition": "s"}), "nonsense", ""),
+    (rule(1, {"s": {"message|nonsense": "a"}, "condition": "s"}), "nonsense", "endswith, exists"),
     (rule(1, {"s": {"message|expand": "%admins%"}, "condition": "s"}), "admins", "placeholders"),
     (rule(1, {"s": {"message": "a"}, "condition": "t"}), "t", ""),
-    (rule(1, {"s": {"message": "a"}, "condition": "s |count() > 5"}), "", ""),
+    (
+        rule(1, {"s": {"message": "a"}, "condition": "s |count() > 5"}),
+        "pipe",
+        "write-a-correlation",
+    ),
     (rule(1, {"s": {"message": "a"}}), "condition", ""),
     (rule(1, {"s": {"src_endpoint.ip|cidr": "10.0.0.1/8"}, "condition": "s"}), "CIDR", ""),
     (rule(1, headgate={"role": "nobody"}), "nobody", "src_endpoint"),
@@ -349,3 +354,22 @@ def test_a_wrong_test_of_a_rule_is_found(compiled: Any) -> None:
     outcomes = check_rules(compiled(rule(1, headgate={"tests": tests})))
     assert [o.passed for o in outcomes] == [False, False, False]
     assert "mesage" in outcomes[1].detail
+
+
+def test_operators_may_be_in_capitals_unless_a_selection_is_named_so(tmp_path: Path) -> None:
+    document = {
+        "title": "Capitals",
+        "id": str(UUID(int=7 + (4 << 76) + (8 << 60))),
+        "logsource": {"category": "process_creation", "product": "windows"},
+        "detection": {
+            "a": {"Image": "a.exe"},
+            "NOT": {"CommandLine": "b"},
+            "condition": ["a AND NOT", "a OR NOT"],
+        },
+    }
+    (tmp_path / "rule.yml").write_text(yaml.safe_dump(document), "utf-8")
+    capitals = compile_rules([tmp_path])
+    assert not capitals.refused
+    document["detection"]["condition"] = ["a and NOT", "a or NOT"]  # type: ignore[index]
+    (tmp_path / "rule.yml").write_text(yaml.safe_dump(document), "utf-8")
+    assert compile_rules([tmp_path]).pack == capitals.pack

@@ -205,7 +205,13 @@ def test_a_name_is_the_column_of_each_rules_own_log_source(compiled: Any) -> Non
         ({"type": "value_sum", "condition": {"field": ["a", "b"], "gte": 1}}, {}, "['a', 'b']"),
         ({"type": "temporal", "condition": {"lt": 1}}, {}, "asks for an absence"),
         ({"condition": {"lt": 0}}, {}, "asks for an absence"),
-        ({"type": "temporal", "condition": "login and not login"}, {}, "`not` in a condition"),
+        ({"type": "temporal", "condition": "login and not login"}, {}, "can never be true"),
+        ({"type": "temporal", "condition": "not login"}, {}, "where none of its rules fires"),
+        (
+            {"type": "temporal_ordered", "condition": "login or not login"},
+            {},
+            "where none of its rules fires",
+        ),
         ({"condition": {"gte": 3, "lt": 3}}, {}, "no number is gte 3 and lt 3"),
         ({"condition": {"gt": 3, "lt": 4}}, {}, "no number is gt 3 and lt 4"),
         ({"condition": {"gte": 1, "lte": float("nan")}}, {}, "'nan' in a range"),
@@ -280,6 +286,29 @@ def test_a_temporal_condition_may_be_an_expression_over_rules(
     assert [o for o in check_rules(result) if not o.passed] == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "rules", "condition", "match", "no_match"),
+    [
+        ("temporal", "ab", "a and not b", ["a", "aa"], ["b", "ab", "ba", "aba"]),
+        ("temporal_ordered", "ab", "a and not b", ["a", "ba"], ["ab", "bab"]),
+        ("temporal_ordered", "ba", "a and not b", ["a", "ab"], ["ba", "bab"]),
+        ("temporal_ordered", "abc", "a and not b and c", ["ac", "bac", "acb"], ["abc", "ab"]),
+        ("temporal", "abc", "a and not (b or c)", ["a"], ["ab", "ca", "b"]),
+        ("temporal", "abc", "a and not (b and c)", ["a", "ab", "ca"], ["abc", "cab", "b"]),
+        ("temporal", "abc", "a and not b or c and not not b", ["a", "bc"], ["ab", "c"]),
+        ("temporal", "abc", "a AND NOT (b OR c)", ["a"], ["ab", "ca", "b"]),
+    ],
+)
+def test_an_expression_may_rule_out_what_fires_in_the_same_timespan(
+    compiled: Any, kind: str, rules: str, condition: str, match: list[str], no_match: list[str]
+) -> None:
+    tests = {"match": [steps(*m) for m in match], "no_match": [steps(*n) for n in no_match]}
+    top = above(4, list(rules), {"tests": tests}, type=kind, condition=condition)
+    result = compiled(*(rule(n, name, text=name) for n, name in enumerate("abc", 1)), top)
+    assert not result.refused
+    assert [o for o in check_rules(result) if not o.passed] == []
+
+
 def test_an_expression_that_comes_true_in_too_many_ways_is_refused(compiled: Any) -> None:
     names = [f"r{n}" for n in range(10)]
     pairs = " and ".join(f"({a} or {b})" for a in names for b in names if a < b)
@@ -307,6 +336,6 @@ def test_what_a_pack_does_not_use_is_not_in_it(compiled: Any) -> None:
     """Packs of before keep their hash, and rules their version."""
     result = compiled(rule(1, "login"), above(2, ["login"]))
     written = result.pack.to_json()
-    assert not any(name in written for name in (b'"upper"', b'"fields"', b'"any_of"'))
+    assert not any(name in written for name in (b'"upper"', b'"fields"', b'"any_of"', b'"none_of"'))
     ranged = compiled(rule(1, "login"), above(2, ["login"], condition={"gte": 1, "lt": 3})).pack
     assert type(ranged).from_json(ranged.to_json()) == ranged

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from alerts.correlation.correlator import LATENESS, MAX_ENTRIES, CorrelationState, Correlator
 from alerts.correlation.history import forget_findings
+from alerts.correlation.negation import looks_ahead
 from alerts.domain.entity import micros
 from alerts.domain.finding import identity
 from alerts.rulepack.rule_pack import Correlation
+from tests.alerts.correlation_history import without
 from tests.examples import examples
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
@@ -522,3 +524,77 @@ def test_counting_agrees_with_a_plain_scan_on_the_first_firing(
         assert bool(times) is bool(full)
         if full:
             assert times[0] == NOON + timedelta(seconds=full[0])
+
+
+WITHOUT = correlation(
+    rules=("r", "q"), type="temporal", count=1, any_of=(("r",),), none_of=(("q",),)
+)
+
+
+@examples(200)
+@given(
+    definition=st.sampled_from(
+        [WITHOUT, msgspec.structs.replace(WITHOUT, type="temporal_ordered")]
+    ),
+    said=st.lists(
+        st.tuples(st.integers(0, 250), st.sampled_from("rq"), st.sampled_from(MACS)),
+        max_size=12,
+        unique_by=lambda r: r[0],
+    ),
+    corrected=st.lists(
+        st.tuples(st.integers(0, 11), st.sampled_from((*MACS, None)), st.booleans()), max_size=10
+    ),
+    early=st.booleans(),
+)
+def test_after_any_corrections_nothing_stands_that_was_ruled_out_and_nothing_is_missed(
+    definition: Correlation,
+    said: list[tuple[int, str, str]],
+    corrected: list[tuple[int, str | None, bool]],
+    early: bool,
+) -> None:
+    """A mac of None: the finding counts no more."""
+    run, late = Run(definition), micros(NOON) + 10_000 * 1_000_000
+    outputs = run(*[finding(s, rule, holder=leased(mac)) for s, rule, mac in said])
+    owner: dict[int, str | None] = {s: mac for s, _, mac in said}
+
+    def settle() -> list[dict[str, Any]]:
+        return Correlator(run.state).settle(definition, late)
+
+    outputs += settle() if early else []
+    batch: list[dict[str, Any]] = []
+    for rev, (number, mac, ends) in enumerate(corrected, 2):
+        if number < len(said):
+            second, rule, _ = said[number]
+            owner[second] = mac
+            lost = {"via": "disproved", "holder": None} if mac is None else {"holder": leased(mac)}
+            batch = [row for row in batch if row["event_uid"] != f"{rule}@{second}"]
+            batch.append(finding(second, rule, rev, **lost))
+        if ends:
+            outputs += run(*batch)
+            batch = []
+    outputs += run(*batch) + settle()
+
+    standing: set[str] = set()
+    for out in outputs:
+        told = out["row"]["finding_id"]
+        if out["row"].get("via") == "disproved":
+            standing.remove(told)
+        else:
+            assert out["out"] == "attribution" or told not in standing
+            standing.add(told)
+    groups = run.state.groups.items()
+    kept = [(key, one) for key, group in groups for one in group.fired if not one.disproved]
+    assert {one.finding["finding_id"] for _, one in kept} == standing
+    points = [
+        (n, s, rule, f'["device|{owner[s]}"]', None)
+        for n, (s, rule, _) in enumerate(said)
+        if owner[s] is not None
+    ]
+    minute, ahead = 60_000_000, looks_ahead(definition)
+    true = {
+        (key, micros(NOON + timedelta(seconds=known)) - ahead)
+        for key, known in without(definition, points)
+    }
+    assert {(key, one.end) for key, one in kept} <= true
+    for key, end in true:
+        assert any(k == key and one.start - minute <= end <= one.end + minute for k, one in kept)

@@ -8,12 +8,16 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from alerts.correlation import history as history_module
 from alerts.correlation.conditions import told_at_once
+from alerts.correlation.correlator import MAX_ENTRIES, CorrelationState, Correlator
+from alerts.correlation.finding import Fired
 from alerts.correlation.history import over_history
+from alerts.correlation.negation import looks_ahead
 from alerts.domain.entity import micros
 from alerts.domain.finding import DISPROVED
 from alerts.lifecycle.bucket_state import BucketState
@@ -63,6 +67,7 @@ def histories(draw: st.DrawFn) -> list[Point]:
     return [Point(n, *one) for n, one in enumerate(sorted(drawn, key=lambda d: d[0]))]
 
 
+SETS = st.sampled_from([("a",), ("b",), ("c",), ("a", "b"), ("b", "c"), ("a", "c"), RULES])
 NUMERIC = ("value_sum", "value_avg", "value_median", "value_percentile")
 COUNTS = ("event_count", "value_count", "temporal")
 
@@ -83,9 +88,8 @@ def definitions(draw: st.DrawFn, at_once: bool | None = None) -> Any:
     if kind == "temporal_ordered":
         keys = {"op": "gte", "count": draw(st.integers(1, 3))}
     if kind.startswith("temporal") and draw(st.booleans()):
-        sets = st.sampled_from([("a",), ("b",), ("a", "b"), ("b", "c"), ("a", "c"), RULES])
-        keys["any_of"] = tuple(draw(st.lists(sets, min_size=1, max_size=3, unique=True)))
-        keys |= {"op": "gte", "count": 1}
+        keys = {"op": "gte", "count": 1}
+        keys["any_of"] = tuple(draw(st.lists(SETS, min_size=1, max_size=3, unique=True)))
     elif keys["op"] in ("gt", "gte") and kind != "temporal_ordered" and draw(st.booleans()):
         keys["upper"] = (
             draw(st.sampled_from(["lt", "lte"])),
@@ -96,12 +100,22 @@ def definitions(draw: st.DrawFn, at_once: bool | None = None) -> Any:
     return definition
 
 
+@st.composite
+def expressions(draw: st.DrawFn) -> Any:
+    """Conditions with `not`."""
+    sets = draw(st.lists(SETS, min_size=1, max_size=3, unique=True))
+    never = [tuple(r for r in RULES if r not in fire and draw(st.booleans())) for fire in sets]
+    assume(any(never))
+    keys = {"op": "gte", "count": 1, "any_of": tuple(sets), "none_of": tuple(never)}
+    return correlation(type=draw(st.sampled_from(["temporal", "temporal_ordered"])), **keys)
+
+
 def finding_id(told: dict[str, Any]) -> str:
     return str(told["finding_id"])
 
 
 @examples(100)
-@given(definitions(), histories(), st.randoms(use_true_random=False))
+@given(definitions() | expressions(), histories(), st.randoms(use_true_random=False))
 def test_in_order_the_stream_tells_exactly_the_windows_that_sql_finds(
     definition: Any, points: list[Point], chance: random.Random
 ) -> None:
@@ -115,7 +129,7 @@ def test_in_order_the_stream_tells_exactly_the_windows_that_sql_finds(
 
 
 @examples(100)
-@given(definitions(at_once=False), histories(), st.randoms(use_true_random=False))
+@given(definitions(at_once=False) | expressions(), histories(), st.randoms(use_true_random=False))
 def test_conditions_that_wait_do_not_depend_on_the_order_of_arrival(
     definition: Any, points: list[Point], chance: random.Random
 ) -> None:
@@ -170,6 +184,32 @@ def test_a_group_that_falls_silent_is_told_once_when_its_time_is_over(
         assert (each["fields"]["event_count"], each["evidence_total"]) == ("0", 1)
 
 
+def standing(
+    definition: Any, batches: list[list[dict[str, Any]]]
+) -> dict[str, tuple[dict[str, Any], Fired]]:
+    """What was told over the batches and not taken back in the end: what was said, and what is so.
+
+    What is taken back and told again keeps the row under its id, and so the time in it.
+    """
+    pack, state = RulePack(correlations=(definition,)), BucketState()
+    rows: dict[str, dict[str, Any]] = {}
+    for batch in [*batches, [tick(END)]]:
+        for out in state.step(batch, lambda _: pack, AlertSettings(), 0):
+            told = out["row"]
+            if out["out"] == "finding":
+                assert told["finding_id"] not in rows
+                rows[told["finding_id"]] = told
+            elif out["out"] == "attribution" and told["via"] == DISPROVED:
+                rows.pop(told["finding_id"])
+            elif out["out"] == "attribution":
+                rows[told["finding_id"]] = msgspec.json.decode(told["finding"]) | told
+        state = BucketState.decode(state.encode())
+    groups = [g for c in state._kept.correlations.values() for g in c.groups.values()]
+    kept = {f.finding["finding_id"]: f for g in groups for f in g.fired if not f.disproved}
+    assert kept.keys() == rows.keys()
+    return {finding_id: (rows[finding_id], kept[finding_id]) for finding_id in rows}
+
+
 @examples(100)
 @given(histories(), st.randoms(use_true_random=False))
 def test_a_silence_that_a_late_finding_ends_is_taken_back(
@@ -179,19 +219,35 @@ def test_a_silence_that_a_late_finding_ends_is_taken_back(
     definition = correlation(op="eq", count=0)
     rows = [row(point, chance.randint(0, 500)) for point in points] * 2
     chance.shuffle(rows)
-    pack, state = RulePack(correlations=(definition,)), BucketState()
-    standing: dict[str, dict[str, Any]] = {}
-    for batch in [*cut(rows, chance), [tick(END)]]:
-        for out in state.step(batch, lambda _: pack, AlertSettings(), 0):
-            told = out["row"]
-            if out["out"] == "finding":
-                standing[told["finding_id"]] = told
-            elif out["out"] == "attribution" and told["via"] == DISPROVED:
-                standing.pop(told["finding_id"])
-            elif out["out"] == "attribution":
-                standing[told["finding_id"]] = msgspec.json.decode(told["finding"]) | told
-        state = BucketState.decode(state.encode())
-    assert ends(standing.values()) == Judge(definition, points).firings()
+    told = standing(definition, cut(rows, chance))
+    assert ends(row for row, _ in told.values()) == Judge(definition, points).firings()
+
+
+@examples(100)
+@given(expressions(), histories(), st.randoms(use_true_random=False))
+def test_of_an_expression_with_not_only_what_is_true_stands_however_late_findings_come(
+    definition: Any, points: list[Point], chance: random.Random
+) -> None:
+    """Each finding twice and in any order: nothing untrue is left, and nothing true is missed."""
+    rows = [row(point, chance.randint(0, 500)) for point in points] * 2
+    chance.shuffle(rows)
+    ahead, span, noon = looks_ahead(definition), SPAN * 1_000_000, micros(NOON)
+    true = {
+        (group, noon + end * 1_000_000 - ahead)
+        for group, end in Judge(definition, points).occurrences()
+    }
+    stands = [
+        (told["fields"]["user.name"].lower(), fired)
+        for told, fired in standing(definition, cut(rows, chance)).values()
+    ]
+    assert {(group, fired.end) for group, fired in stands} <= true
+    for group, end in true:
+        assert any(
+            its == group and fired.start - span <= end <= fired.end + span for its, fired in stands
+        )
+    for group in {group for group, _ in stands}:
+        at = sorted(fired.end for its, fired in stands if its == group)
+        assert all(later - sooner > span for sooner, later in pairwise(at))
 
 
 @examples(30)
@@ -218,3 +274,61 @@ def test_history_is_forgotten_as_it_goes_and_tells_the_same(monkeypatch: Any) ->
     monkeypatch.setattr(history_module, "HISTORY_BATCH", 20)
     assert [list(over_history(correlation(op=op, count=9), rows)) for op in OPS] == whole
     assert any(whole)
+
+
+def test_a_batch_that_brings_days_of_one_group_loses_no_window_that_closed() -> None:
+    definition = correlation(type="value_avg", op="gte", count=1)
+    points = [Point(n, n * 10, RULES[n % 3], "bob", "1") for n in range(2 * MAX_ENTRIES)]
+    rows = [row(point) for point in points]
+    want = Judge(definition, points).firings()
+    assert ends(over_history(definition, rows)) == want
+    assert ends(streamed(definition, [rows, [tick(points[-1].second + 3600)]])) == want
+
+
+#   seconds   0 ... five c a second ... 220: the group is full, and what came until 20 is dropped
+#             5 d                25 a: told at 175                      late, of second 30: one more
+@pytest.mark.parametrize(
+    ("fire", "late", "taken_back"),
+    [("a5", "c", []), ("a25", "c", []), ("a25 d5", "c", []), ("a25", "b", ["disproved"])],
+)
+def test_what_a_full_group_dropped_takes_nothing_back(
+    fire: str, late: str, taken_back: list[str]
+) -> None:
+    first = [Point(9_000 + n, int(p[1:]), p[0], "bob", None) for n, p in enumerate(fire.split())]
+    definition = correlation(
+        type="temporal",
+        rules=(*RULES, "d"),
+        count=1,
+        any_of=(tuple(point.rule for point in first),),
+        none_of=(("b",),),
+    )
+    points = first + [Point(n, n // 5, "c", "bob", None) for n in range(1_100)]
+    correlator = Correlator(CorrelationState())
+    told: list[dict[str, Any]] = []
+    for number, each in enumerate(map(row, sorted(points, key=lambda point: point.second))):
+        told += correlator.feed(definition, each)
+        if number % 100 == 0:
+            told += correlator.settle(definition, micros(each["received_at"]))
+    assert [out["out"] for out in told] == ["finding"]
+    (group,) = correlator.state.groups.values()
+    assert group.dropped == 100 + len(first)
+    out = correlator.feed(definition, row(Point(9_999, 30, late, "bob", None), 190))
+    assert [one["row"]["via"] for one in out] == taken_back
+
+
+def test_a_full_group_whose_windows_are_open_is_not_looked_through_with_each_finding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    definition = correlation(type="value_avg", op="gte", count=1)
+    correlator = Correlator(CorrelationState())
+    looks: list[Any] = []
+    is_closed = correlator._is_closed
+
+    def counted(*given: Any, **named: Any) -> bool:
+        looks.append(given)
+        return is_closed(*given, **named)
+
+    monkeypatch.setattr(correlator, "_is_closed", counted)
+    for number in range(MAX_ENTRIES + 500):
+        correlator.feed(definition, row(Point(number, number // 50, "a", "bob", "1")))
+    assert len(looks) == 500

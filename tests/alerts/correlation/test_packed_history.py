@@ -27,6 +27,7 @@ KINDS = (
     correlation(rules=("r", "q"), op="eq", count=2),
     correlation(rules=("r", "q"), op="eq", count=0),
     correlation(rules=("r", "q"), type="temporal_ordered", op="gte", count=2),
+    correlation(rules=("r", "q"), type="temporal", count=1, any_of=(("r",),), none_of=(("q",),)),
     correlation(rules=("r", "q"), type="value_count", field="ip", op="gte", count=2),
 )
 

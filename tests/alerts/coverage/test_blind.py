@@ -97,10 +97,12 @@ def test_a_rule_is_blind_without_a_field_it_needs_and_not_without_one_it_may_do_
 
 
 def test_a_correlation_is_blind_when_what_it_counts_is() -> None:
-    def counting(name: str, kind: str, *rules: str) -> Correlation:
+    def counting(name: str, kind: str, *rules: str, **keys: Any) -> Correlation:
         return Correlation(
-            id=name, title=name, type=kind, rules=rules, group_by=(), timespan_seconds=60
+            id=name, title=name, type=kind, rules=rules, group_by=(), timespan_seconds=60, **keys
         )
+
+    needs_b = {"any_of": (("b",),), "none_of": (("a",),)}
 
     pack = RulePack(
         rules=(rule("a", USER), rule("b", USER, ("okta",))),
@@ -108,10 +110,16 @@ def test_a_correlation_is_blind_when_what_it_counts_is() -> None:
             counting("any", "event_count", "a", "b"),
             counting("order", "temporal_ordered", "a", "b"),
             counting("above", "event_count", "order"),
+            counting("either", "temporal", "a", "b", any_of=(("a",), ("b",))),
+            counting("without", "temporal", "a", "b", **needs_b),
+            counting("with", "temporal", "a", "b", any_of=(("a",),), none_of=(("b",),)),
         ),
     )
     found = blind_rules(pack, FEEDS, [silence("sshd", 90, 10)], {})
-    assert states(found) == {"a": BLIND, "any": PARTLY, "order": BLIND, "above": BLIND}
+    counts = {"any": PARTLY, "order": BLIND, "above": BLIND}
+    # What a blind rule would have ruled out is told all the same.
+    expressions = {"either": PARTLY, "without": PARTLY, "with": BLIND}
+    assert states(found) == {"a": BLIND} | counts | expressions
 
 
 def test_a_model_is_blind_when_its_source_is_silent() -> None:

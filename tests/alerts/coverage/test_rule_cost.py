@@ -149,5 +149,6 @@ def run(settings: Any, *words: str) -> int:
 def test_it_must_be_said_which_rules(tmp_path: Path) -> None:
     with pytest.raises(Usage, match="--all or --live"):
         run(load(home=tmp_path))
-    with pytest.raises(Usage, match="--sample 0"):
+    with pytest.raises(SystemExit) as refused:
         run(load(home=tmp_path), "--all", "--sample", "0")
+    assert refused.value.code == 2

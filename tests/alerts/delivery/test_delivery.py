@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import ConfigResource, ResourceType
+from pyspark.sql import functions as F
 
 from alerts.delivery.action_request import request_action
 from alerts.delivery.feed import FEED_SQL
@@ -129,6 +130,7 @@ def test_a_finding_goes_to_the_risk_of_the_entity_that_it_is_about(spark: Any) -
         row["holder"] = {"status": status, "mac": mac} if status else None
         rows.append(row)
     frame = spark.createDataFrame(rows, FINDING.schema)
+    frame = frame.withColumn("mac", F.expr("IF(holder.status = 'leased', holder.mac, NULL)"))
     targets = {r[0]: r[1] for r in frame.select("event_uid", risk_target()).collect()}
     for row in rows:
         entity = entity_of(row, holder_of(row))

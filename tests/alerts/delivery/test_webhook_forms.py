@@ -334,6 +334,18 @@ def test_a_filter_chooses_by_level_rule_and_types_of_entities() -> None:
     assert not webhook_wants(hook("headgate", entities=("user",)), given)
 
 
+def test_a_tenants_hook_gets_that_tenants_alerts_alone() -> None:
+    theirs, others, nobodys = ({"tenant_uid": name} for name in ("acme", "globex", None))
+    of_acme, ours = hook("headgate", tenant="acme"), hook("headgate")
+    got = [webhook_wants(of_acme, alert() | whose) for whose in (theirs, others, nobodys)]
+    assert got == [True, False, False]
+    assert not webhook_wants(of_acme, alert()), "of a release that did not say whose it is"
+    assert all(webhook_wants(ours, alert() | whose) for whose in (theirs, others, nobodys))
+    with pytest.raises(Usage, match=r"webhooks\.h: no tenant 'acmee'"):
+        load(tenants=["acme"], webhooks=[{"name": "h", "secret": "x", "url": "https://h/"}
+                                         | {"tenant": "acmee"}])  # fmt: skip
+
+
 def test_issues_are_made_once_an_alert_and_other_hooks_hear_of_each_revision(
     tmp_path: Path,
 ) -> None:

@@ -16,6 +16,8 @@ from starlette.testclient import TestClient
 from alerts.backtest.rerun import rerun_verdict
 from alerts.backtest.rule_selection import select_rules
 from alerts.cli import __main__
+from alerts.lifecycle.alert_json import with_text
+from alerts.lifecycle.asset_context import in_context
 from alerts.matching.match_reasons import reason_text, reasons, rule_text, selections
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.predicate import All, Either, Node, Not, Test, holds
@@ -26,6 +28,7 @@ from api.sql.allowlist import parse
 from api.sql.duckdb_sql import to_duckdb
 from api.sql.macros import macro_statements as macros
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT
+from headgate.cli import main
 from infra.config.settings import Settings, load
 from infra.delta.catalog import catalog, views
 from infra.delta.duckdb_views import connect
@@ -44,7 +47,9 @@ from tests.alerts.history import (
     streamed,
     with_rules,
 )
+from tests.api.plain_desk import PlainDesk
 from tests.api.story import insert
+from tests.headgate.as_code.delta_by_hand import append_rows
 
 FIELDS = ("a", "b")
 
@@ -95,6 +100,15 @@ def test_of_alternatives_only_those_that_hold_are_told() -> None:
     )
 
 
+def test_numbers_of_ocsf_are_told_with_what_they_mean() -> None:
+    login = All((Test("class_uid", "eq", 3002), Test("status_id", "eq", 2), Test("port", "eq", 2)))
+    assert reason_text(login) == (
+        "class_uid is 3002 (Authentication) and status_id is 2 (Failure) and port is 2"
+    )
+    assert reason_text(Test("status_id", "eq", 77)) == "status_id is 77"
+    assert reason_text(Test("status_id", "bool", True)) == "status_id is True"
+
+
 def test_the_text_of_a_rule_is_its_document_among_several(tmp_path: Path) -> None:
     folder = rules_in(tmp_path / "rules")
     found = rule_text((folder,), MANY)
@@ -118,6 +132,28 @@ def test_without_findings_that_were_told_nothing_is_called_the_same() -> None:
     assert rerun_verdict(set(), {"f"}) == "nothing left to compare"
     assert [rerun_verdict({"f"}, now) for now in ({"f", "g"}, {"g"})] == ["same", "no longer"]
     assert rerun_verdict({"f", "g"}, {"g"}) == "different"
+
+
+def test_an_alert_whose_row_names_no_pack_is_explained_as_far_as_it_goes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk = PlainDesk(tmp_path, devices=0)
+    desk.all_tables()
+    (made,) = desk._bucket.alerts(desk.seen(7, 30))
+    bare = with_text(in_context(made, None)) | {"pack": None, "sequence": 1}
+    append_rows(desk.settings.lake_root, ALERT, [bare])
+    alert_id = bare["alert_id"]
+    assert main(["--home", str(tmp_path), "explain", alert_id, "--again"]) == 0
+    printed = capsys.readouterr().out
+    assert "rule pack not known: the row in gold.alert names none" in printed
+    assert "what it asked is not known" in printed
+    assert '"by_its_rule": "its pack is lost"' in printed
+    ann = desk.client("ann", "analyst")
+    answered = ann.get(f"/api/v1/alerts/{alert_id}/explain", params={"again": True})
+    assert answered.status_code == 200, answered.text
+    assert answered.json()["lineage"]["pack"] is None
+    assert desk.browser("ben", "analyst").get(f"/alerts/{alert_id}").status_code == 200
+    desk.app.state.services.close()
 
 
 # -- over a lake -------------------------------------------------------------------------------

@@ -15,9 +15,10 @@ from alerts.domain.entity import Holder, entity_of
 from alerts.domain.finding import SNIPPET_CHARS
 from alerts.lifecycle.alert_json import _holder, alert_row, with_text
 from alerts.matching.event_rows import event_batch
-from alerts.matching.matcher import LIVE_MODES, Matcher
+from alerts.matching.matcher import Matcher
 from alerts.tables import ALERT
 from infra.delta.parquet_writer import arrow_schema
+from ingest.parsing.source import LIVE_MODES
 from tests.ingest.logs import good
 from tests.ingest.windows_forms import sysmon, xml
 

@@ -11,6 +11,7 @@ from alerts.delivery.alert_message import published_state
 from alerts.domain.alert import FoldState
 from alerts.lifecycle.alert_json import with_text
 from alerts.lifecycle.asset_context import in_context
+from alerts.lifecycle.bucket_state import HEADER, BucketState
 from alerts.lifecycle.restore_alert import revive_asked
 from alerts.lifecycle.risk_score import INCIDENT
 from alerts.preliminary.message import preliminary_message
@@ -18,7 +19,16 @@ from enrich.attribution.competing_leases import Said, rivals_of
 from enrich.attribution.confidence import assessed, standing
 from enrich.attribution.scopes import in_scope
 from infra.config.settings import ScopeSettings
-from tests.alerts.lifecycle.test_alert_fold import NOON, Bucket, action, body, finding, leased
+from infra.storage.compression import compressed
+from tests.alerts.lifecycle.test_alert_fold import (
+    NOON,
+    Bucket,
+    action,
+    body,
+    finding,
+    leased,
+    tick,
+)
 
 HOUR = timedelta(hours=1)
 
@@ -94,15 +104,63 @@ def test_the_risk_of_a_device_is_each_tenants_own() -> None:
     assert {line["event_uid"][:4] for line in out["evidence"]} == {"acme"}
 
 
-def test_what_was_held_back_of_several_tenants_is_summed_up_for_nobody_in_particular() -> None:
-    bucket = Bucket(hourly_budget=1)
-    rows = bucket.alerts(
-        *(of("acme", n, holder=leased(f"a{n}")) for n in range(3)),
-        *(of("globex", n, holder=leased(f"b{n}")) for n in range(3)),
-    )
-    (summary,) = [row for row in rows if row["entity_type"] == "rule"]
-    assert summary["tenant_uid"] is None
-    assert {row["tenant_uid"] for row in rows if row is not summary} == {"acme", "globex"}
+def stormy(tenant: str | None, count: int, second: float = 0) -> list[dict[str, Any]]:
+    """Findings of as many devices of somebody."""
+    return [of(tenant, second + n, holder=leased(f"{tenant}-{second}-{n}")) for n in range(count)]
+
+
+def sums(rows: list[dict[str, Any]]) -> dict[str | None, tuple[int, str]]:
+    """Count and title of the summaries, by whose they are."""
+    held = [row for row in rows if row["entity_type"] == "rule"]
+    return {row["tenant_uid"]: (row["count"], row["title"]) for row in held}
+
+
+def test_a_noisy_tenant_uses_up_no_budget_but_its_own() -> None:
+    bucket = Bucket(hourly_budget=5, count_every_seconds=60)
+    noisy = bucket.alerts(*stormy("acme", 200))
+    assert sums(noisy) == {"acme": (195, "Guessing: 195 alerts of tenant acme held back")}
+    for quiet in ("globex", None):
+        rows = bucket.alerts(*stormy(quiet, 5, 300))
+        assert [row["suppressed_by"] for row in rows if row["tenant_uid"] == quiet] == [None] * 5
+        assert {row["tenant_uid"] for row in rows if row["suppressed_by"] == "budget"} <= {"acme"}
+
+
+def test_what_is_held_back_is_told_by_tenant() -> None:
+    bucket = Bucket(hourly_budget=1, count_every_seconds=60)
+    rows = bucket.alerts(*stormy("acme", 3), *stormy("globex", 4, 10), *stormy(None, 2, 20))
+    assert sums(rows) == {
+        "acme": (2, "Guessing: 2 alerts of tenant acme held back"),
+        "globex": (3, "Guessing: 3 alerts of tenant globex held back"),
+        None: (1, "Guessing: 1 alerts held back"),
+    }
+    for row in rows:
+        if row["entity_type"] == "rule" and row["tenant_uid"]:
+            others = "globex" if row["tenant_uid"] == "acme" else "acme"
+            assert others not in str(row)
+            assert f"1 alerts an hour of tenant {row['tenant_uid']}" in row["body"]["summary"]
+    # Each storm goes on under the summary it began.
+    more = sums(bucket.alerts(*stormy("acme", 1, 40), tick(120)))
+    assert more["acme"][0] == 3
+    assert len({body(row)["group_key"] for row in rows if row["entity_type"] == "rule"}) == 3
+
+
+def test_a_state_of_one_budget_for_all_goes_on_and_forgets_nothing() -> None:
+    """As the release before wrote it: no budget by tenant, and a summary that is nobody's."""
+    bucket = Bucket(hourly_budget=2, count_every_seconds=60)
+    bucket.alerts(*stormy(None, 3))
+    before = BucketState.decode(bucket.blob)._kept
+    alerts = before.folds["r"].alerts
+    plain = msgspec.msgpack.decode(msgspec.msgpack.encode(before))
+    del plain["folds"]["r"]["tenant_budgets"]
+    bucket.blob = HEADER + compressed(msgspec.msgpack.encode(plain))
+    rows = bucket.alerts(*stormy("acme", 2, 60), *stormy(None, 1, 70), tick(200))
+    # What was told in the last hour counts on, as does the storm that is on.
+    assert sums(rows) == {None: (2, "Guessing: 2 alerts held back")}
+    assert [r["suppressed_by"] for r in rows if r["tenant_uid"] == "acme"] == [None, None]
+    after = BucketState.decode(bucket.blob)._kept.folds["r"]
+    assert alerts.keys() < after.alerts.keys()
+    assert len(after.budget.told) == 2
+    assert {name: len(each.told) for name, each in after.tenant_budgets.items()} == {"acme": 2}
 
 
 def test_no_inventory_is_asked_for_an_alert_of_a_tenant() -> None:

@@ -202,6 +202,21 @@ def test_a_repair_revises_the_alert_that_a_finding_counts_on_and_not_the_one_it_
         assert told[rows["aa"]["alert_id"]]["count"] == of_aa
 
 
+#   acme and globex each have 10.0.0.5, of which no lease was known.  Days later acme's is.
+def test_a_repair_takes_no_finding_to_another_tenants_alert_of_that_address() -> None:
+    bucket, free = Bucket(), {"ip": "10.0.0.5", "status": "none", "evidence": []}
+    found = [finding(0, free, uid=name, tenant_uid=name) for name in ("acme", "globex")]
+    rows = {row["tenant_uid"]: row for row in bucket.alerts(*found)}
+    bucket.step(tick(LATER))
+    for order in (("acme", "globex"), ("globex", "acme")):
+        brought = known(found[0], free, *[rows[name] for name in order])
+        assert brought["alert_id"] == rows["acme"]["alert_id"]
+    assert known(found[0], free, rows["globex"]) is None
+    moved = repaired(0, rows["acme"]) | found[0] | {"holder": leased("bb"), "attr_rev": 9}
+    (told,) = bucket.alerts(moved | {"alert": json.dumps(brought)})
+    assert (told["alert_id"], told["tenant_uid"]) == (rows["acme"]["alert_id"], "acme")
+
+
 #   bb has an alert, to which e0 goes: that of aa, which e0 made, is closed.  Days later e0 is aa's.
 def test_an_id_is_not_given_again_after_its_alert_was_forgotten() -> None:
     bucket = Bucket()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from alerts.matching import few_rows, plan_sample
+from alerts.matching import few_rows, finding_rows, plan_sample
 from alerts.matching.event_rows import brute_force, event_batch
 from alerts.matching.few_rows import FEW
 from alerts.matching.matcher import Matcher
@@ -59,6 +59,22 @@ def test_findings_do_not_depend_on_the_size_of_the_batches() -> None:
     findings = large.match(batch)
     assert findings.num_rows
     assert pa.Table.from_batches(parts).to_pylist() == findings.to_pylist()
+
+
+def test_findings_do_not_depend_on_the_columns_kept_for_few_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pack = recorded_pack(100)
+    batches = recorded_batches(400, 50)
+    wanted = [Matcher(pack).match(batch) for batch in batches]
+    monkeypatch.setattr(finding_rows, "_FEW", 3)
+    monkeypatch.setattr(finding_rows, "_MOST_BEGUN", 1)
+    matcher = Matcher(pack)
+    findings = [matcher.match(batch) for batch in batches]
+    assert min(batch.num_rows for batch in findings) <= 3 < max(b.num_rows for b in findings)
+    for batch in findings:
+        batch.validate(full=True)
+    assert [batch.to_pylist() for batch in findings] == [batch.to_pylist() for batch in wanted]
 
 
 BROAD = (

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.matching import confirmation, few_rows
-from alerts.matching.column_access import Picked
+from alerts.matching.column_access import EventColumns, Picked
 from alerts.matching.confirmation import Confirmation, ReadyRule
 from alerts.matching.event_rows import brute_force, event_batch
 from alerts.matching.matcher import Matcher
@@ -113,12 +112,38 @@ def test_a_rule_that_throws_is_set_aside_at_the_same_row_whatever_is_remembered(
     asked = Confirmation(rules, {"message": 0, "user.name": 1})
     batch = event_batch([_event(n, (text, "u", None)) for n, text in enumerate("abac")])
     answers = [
-        asked.confirm(Picked(batch, np.arange(4), ["message", "user.name"]), [(0, 1)] * 4)
+        asked.confirm(Picked(EventColumns(batch), range(4), ["message", "user.name"]), [(0, 1)] * 4)
         for _ in range(3)
     ]
     hits = [(0, 0), (0, 1), (1, 1), (2, 1), (3, 1)]
     assert answers == [(hits, {0: (1, "ValueError: b")})] * 3
     assert asked.known > 0
+
+
+def test_columns_that_are_read_together_are_read_as_each_by_itself() -> None:
+    batch = event_batch([_event(n, (text, "u", None)) for n, text in enumerate(("a", None, "b"))])
+    names = ("event_uid", "message", "host_name", "class_uid", "user", "no_column")
+    for places in ([2, 0], [1], []):
+        together, alone = (Picked(EventColumns(batch), places) for _ in range(2))
+        together.read_together(names)
+        assert {name: together[name] for name in names} == {name: alone[name] for name in names}
+    read = Picked(EventColumns(batch), [2, 0])
+    read.read_together(names)
+    # Others are left to whoever asks for them.
+    assert dict(read) == {"event_uid": ["e2", "e0"], "message": ["b", "a"]}
+
+
+def test_columns_taken_together_are_those_of_each_place_and_their_texts_those_of_each_row() -> None:
+    batch = event_batch([_event(n, (text, "u", None)) for n, text in enumerate(("a", None, "b"))])
+    names, read = ("event_uid", "class_uid", "message", "dst_ip", "no_column"), ("message", "scope")
+    for of_hits in ([0, 0, 1], [1, 1], [0, 1]):
+        picked, alone = (Picked(EventColumns(batch), [2, 0]) for _ in range(2))
+        taken = picked.take_together(names, read, of_hits)
+        # No event has a `dst_ip`.
+        assert set(taken) == {"event_uid", "class_uid", "message"}
+        for name, array in taken.items():
+            assert array.to_pylist() == [alone[name][place] for place in of_hits]
+        assert {name: picked[name] for name in read} == {name: alone[name] for name in read}
 
 
 def test_what_is_remembered_stays_within_its_bounds() -> None:
@@ -129,6 +154,6 @@ def test_what_is_remembered_stays_within_its_bounds() -> None:
     asked.most, asked.most_chars = 5, 12
     for number in range(40):
         batch = event_batch([_event(0, (str(number) * 3, "u", None))])
-        asked.confirm(Picked(batch, np.arange(1), ["message", "user.name"]), [(0,)])
+        asked.confirm(Picked(EventColumns(batch), range(1), ["message", "user.name"]), [(0,)])
         assert asked.count <= 5
         assert asked.chars <= 12

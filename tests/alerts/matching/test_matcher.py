@@ -16,7 +16,7 @@ from alerts.backtest.history_match import matchers
 from alerts.compiler.compiler import BUNDLED, compile_rules
 from alerts.domain.finding import RULE_FAILED, finding_schema, identity, single_line
 from alerts.matching.event_rows import brute_force, event_batch
-from alerts.matching.matcher import LIVE_MODES, Matcher, columns_read
+from alerts.matching.matcher import Matcher, columns_read
 from alerts.rulebook.rule_tests import complete
 from alerts.rulepack.predicate import (
     ANY_ONE,
@@ -33,6 +33,7 @@ from alerts.rulepack.row_test import Remembered, row_test
 from alerts.rulepack.rule_pack import PackStore, Rule, RulePack
 from bench.recorded_mix import recorded_batches, recorded_pack
 from infra.errors import Fatal
+from ingest.parsing.source import LIVE_MODES
 from ingest.tables import EVENT
 from tests.examples import examples
 

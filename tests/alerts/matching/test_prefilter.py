@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -245,6 +246,22 @@ def test_the_different_values_of_a_column_are_those_of_its_rows(
     assert len(column(batch, path, chosen)) == len(chosen)
     if path in TEXT_FIELDS and path != "unmapped:key":
         assert got == wanted
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_field_of_a_missing_struct_is_missing_whatever_lies_there(start: int) -> None:
+    parent = pa.StructArray.from_arrays(
+        [pa.array(["d", "e", "f"])], names=["path"], mask=pa.array([False, True, False])
+    )
+    process = pa.StructArray.from_arrays(
+        [pa.array(["a", "b", "c"]), parent],
+        names=["path", "parent"],
+        mask=pa.array([False, False, True]),
+    )
+    columns = EventColumns(pa.RecordBatch.from_arrays([process], names=["process"]).slice(start))
+    assert columns.texts("process.path") == ["a", "b", None][start:]
+    assert columns.texts("process.parent.path") == ["d", None, None][start:]
+    assert columns.distinct("process.path").to_list() == ["a", "b"][start:]
 
 
 def test_a_rule_is_sought_by_the_rarest_thing_it_requires() -> None:

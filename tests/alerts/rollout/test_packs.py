@@ -231,5 +231,27 @@ def test_looking_at_packs_creates_nothing(
     assert made.holds() == {}
     with pytest.raises(Usage, match="no pack 'private' was imported; there are public"):
         run(made.settings, "packs", "private")
+    with pytest.raises(Usage, match="pack 'bundled' comes with Headgate"):
+        run(made.settings, "rollback", "bundled")
     with pytest.raises(Usage, match="no version before this one is kept"):
         run(made.settings, "rollback", "public")
+
+
+def test_a_pack_below_a_folder_of_the_settings_is_one_of_its_own(
+    pack: Pack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    below = pack.into / "more"
+    pack.offers(oracle=rule("oracle"))
+    words = ("import", str(pack.clone), "--into", str(below))
+    assert run(pack.settings, *words, "--version", "m1", "--shadow", "7") == 0
+    assert "rules promote --pack more --yes" in capsys.readouterr().err
+    pack.offers(oracle=rule("oracle", "system"))
+    assert run(pack.settings, *words, "--version", "m2", "--yes") == 0
+    capsys.readouterr()
+    assert run(pack.settings, "packs", "--output", "json") == 0
+    rows = {row["pack"]: (row["version"], row["rules"], row["edited"]) for row in document(capsys)}
+    assert rows == {"public": ("r1", 3, 0), "more": ("m2", 1, 0)}
+    assert run(pack.settings, "rollback", "more", "--yes") == 0
+    assert (below / "oracle.yml").read_text("utf-8") == rule("oracle")
+    with pytest.raises(Usage, match="there are public, more"):
+        run(pack.settings, "rollback", "nothing")

@@ -202,10 +202,14 @@ def test_the_report_tells_the_alerts_that_would_have_been(
     assert row["most"] == "host0 (1), host1 (1)"
 
 
-def test_a_whole_pack_is_tried_and_then_goes_live(home: Settings) -> None:
+def test_a_whole_pack_is_tried_and_then_goes_live(
+    home: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = recompile(home).pack
-    with pytest.raises(Usage, match="then add --yes"):
+    with pytest.raises(Usage, match="add --yes if it is these"):
         run(home, "shadow", "--pack", "team")
+    assert "root_login" in capsys.readouterr().out
+    assert [rule.in_shadow for rule in in_force(home).rules] == [False]
     assert run(home, "shadow", "--pack", "team", "--yes") == 0
     assert [rule.in_shadow for rule in in_force(home).rules] == [True]
     with pytest.raises(Usage, match="then add --yes"):

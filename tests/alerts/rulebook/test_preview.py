@@ -10,11 +10,11 @@ import duckdb
 import pytest
 import yaml
 
-from alerts.compiler.compiler import compile_rules
 from alerts.matching.event_rows import event_batch
-from alerts.rulebook.preview import draft, known_rule, preview, preview_counts
+from alerts.rulebook.preview import draft, preview, preview_counts
 from alerts.rulebook.rule_tests import BASE_TIME, complete
 from alerts.rulepack.rule_pack import Rule
+from infra.config.settings import load
 from infra.errors import Usage
 
 ID = "00000000-0000-4000-8000-000000000001"
@@ -48,33 +48,54 @@ def events() -> duckdb.DuckDBPyConnection:
     return connection
 
 
+def drafted(path: Path) -> Rule:
+    chosen, _ = draft(path, load(home=path.parent))
+    assert isinstance(chosen, Rule)
+    return chosen
+
+
 def test_a_draft_finds_what_is_there_since_then(
     tmp_path: Path, events: duckdb.DuckDBPyConnection
 ) -> None:
     path = tmp_path / "draft.yml"
     path.write_text(rule(), "utf-8")
-    findings, total, looked_at = preview(events, draft(path), BASE_TIME + timedelta(hours=2), 10)
+    chosen = drafted(path)
+    findings, total, looked_at = preview(events, chosen, BASE_TIME + timedelta(hours=2), 10)
     assert {row["event_uid"] for row in findings} == {"e2", "e3", "e4"}
     assert (total, looked_at) == (3, 3)
-    few, total, looked_at = preview(events, draft(path), BASE_TIME, 2)
+    few, total, looked_at = preview(events, chosen, BASE_TIME, 2)
     assert len(few) == 2
     assert total > 2  # all are counted, however few are shown
     assert looked_at >= total
+
+
+def test_older_events_are_told_where_none_came_since(
+    tmp_path: Path, events: duckdb.DuckDBPyConnection
+) -> None:
+    path = tmp_path / "draft.yml"
+    path.write_text(rule(), "utf-8")
+    counts = preview_counts(events, drafted(path), BASE_TIME + timedelta(days=9), 10)
+    newest = (BASE_TIME + timedelta(hours=4)).replace(microsecond=0).isoformat()
+    assert counts.notes == (f"there are older ones: the newest is of {newest} (--since)",)
+    assert preview_counts(events, drafted(path), BASE_TIME, 10).notes == ()
+    events.execute("UPDATE silver.event SET source = 'json'")
+    (note,) = preview_counts(events, drafted(path), BASE_TIME, 10).notes
+    assert "no event of its log source" in note
 
 
 def test_a_draft_that_does_not_run_says_why(tmp_path: Path) -> None:
     path = tmp_path / "draft.yml"
     path.write_text(rule(logsource={"product": "ocsf"}), "utf-8")
     with pytest.raises(Usage, match=r"requestParameters\.a"):
-        draft(path)
+        draft(path, load(home=tmp_path))
 
 
-def test_a_correlation_has_no_preview(tmp_path: Path) -> None:
-    (tmp_path / "a.yml").write_text(rule(name="one"), "utf-8")
-    other = ID[:-1] + "2"
+def test_of_a_file_with_a_correlation_and_its_rules_the_correlation_is_taken(
+    tmp_path: Path,
+) -> None:
     counting = {
         "title": "Many",
-        "id": other,
+        "id": ID[:-1] + "2",
         "correlation": {
             "type": "event_count",
             "rules": ["one"],
@@ -83,11 +104,18 @@ def test_a_correlation_has_no_preview(tmp_path: Path) -> None:
             "condition": {"gte": 3},
         },
     }
-    (tmp_path / "b.yml").write_text(yaml.safe_dump(counting), "utf-8")
-    with pytest.raises(Usage, match="counts findings"):
-        known_rule(compile_rules([tmp_path]), other)
-    with pytest.raises(Usage, match="no rule over events"):
-        draft(tmp_path / "b.yml")
+    path = tmp_path / "both.yml"
+    path.write_text(f"{rule(name='one')}---\n{yaml.safe_dump(counting)}", "utf-8")
+    chosen, compiled = draft(path, load(home=tmp_path))
+    assert chosen.title == "Many"
+    assert set(compiled.sources) == {ID, chosen.id}
+    other = rule(title="Another", id=ID[:-1] + "3")
+    path.write_text(f"{rule(name='one')}---\n{other}", "utf-8")
+    with pytest.raises(Usage, match=r"2 rules, 'Draft', 'Another'; preview one at a time"):
+        draft(path, load(home=tmp_path))
+    path.write_text("a: 1", "utf-8")
+    with pytest.raises(Usage, match=r"both\.yml"):
+        draft(path, load(home=tmp_path))
 
 
 def test_what_is_found_is_counted_by_time(
@@ -95,8 +123,7 @@ def test_what_is_found_is_counted_by_time(
 ) -> None:
     path = tmp_path / "draft.yml"
     path.write_text(rule(), "utf-8")
-    chosen = draft(path)
-    assert isinstance(chosen, Rule)
+    chosen = drafted(path)
     counts = preview_counts(events, chosen, BASE_TIME, 1)
     assert (len(counts.shown), counts.findings) == (1, 5)
     assert sum(counts.by_time.values()) == counts.findings

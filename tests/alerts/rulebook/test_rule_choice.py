@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from alerts.rulebook.rule_choice import RuleCriteria, chosen_rules
-from alerts.rulebook.rule_store import read_rule_files
-from alerts.rulebook.rule_switch import rule_id_of, switch_rules
+from alerts.rulebook.rule_store import model_rules, read_rule_files
+from alerts.rulebook.rule_switch import id_of_alerts, rule_id_of, switch_rules
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore
 from infra.config.settings import AlertSettings, Settings, load
@@ -114,3 +114,26 @@ def test_an_id_may_be_shortened_where_one_rule_begins_so(home: Settings) -> None
     compiled.sources.pop(rule_id_of(compiled, "wget"))
     compiled.sources.pop(rule_id_of(compiled, "cmd"))
     assert rule_id_of(compiled, "3333") == whole
+
+
+def test_a_rule_is_meant_by_its_title_where_no_other_has_it(home: Settings) -> None:
+    for file in home.alerts.rules[0].iterdir():
+        text = file.read_text("utf-8").replace(f"title: {file.stem}", "title: Fetches a file")
+        file.write_text(text, "utf-8")
+    compiled = read_rule_files(home).compiled()
+    with pytest.raises(Usage, match="rule 'Fetches a file' may be several"):
+        rule_id_of(compiled, "Fetches a file")
+    for name in ("wget", "cmd"):
+        compiled.sources.pop(rule_id_of(compiled, name))
+    assert rule_id_of(compiled, "Fetches a file") == rule_id_of(compiled, "curl")
+
+
+@pytest.mark.parametrize("rule", ["headgate-incident", "headgate-rule-failed"])
+def test_alerts_of_what_stands_in_no_file_are_named_as_well(home: Settings, rule: str) -> None:
+    assert id_of_alerts(home, rule) == rule
+
+
+def test_alerts_of_a_model_are_named_by_its_short_name(tmp_path: Path) -> None:
+    settings = load(home=tmp_path)
+    (model,) = (m for m in model_rules(settings).sources.values() if "volume" in m.rule.name)
+    assert id_of_alerts(settings, model.rule.name) == model.rule.id

@@ -51,6 +51,7 @@ ODD = {
     "HG012": ("  condition", "  other: {user.name: ann}\n  condition"),
     "HG013": ("status: test", "status: deprecated"),
     "HG014": ("message|contains: session", "message: '*session*'"),
+    "HG016": ("  condition", "  timeframe: 5m\n  condition"),
 }
 
 

@@ -142,6 +142,7 @@ def test_a_field_that_is_no_column_cannot_group() -> None:
     ("data", "named"),
     [
         ({"fields": {"a": {"X": "user.nam"}}}, "user.nam"),
+        ({"fields": {"a": {"X": {"an": ["user.name"]}}}}, "under `any:` or `first:`"),
         ({"logsources": [{"product": "a"}, {"product": "a"}]}, "twice"),
         ({"logsources": [{"product": "a", "fields": ["b"]}]}, "no field list 'b'"),
         ({"logsources": [{"product": "a", "where": {"clas": 1}}]}, "clas"),

@@ -216,6 +216,25 @@ def test_what_marks_a_log_source_is_not_what_a_rule_is_looked_for_by(compiled: A
     }  # fmt: skip
 
 
+def test_a_rule_of_a_whole_product_is_looked_for_by_its_value_and_not_by_its_logs(
+    compiled: Any,
+) -> None:
+    detection = {"s": {"Image|endswith": r"\evil.exe"}, "condition": "s"}
+    (one,) = compiled(rule(detection, logsource={"product": "windows"})).pack.rules
+    assert {text for _, text in one.literals} <= {r"\evil.exe", "evil.exe"}
+
+
+@pytest.mark.parametrize("field", ["UserName", "ProcessId", "SessionID", "IpAddress"])
+def test_a_list_of_hundreds_of_values_is_taken_of_a_whole_product(
+    compiled: Any, field: str
+) -> None:
+    values = [f"x{number}" for number in range(400)]
+    result = compiled(
+        rule({"s": {field: values}, "condition": "s"}, logsource={"product": "windows"})
+    )
+    assert not result.refused
+
+
 PIECES = (
     "",
     "a",

@@ -154,3 +154,10 @@ def test_a_filter_whose_day_is_over_is_refused_and_its_rule_runs_without_it(
     assert refused.reason == "it ended on 2020-01-01"
     document = yaml.safe_load(text)
     assert (document["author"], document["description"]) == ("ann", "a test")
+    # As people type it: without quotes YAML reads a date.
+    (tmp_path / "filter.yml").write_text(text.replace("'2020-01-01'\n", "2020-01-01\n"), "utf-8")
+    assert compile_rules([rule[1], tmp_path]).refused[0].reason == "it ended on 2020-01-01"
+    (tmp_path / "filter.yml").write_text(text.replace("'2020-01-01'\n", "2999-01-01\n"), "utf-8")
+    typed = compile_rules([rule[1], tmp_path])
+    assert typed.refused == ()
+    assert typed.pack.rules[0].predicate != rule[0].predicate

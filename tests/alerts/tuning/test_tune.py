@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 
 from alerts.cli import tuning
+from alerts.delivery.action_request import request_action
 from alerts.rulebook.rule_store import recompile
 from alerts.tuning.judged_alerts import MOST_ALERTS, rule_history
+from alerts.tuning.rule_tuning import tunable_rule
 from infra.config.settings import Settings, load
 from infra.errors import Usage
 from tests.alerts.cli.test_rules import run
@@ -107,6 +110,12 @@ def test_a_filter_that_is_kept_is_in_force(
     assert after.pack.hash != before.hash
     assert "svc" in str(after.pack.rules[0].predicate)
     assert "author: ann" in path.read_text("utf-8")
+    assert run(home, "tune", "login_failed", "--days", "3650", "--output", "json") == 0
+    shown, aside = capsys.readouterr()
+    first, *others = json.loads(shown)
+    assert first["kept"] is True
+    assert not any(other["kept"] for other in others)
+    assert f"filter 1 is kept already, by ann until 2999-01-01: {path}" in aside
 
 
 def test_without_verdicts_it_says_what_to_do(
@@ -120,3 +129,9 @@ def test_without_verdicts_it_says_what_to_do(
     monkeypatch.setattr(tuning, "asking", asking)
     assert run(home, "tune", "login_failed") == 1
     assert "none of its 0 alerts is judged: headgate alerts close ID" in capsys.readouterr().err
+    rule, _ = tunable_rule(home, "login_failed")
+    for action, value in (("close", "false_positive"), ("close", None), ("assign", "ann")):
+        request_action(home, action, f"{action}-{value}", rule.id, value=value)
+    request_action(home, "close", "other", "another-rule", value="benign")
+    assert run(home, "tune", "login_failed") == 1
+    assert "1 alerts have a verdict that waits for job alert" in capsys.readouterr().err

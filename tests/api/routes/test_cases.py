@@ -46,8 +46,19 @@ def test_a_case_is_opened_worked_on_merged_and_taken_away_as_evidence(desk, tmp_
     assert "api changed it" in stale.json()["detail"]
     other = client.post("/api/v1/cases", json={"title": "tunnel", "alerts": [tunnel]}).json()
     assert client.get(f"{path}?status=open").status_code == 422
-    merged = client.post(f"/api/v1/cases/{other['case_id']}/merge", json={"into": case["case_id"]})
+    path_of_other = f"/api/v1/cases/{other['case_id']}"
+    seen = {"If-Match": client.get(path_of_other).headers["etag"]}
+    client.post(f"{path_of_other}/notes", json={"text": "is this the same one?"})
+    into = {"json": {"into": case["case_id"]}}
+    refused = client.post(f"{path_of_other}/merge", **into, headers=seen)
+    assert refused.status_code == 412
+    assert "api changed it" in refused.json()["detail"]
+    assert client.get(path_of_other).json()["status"] == "open"
+    merged = client.post(
+        f"{path_of_other}/merge", **into, headers={"If-Match": refused.headers["etag"]}
+    )
     assert merged.json()["alerts"] == [login, tunnel]
+    assert merged.headers["etag"] == client.get(path).headers["etag"]
     refused = client.post(f"/api/v1/cases/{other['case_id']}/notes", json={"text": "late"})
     assert refused.status_code == 409
     listed = client.get("/api/v1/cases", params={"alert_id": tunnel, "status": "open"}).json()

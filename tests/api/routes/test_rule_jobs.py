@@ -14,10 +14,12 @@ from fastapi.testclient import TestClient
 from api.app import create_app
 from infra.config.settings import load
 from infra.process import subprocesses
+from tests.api.routes.test_rule_changes import COUNTING
 from tests.api.routes.test_rules import RULE, TOKEN
 from tests.api.test_app import problem
 
 JOBS = "/api/v1/rule-jobs"
+OTHER = RULE.replace("odd_tool", "odd_two").replace("-2a6a1c0f4a10", "-2a6a1c0f4a11")
 ECHO = "import json, sys; print(json.dumps({'words': sys.argv[1:]}))"
 SLEEP = "import time; time.sleep(600)"
 REFUSE = "import sys; print('headgate: there is no lake here', file=sys.stderr); sys.exit(1)"
@@ -68,6 +70,18 @@ def test_a_job_is_the_command_itself_and_its_result_is_kept(
     assert client.delete(f"{JOBS}/{draft['id']}").json()["state"] == "done"
     assert not Path(words[4]).parent.exists()
     assert client.get(f"{JOBS}/{draft['id']}").status_code == 404
+
+
+@pytest.mark.parametrize("kind", ["preview", "backtest"])
+def test_a_correlation_is_tried_alone_or_beside_what_it_counts(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    stand_in(monkeypatch, ECHO)
+    assert ask(client, kind=kind, rule=None, text=COUNTING)["title"] == "Many odd ones"
+    both = ask(client, kind=kind, rule=None, text=f"{RULE}---\n{COUNTING}")
+    assert (both["state"], both["title"]) == ("done", "Many odd ones")
+    body = {"kind": kind, "text": f"{RULE}---\n{OTHER}", "since": "-7d"}
+    assert "holds 2 rules" in problem(client.post(JOBS, json=body), 422)["detail"]
 
 
 def test_what_the_command_refuses_is_why_the_job_failed(

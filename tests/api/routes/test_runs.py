@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,14 +15,17 @@ import pytest
 from fastapi.testclient import TestClient
 
 from api.app import create_app
+from api.credentials import Credentials
 from api.services.act_store import StateFolder, new_id
 from api.services.runs.command_runs import RUNS_KEPT, CommandRuns
 from infra.config.settings import Settings, load
-from tests.api.desk import audited
+from infra.process import subprocesses
+from tests.api.desk import audited, ended
 from tests.full import rest_full
 
 TOKEN = "t" * 32
 MINUTE = 60.0
+RUNS = "/api/v1/reports/runs"
 
 
 @pytest.fixture
@@ -34,14 +38,6 @@ def client(home: Settings) -> Iterator[TestClient]:
     with TestClient(create_app(home), raise_server_exceptions=False) as client:
         client.headers["Authorization"] = f"Bearer {TOKEN}"
         yield client
-
-
-def ended(client: TestClient, address: str) -> dict[str, Any]:
-    end = time.monotonic() + MINUTE
-    while (run := client.get(address).json())["state"] in ("queued", "running"):
-        assert time.monotonic() < end, run
-        time.sleep(0.1)
-    return dict(run)
 
 
 def test_a_run_that_fails_says_what_the_command_said(client: TestClient, home: Settings) -> None:
@@ -68,6 +64,15 @@ def test_a_run_that_fails_says_what_the_command_said(client: TestClient, home: S
             ({"report": "daily", "subject": "laptop-7"}, "leave the subject out"),
             ({"report": "daily", "interval": "2026-11-20/2026-11-19"}, "ends before it begins"),
             ({"report": "daily", "zone": "Mars/Base"}, "zone Mars/Base: no such zone"),
+            ({"report": "device", "subject": "  "}, "report device: give the subject"),
+            (
+                {"report": "device", "subject": "a\0b"},
+                "subject a\\x00b: has a NUL or half a character",
+            ),
+            (
+                {"report": "daily", "interval": "a\0b"},
+                "interval a\\x00b: has a NUL or half a character",
+            ),
         ],
     ),
 )
@@ -166,3 +171,97 @@ def test_a_run_whose_result_nobody_can_read_has_failed_and_says_so(
         time.sleep(0.05)
     runs.close()
     assert (now["state"], now["problem"]) == ("failed", "KeyError: 'a'")
+
+
+MAKING = """
+import json, sys, time
+words = sys.argv[1:]
+if "list" in words:
+    print(json.dumps([{"what": "report", "name": "daily", "about": "", "tenant": ""}]))
+elif "--dry-run" not in words:
+    (file,) = (word.split("=", 1)[1] for word in words if word.startswith("--progress="))
+    with open(file, "w") as out:
+        json.dump({"step": "question 3 of about 4", "progress": 50.0}, out)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def making(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the place of `headgate`: a report that is half made, and goes no further."""
+    monkeypatch.setattr(subprocesses, "_command_line", [sys.executable, "-c", MAKING])
+
+
+def asked(client: TestClient) -> dict[str, Any]:
+    answer = client.post("/api/v1/reports", json={"report": "daily", "interval": "2026-11-20"})
+    assert answer.status_code == 202, answer.text
+    return dict(answer.json())
+
+
+def until(client: TestClient, run: dict[str, Any], **wanted: Any) -> dict[str, Any]:
+    """The run once it is so."""
+    end = time.monotonic() + MINUTE
+    while any(
+        value != (now := client.get(f"{RUNS}/{run['id']}").json())[name]
+        for name, value in wanted.items()
+    ):
+        assert time.monotonic() < end, now
+        time.sleep(0.05)
+    return dict(now)
+
+
+@pytest.mark.usefixtures("making")
+def test_a_report_being_made_says_how_far_it_is_and_is_ended_with_its_process(
+    client: TestClient, home: Settings
+) -> None:
+    first, second = asked(client), asked(client)
+    running = until(client, first, state="running", progress=50.0)
+    assert running["step"] == "question 3 of about 4"
+    # Workers of SQL may begin meanwhile.
+    (child,) = (one for one in psutil.Process().children() if "report" in one.cmdline())
+    # One that waits is never begun; its place in the line is free when its turn comes.
+    assert client.delete(f"{RUNS}/{second['id']}").json()["state"] == "cancelled"
+    assert client.get(f"{RUNS}/{second['id']}").json()["state"] == "cancelled"
+    assert client.delete(f"{RUNS}/{first['id']}").json()["state"] == "cancelled"
+    for run in (first, second):
+        while (over := until(client, run, state="cancelled"))["ended_at"] is None:
+            time.sleep(0.05)
+        assert over["problem"] is None
+    # Not waited for before: that would take its exit code from who began it, which then reads 0.
+    assert not child.is_running()
+    left = {file.suffix for file in (home.home / "api" / "runs-report").iterdir()}
+    assert left == {".json"}
+    # What is over leaves the list.
+    assert client.delete(f"{RUNS}/{first['id']}").status_code == 200
+    assert client.get(f"{RUNS}/{first['id']}").status_code == 404
+    assert client.delete(f"{RUNS}/{first['id']}").status_code == 404
+    acts = [row["act"] for row in audited(home)]
+    assert sorted(acts) == ["report.cancel"] * 2 + ["report.run"] * 2
+
+
+@pytest.mark.usefixtures("making")
+def test_another_process_of_the_api_ends_it_and_another_caller_does_not(
+    client: TestClient, home: Settings
+) -> None:
+    run = asked(client)
+    until(client, run, state="running", progress=50.0)
+    _, key = Credentials(home).add_key("eve", "analyst", None)
+    eve = {"Authorization": f"Bearer {key}"}
+    refused = client.delete(f"{RUNS}/{run['id']}", headers=eve)
+    assert refused.status_code == 403
+    assert "they or an administrator may end it" in refused.json()["detail"]
+    _, key = Credentials(home).add_key("ben", "read", None)
+    assert (
+        client.delete(f"{RUNS}/{run['id']}", headers={"Authorization": f"Bearer {key}"}).status_code
+        == 403
+    )
+    assert until(client, run, state="running")["problem"] is None
+    other = TestClient(create_app(home), raise_server_exceptions=False)
+    _, key = Credentials(home).add_key("ada", "admin", None)
+    ada = {"Authorization": f"Bearer {key}"}
+    assert other.delete(f"{RUNS}/{run['id']}", headers=ada).json()["state"] == "cancelled"
+    end = time.monotonic() + MINUTE
+    while until(client, run, state="cancelled")["ended_at"] is None:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    other.app.state.services.close()  # type: ignore[attr-defined]

@@ -101,6 +101,15 @@ def test_an_act_whose_process_ended_is_noted_by_the_next_one(tmp_path: Path) -> 
     assert f"process {child} ended before it did" in row["detail"]
 
 
+def test_a_note_that_a_power_cut_emptied_becomes_no_row(tmp_path: Path) -> None:
+    settings = load(home=tmp_path)
+    folder = tmp_path / "spool" / "audit"
+    folder.mkdir(parents=True)
+    (folder / ".20261120T120000000000-a.99999999.begun").touch()
+    assert note_unended(settings) == 0
+    assert list(folder.iterdir()) == []
+
+
 def test_what_cannot_be_noted_is_not_done(tmp_path: Path) -> None:
     settings = load(home=tmp_path)
     (tmp_path / "spool").write_text("no folder")

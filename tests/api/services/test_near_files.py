@@ -20,7 +20,9 @@ from api.services.console import event_search
 from api.services.console.event_search import USUAL, EventFilter, EventQuestion
 from api.services.reader import NewestFirst, Reader
 from infra.config.settings import load
+from infra.delta.duckdb_views import AskedViews
 from infra.delta.parquet_writer import FileWriter, Target, arrow_schema
+from infra.errors import Retryable
 from ingest.tables import EVENT, HEARTBEAT
 
 BEGAN = datetime(2026, 11, 20, tzinfo=UTC)
@@ -226,5 +228,36 @@ def test_small_files_are_opened_once(tmp_path: Path) -> None:
     assert event_search.events(reader, asked, shown, 100, None) == event_search.events(
         plain, asked, shown, 100, None
     )
+    reader.close()
+    plain.close()
+
+
+def test_which_file_an_event_lies_in_is_told_by_the_files_of_its_time_alone(tmp_path: Path) -> None:
+    lake, chance = EventLake(tmp_path), random.Random(SEED)
+    far = lake.add(lake.events(chance, 6000, 5))
+    lake.commit(far)
+    for minute in (0, 10):
+        lake.commit(lake.add(lake.events(chance, minute, 5)))
+    hour = timedelta(hours=1)
+    span = {"since": BEGAN - hour, "until": BEGAN + hour}
+    params = span | {"uids": [f"e-{number}" for number in range(20)]}
+    asked = (
+        f"SELECT DISTINCT event_uid, filename FROM delta_scan('{lake.folder}')"
+        " WHERE list_contains($uids, event_uid) AND time >= $since AND time <= $until ORDER BY 1"
+    )
+    within = {EVENT.name: ("time", *span.values())}
+    reader, plain, needs = Reader(lake.settings), Plain(lake.settings), (EVENT.name,)
+
+    def named(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+        return [(row["event_uid"], Path(row["filename"]).name) for row in rows]
+
+    whole = named(plain.rows(asked, params, needs=needs))
+    assert len(whole) == 10
+    (lake.folder / far["add"]["path"]).unlink()
+    with pytest.raises(Retryable):
+        plain.rows(asked, params, needs=needs)
+    assert named(reader.rows(asked, params, needs=needs, within=within)) == whole
+    with AskedViews(lake.settings.lake_root) as views:
+        assert named(views.rows(asked, params, within, needs=needs)) == whole
     reader.close()
     plain.close()

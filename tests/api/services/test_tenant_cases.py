@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,31 @@ def test_evidence_and_explanations_are_of_the_tenants_alone(
         assert_own(desk, shared.text)
     for name in ("explain", "stix"):
         assert ann.get(f"/api/v1/alerts/{desk.ids['globex']}/{name}").status_code == 404
+
+
+def test_a_tenants_bundles_are_of_their_rows_and_no_other_bundle_is_there(
+    desk: TenantDesk, ann: TestClient
+) -> None:
+    jobs, soon = "/api/v1/evidence/jobs", {"wait_seconds": 20}
+    root = desk.client("root-bundles", "admin")
+    theirs = root.post(jobs, json={"case": OTHERS_CASES[0]}, params=soon).json()
+    for asked in ({"case": OTHERS_CASES[0]}, {"alerts": [desk.ids["acme"], desk.ids["globex"]]},
+                  {"incident": desk.ids["globex"]}):  # fmt: skip
+        refused = ann.post(jobs, json=asked)
+        assert refused.status_code == 404, refused.text
+    made = ann.post(jobs, json={"case": OWN_CASE}, params=soon)
+    job = made.json()
+    assert job["state"] == "done", made.text
+    assert_own(desk, made.text)
+    sent = ann.get(f"{jobs}/{job['id']}/results")
+    with zipfile.ZipFile(BytesIO(sent.content)) as bundle:
+        for name in bundle.namelist():
+            assert_own(desk, bundle.read(name).decode())
+    assert [each["id"] for each in ann.get(jobs).json()["items"]] == [job["id"]]
+    for path in (f"{jobs}/{theirs['id']}{part}" for part in ("", "/results", "/stream")):
+        assert ann.get(path).status_code == 404, path
+    assert ann.delete(f"{jobs}/{theirs['id']}").status_code == 404
+    assert ann.delete(f"{jobs}/{job['id']}").status_code == 200
 
 
 @pytest.mark.full

@@ -23,11 +23,12 @@ from enrich.attribution import stream_join
 from enrich.attribution.asof_join import flatten
 from enrich.attribution.lease_lookup import LEASE_AT_DUCKDB, LEASE_AT_SQL
 from enrich.attribution.server_liveness import ServerLiveness
-from enrich.attribution.stream_join import attribute, attribution_as_of, correct, split
+from enrich.attribution.stream_join import attribution_as_of, correct, split
 from enrich.tables import ATTRIBUTION, DHCP_SEGMENT, HOLDER
 from infra.config.settings import JobSettings, ScopeSettings
 from infra.delta.schema import STRINGS, struct
 from infra.streaming.lake import Lake
+from tests.enrich.attribution.attributed import attribute
 from tests.enrich.rows import IP, SCOPE, A, B, at, detected, finding, known, put, rows, segment
 from tests.full import rest_full
 
@@ -49,8 +50,6 @@ def steps(lake: Lake, tmp_path: Path) -> Callable[..., list[Row]]:
     def run(join: Callable[..., DataFrame]) -> list[Row]:
         found: list[Row] = []
         joined = join(lake.stream(FINDING), lake.stream(DHCP_SEGMENT), JOBS)
-        if join is attribute:
-            joined = joined.withColumn("finding_id", F.get_json_object("finding", "$.finding_id"))
         query = (
             joined.writeStream.foreachBatch(lambda batch, _: found.extend(batch.collect()))
             .option("checkpointLocation", str(tmp_path / "join"))
@@ -177,7 +176,7 @@ def test_what_waits_from_a_release_that_wrote_no_routing_is_read_from_its_text(
     lake: Lake, steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as former:
-        former.setattr(stream_join, "_routed_text", lambda rows: stream_join._as_json(rows.columns))
+        former.setattr(stream_join, "with_routing", lambda columns, _: stream_join._text(columns))
         put(lake, FINDING, [finding(5, host_name="web", feeds=["c"]), detected(6)])
         put(lake, DHCP_SEGMENT, [known(6)])
         assert steps(attribute) == []
@@ -190,6 +189,48 @@ def test_what_waits_from_a_release_that_wrote_no_routing_is_read_from_its_text(
     }
     names = {uid: json.loads(row.finding)["finding_id"] for uid, row in said.items()}
     assert names == {"f5": "f5", "f6": "f6"}
+
+
+def test_who_waits_for_nobody_comes_through_the_join_at_once_and_leaves_nothing_in_it(
+    lake: Lake, tmp_path: Path
+) -> None:
+    holder = Row(**dict.fromkeys(HOLDER.names) | {"mac": A, "status": "leased"})
+    # Segments are known far beyond all of these: what is late for the join is not late to pass it.
+    put(lake, DHCP_SEGMENT, [segment(0, 10, A, 0, 1), known(900)])
+    put(lake, FINDING, [detected(900)])
+    passing = [
+        finding(2, ip="203.0.113.9"),
+        finding(3, ip=None),
+        finding(4, holder=holder),
+        finding(6, scope="other"),
+        finding(9, ip="10.0.0.241"),
+    ]
+
+    def step() -> tuple[dict[str, Any], int]:
+        said: list[Row] = []
+        rows = attribute(lake.stream(FINDING), lake.stream(DHCP_SEGMENT), JOBS, SITES)
+        query = (
+            rows.writeStream.foreachBatch(lambda batch, _: said.extend(batch.collect()))
+            .option("checkpointLocation", str(tmp_path / "join"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+        (state,) = query.recentProgress[-1].stateOperators
+        return {row.finding_id: row for row in said}, state.numRowsTotal
+
+    _, before = step()
+    put(lake, FINDING, passing)
+    said, kept = step()
+    assert {uid: (row.holder.status, row.holder.mac, row.via) for uid, row in said.items()} == {
+        "f2": ("outside", None, "outside"),
+        "f3": ("unknown", None, "outside"),
+        "f4": ("leased", A, "outside"),
+        "f6": ("outside", None, "outside"),
+        "f9": ("static", None, "outside"),
+    }
+    assert {row.attr_rev for row in said.values()} == {-1}
+    assert kept <= before
 
 
 def test_only_addresses_of_a_dhcp_network_wait(spark: SparkSession) -> None:

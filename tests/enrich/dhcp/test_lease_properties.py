@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from enrich.dhcp.lease_rules import (
+    ACK,
+    INFORM,
     LEASE_ACTIVITIES,
     SECOND_US,
     LeaseEvent,
@@ -223,3 +226,88 @@ def test_what_explains_an_acknowledgement_may_be_settled_before_it() -> None:
         for n, (second, activity, lease) in enumerate(said)
     ]
     assert leases(streamed(history, [1, 1])) == set()
+
+
+FORGOTTEN_CONTEXT: dict[
+    str, tuple[list[tuple[int, float, str, int, str]], list[tuple[str, int, int]]]
+] = {
+    # C's line at 150 is that of dhcp1's peer about the grant at 100. That dhcp2 had given C the
+    # address at 0, too, is no part of it: at 268 that line is settled.
+    "the last grant is the last one": (
+        [
+            (0, 0, "C", ACK, "dhcp2"),
+            (20, 0, "A", ACK, "dhcp1"),
+            (100, 0, "C", ACK, "dhcp1"),
+            (130, 0, "A", ACK, "dhcp1"),
+            (150, 118, "C", ACK, "dhcp2"),
+        ],
+        [("C", 0, 20), ("A", 20, 100), ("C", 100, 130), ("A", 130, 430)],
+    ),
+    # An INFORM of long ago does not make a grant of what a peer says of an overtaken one.
+    "an old inform explains nothing": (
+        [
+            (0, 0, "A", INFORM, "dhcp1"),
+            (70, 0, "A", ACK, "dhcp1"),
+            (80, 0, "C", ACK, "dhcp1"),
+            (85, 118, "A", ACK, "dhcp2"),
+        ],
+        [("A", 70, 80), ("C", 80, 380)],
+    ),
+    "two clients inform at once": (
+        [
+            (0, 0, "A", INFORM, "dhcp1"),
+            (1, 0, "C", INFORM, "dhcp1"),
+            (2, 0, "C", ACK, "dhcp1"),
+            (50, 118, "A", ACK, "dhcp1"),
+        ],
+        [],
+    ),
+    # The INFORM at 0 must not come to count again once the one at 1 and its answer are settled.
+    "an inform is asked again": (
+        [
+            (0, 0, "A", INFORM, "dhcp1"),
+            (1, 0, "A", INFORM, "dhcp1"),
+            (2, 0, "A", ACK, "dhcp1"),
+            (50, 118, "A", ACK, "dhcp1"),
+        ],
+        [("A", 50, 350)],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FORGOTTEN_CONTEXT)
+def test_what_is_settled_no_longer_decides_about_an_acknowledgement(case: str) -> None:
+    lines, leases_expected = FORGOTTEN_CONTEXT[case]
+    history = [
+        line(n, second, delay, ADDRESSES[0], MACS["A-C".index(mac)], activity, 300, server)
+        for n, (second, delay, mac, activity, server) in enumerate(lines)
+    ]
+    times = instants(history)
+    assert painted(streamed(history, [1] * len(history)), times) == held(history, times)
+    assert [
+        (s.mac, s.start_us // SECOND_US - START, s.end_us // SECOND_US - START)
+        for s in timelines(history)[ADDRESSES[0]].sessions
+    ] == [(MACS["A-C".index(mac)], start, end) for mac, start, end in leases_expected]
+
+
+# Few instants and long leases, so that lines often have others that explain them.
+exchanges = st.lists(
+    st.tuples(
+        st.integers(0, 25).map(lambda tens: 10 * tens),
+        st.sampled_from([0.0, LATE_SECONDS - 2.0]),
+        st.just(ADDRESSES[0]),
+        st.sampled_from(MACS[:2]),
+        st.sampled_from([ACK, ACK, INFORM]),
+        st.just(300),
+        st.sampled_from(["dhcp1", "dhcp2"]),
+    ),
+    min_size=4,
+    max_size=14,
+).map(lambda fields: [line(number, *drawn) for number, drawn in enumerate(fields)])
+
+
+@given(exchanges)
+@examples(150)
+def test_servers_of_a_pair_and_answers_to_informs_end_in_what_the_whole_log_tells(history) -> None:
+    times = instants(history)
+    assert painted(streamed(history, [1] * len(history)), times) == held(history, times)

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from alerts.tables import FINDING
-from enrich.attribution.stream_join import attribute, correct
+from enrich.attribution.stream_join import correct
 from enrich.dhcp.lease_rules import (
     ACK,
     DECLINE,
@@ -34,6 +34,7 @@ from infra.config.settings import JobSettings, load
 from infra.streaming.lake import Lake
 from ingest.parsing.source import ParseSettings
 from ingest.tables import EVENT
+from tests.enrich.attribution.attributed import attribute
 from tests.enrich.dhcp.test_lab import LOGS, truth, zone_of
 from tests.enrich.rows import START, A, B, detected, dhcp, finding, finished, put
 from tests.ingest.logs import lines as sample

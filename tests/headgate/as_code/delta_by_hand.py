@@ -33,7 +33,8 @@ def append_rows(lake: Path, table: Table, rows: Sequence[Mapping[str, Any]]) -> 
                           "configuration": {}, "createdTime": 0}},
         ]  # fmt: skip
     added = {"path": file.name, "partitionValues": {}, "size": file.stat().st_size,
-             "modificationTime": 0, "dataChange": True}  # fmt: skip
+             "modificationTime": 0, "dataChange": True,
+             "stats": json.dumps({"numRecords": len(rows)})}  # fmt: skip
     actions.append({"add": added})
     lines = "\n".join(json.dumps(action) for action in actions)
     (log / f"{version:020}.json").write_text(lines)

@@ -111,7 +111,7 @@ def test_an_obedient_client_can_neither_write_nor_leave_the_tools(server: McpSer
         call(server, "propose_suppression", entity=order, until="+7d", why=order)
     call(server, "sql", sql="SELECT 1", as_of=SPAN["since"])
     written = [path for method, path, _ in Api.asked if method != "GET"]
-    assert set(written) == {"/api/v1/statements", "/api/v1/proposals"}
+    assert set(written) == {"/api/v1/statements?wait_seconds=20", "/api/v1/proposals"}
     assert written.count("/api/v1/proposals") == 2 * len(ORDERS)
     paths = [path for _, path, _ in Api.asked]
     assert not [path for path in paths if "/keys" in path or "/suppressions" in path]
@@ -128,6 +128,7 @@ def test_an_obedient_client_can_neither_write_nor_leave_the_tools(server: McpSer
         ("preview", {"rule": "r"}, "give 'since'"),
         ("preview", {"rule": "r"} | SPAN, "no argument 'until'"),
         ("try_result", {"job_id": "../x"}, "names nothing"),
+        ("sql_result", {"job_id": "../x"}, "names nothing"),
         ("alerts", SPAN | {"all": "1"}, "no argument 'all'"),
         ("alerts", SPAN | {"limit": True}, "'limit' has to be integer"),
         ("alert", {"alert_id": "x" * 30_000}, "longer than"),
@@ -168,6 +169,8 @@ def test_a_rule_is_tried_on_a_span_and_its_result_read(server: McpServer) -> Non
     assert not call(server, "preview", rule="r", since=SPAN["since"])["isError"]
     assert not call(server, "backtest", rule="r", **SPAN)["isError"]
     assert not call(server, "try_result", job_id="a1")["isError"]
+    assert not call(server, "sql_result", job_id="a2")["isError"]
+    assert Api.asked[-3][1] == "/api/v1/search/jobs/a2/results?limit=20"
     paths = [(method, path) for method, path, _ in Api.asked if "rule-jobs" in path]
     assert paths == [
         *[("POST", "/api/v1/rule-jobs?wait_seconds=20")] * 2,

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from api.routes import statements
+from headgate.msticpy import remote_lake
 from headgate.msticpy.remote_lake import RemoteLake, frame_of
 from infra.errors import Retryable, Usage
 from tests.api.plain_desk import PlainDesk
@@ -45,6 +47,22 @@ def test_a_cut_answer_warns_and_says_so(url: str) -> None:
     with pytest.warns(UserWarning, match=r"cut after 5 rows \(limit: rows\)"):
         frame, _ = RemoteLake(url, TOKEN).ask(six)
     assert frame.attrs["truncated_by"] == "rows"
+
+
+def test_what_takes_longer_is_waited_for_and_comes_whole(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statements, "USUAL_WAIT", 0.0)
+    monkeypatch.setattr(remote_lake, "_PAGE", 4)
+    six = " UNION ALL ".join(f"SELECT {number} AS n" for number in range(6))
+    frame, answer = RemoteLake(url, TOKEN).ask(f"SELECT n FROM ({six}) ORDER BY n")
+    assert frame["n"].tolist() == list(range(6)), "more than api.statement_rows"
+    assert (answer["truncated"], answer["engine"]) == (False, "duckdb")
+    with pytest.warns(UserWarning, match=r"cut after 2 rows \(limit: rows\)"):
+        frame, _ = RemoteLake(url, TOKEN).ask(six, max_rows=2)
+    assert len(frame) == 2
+    with pytest.raises(Usage, match="DROP is not allowed"):
+        RemoteLake(url, TOKEN).ask("DROP TABLE gold.alert")
 
 
 def test_refusals_are_the_api_s_sentences(url: str) -> None:

@@ -55,7 +55,7 @@ def test_help_names_every_command_and_starts_no_jvm() -> None:
         (("--wrong",), 2, "unknown option '--wrong'"),
         (("tables", "silver.nothing"), 2, "no table 'silver.nothing'"),
         (("run", "nothing"), 2, "no job 'nothing'"),
-        (("demo", "--speed", "0"), 1, "--speed 0.0: must be above 0"),
+        (("demo", "--speed", "0"), 2, "argument --speed: '0': write a number above 0"),
     ],
 )
 def test_a_wrong_call_gets_one_sentence(words: tuple[str, ...], code: int, said: str) -> None:

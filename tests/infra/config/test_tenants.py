@@ -71,11 +71,13 @@ def test_a_tenant_that_is_none_is_named(given: dict[str, Any], said: str) -> Non
 
 
 def test_a_forwarder_of_a_tenant_may_write_its_topics_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "headgate.toml"
     config.write_text('tenants = ["acme"]')
-    asked = ["--config", str(config), "kafka", "acls", "--user", "forwarder=f", "--tenant"]
+    # Not by `--config`, which would stay in the environment.
+    monkeypatch.setenv("HEADGATE_CONFIG", str(config))
+    asked = ["kafka", "acls", "--user", "forwarder=f", "--tenant"]
     assert main([*asked, "acme", "--source", "zeek:dns", "--output", "json"]) == 0
     (grant,) = json.loads(capsys.readouterr().out)
     assert (grant["name"], grant["operation"]) == ("logs.tenant-acme.zeek.dns", "Write")

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.delta.parquet_writer import STRING_PREFIX, FileWriter, Target, upper_bound
+from ingest.tables import EVENT, RECORD
 
 LAST = "\U0010ffff"
 
@@ -85,3 +86,21 @@ def test_statistics_leave_out_no_row_of_any_batch(batches: list[Any], group_rows
                 assert name not in high or value.encode() <= high[name].encode()
             else:
                 assert low[name] <= value <= high[name]
+
+
+def test_a_tables_files_are_compressed_as_it_is_declared(tmp_path: Path) -> None:
+    """Raw bytes take most of bronze and are seldom read."""
+    for table, codec, column in ((RECORD, "ZSTD", "raw"), (EVENT, "SNAPPY", "unmapped")):
+        target = Target.of(table, tmp_path, table.name)
+        writer = FileWriter(target)
+        whole = pa.Table.from_pylist([{column: f"line {n}"} for n in range(500)])
+        rows = whole.select([column]).to_batches()[0]
+        writer.write(rows)
+        file = writer.close()
+        assert file is not None
+        path = tmp_path / file.name
+        group = pq.read_metadata(path).row_group(0)
+        used = {group.column(place).compression for place in range(group.num_columns)}
+        assert used == {codec}
+        read = pq.read_table(path, schema=target.schema).column(column).cast(pa.string())
+        assert read.to_pylist() == whole.column(column).to_pylist()

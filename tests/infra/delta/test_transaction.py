@@ -18,7 +18,7 @@ from infra.delta.log_reader import commit, newest_version
 from infra.delta.parquet_writer import DataFile, FileWriter, Target
 from infra.delta.schema import Column, Table
 from infra.delta.tables import DeltaTables
-from infra.delta.transaction import CHECKPOINTS, commit_files
+from infra.delta.transaction import CHECKPOINTS, DESCRIBED_VERSIONS, commit_files
 from infra.errors import Fatal
 from infra.spark.internals import delta_log, forget_tables, java
 from infra.storage.checksums import sums_file
@@ -88,6 +88,21 @@ def test_an_append_is_the_logs_next_entry_and_what_is_said_of_the_version(folder
     assert (
         sorted(path.name for path in (folder / "_delta_log").iterdir() if "tmp" in path.name) == []
     )
+
+
+def test_what_is_said_of_versions_stays_for_the_newest_alone(folder: Path) -> None:
+    log = folder / "_delta_log"
+    seldom = summary()["metadata"] | {"configuration": {"delta.checkpointInterval": "1000"}}
+    (log / f"{0:020d}.crc").write_text(json.dumps(summary(metadata=seldom)))
+    last = DESCRIBED_VERSIONS + 4
+    for _ in range(last):
+        commit_files(NO_SPARK, str(folder), [file(99)], "{}")
+    said = sorted(int(path.stem) for path in log.glob("0*.crc"))
+    assert said == list(range(last - DESCRIBED_VERSIONS + 1, last + 1))
+    # Each with its checksum; the commits and theirs are all there.
+    assert len(list(log.glob(".*.crc.crc"))) == DESCRIBED_VERSIONS
+    assert len(list(log.glob("0*.json"))) == last + 1
+    assert len(list(log.glob(".*.json.crc"))) == last
 
 
 def test_a_byte_that_turned_in_our_entry_is_seen(folder: Path) -> None:

@@ -14,8 +14,8 @@ from pyspark.sql import types as T
 from infra.delta import view_refresh
 from infra.delta.duckdb_views import Definition, open_engine
 from infra.delta.log_archive import LOG, single
+from infra.delta.plain_files import duck_type
 from infra.delta.schema import Column, Table, struct
-from infra.delta.schema_evolution import duck_type
 from infra.delta.view_refresh import Views
 from tests.infra.by_hand import add, commit, define
 

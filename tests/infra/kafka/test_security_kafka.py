@@ -28,6 +28,7 @@ from infra.config.settings import KafkaSettings, Settings, WebhookSettings, load
 from infra.delta.duckdb_views import connect
 from infra.errors import Fatal, Retryable
 from infra.kafka.acls import Grant, apply, grants
+from infra.kafka.auth import environment
 from infra.kafka.client import (
     COMPACTION_LAG_MS,
     Broker,
@@ -38,11 +39,13 @@ from infra.kafka.client import (
     topic_of,
 )
 from infra.kafka.embedded_auth import Guard
+from infra.kafka.range_reader import OffsetRange, read, reader_options
 from infra.process.subprocesses import PlatformProcess
 from infra.runtime.ticker import Ticker
 from infra.streaming.kafka_offsets import OffsetReader as Offsets
+from ingest.pipeline.ingest_job import FETCHED_ROWS
 from reporting.erasure.topics import topics_kept
-from tests.faults.outbox import Outbox
+from tests.faults.outbox import begun
 from tests.infra.authority import Authority
 from tests.wait import until
 
@@ -162,8 +165,7 @@ def test_alerts_go_out_and_are_heard_with_each_services_own_rights(
     plant: Plant, tmp_path: Path
 ) -> None:
     settings = load(home=tmp_path).model_copy(update={"kafka": plant.kafka("driver")})
-    outbox = Outbox(settings.lake_root / "gold" / "alert").make()
-    Publisher(settings).begin()
+    outbox = begun(settings)
     outbox.append(("a1", 1, False), ("a1", 2, False))
     assert Publisher(settings).publish() == 2
     reader = settings.model_copy(update={"kafka": plant.kafka("consumer")})
@@ -192,6 +194,35 @@ def family(*pids: int | None) -> list[psutil.Process]:
     parents = [psutil.Process(pid) for pid in pids if pid is not None]
     found = [*parents, *(child for one in parents for child in one.children(recursive=True))]
     return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_workers_read_with_the_drivers_rights_and_the_password_of_their_environment(
+    plant: Plant, driver: PlatformProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka = plant.kafka("driver")
+    options = reader_options(kafka)
+    assert "canary" not in repr(options)
+    topic = topic_of("sshd", kafka)
+    lines = [b"line %d" % number for number in range(FETCHED_ROWS)]
+    client = Producer(client_options(plant.kafka("forwarder")) | {"log_level": "0"})
+    for line in lines:
+        client.produce(topic, line)
+    assert client.flush(60) == 0
+    end = Offsets(kafka).ends([(topic, 0)])[topic, 0]
+    monkeypatch.setenv(*environment(kafka).popitem())
+    wanted = OffsetRange(topic, 0, end - len(lines), end)
+    assert [m.value() for _, several in read([wanted], options) for m in several] == lines
+
+    # So does the driver: Spark's workers have its environment.
+    def come() -> bool:
+        connection = connect(plant.settings("driver").lake_root)
+        try:
+            rows = 'SELECT count(*) FROM bronze.record WHERE "offset" >= ?'
+            return connection.execute(rows, [wanted.start]).fetchone() == (len(lines),)
+        finally:
+            connection.close()
+
+    assert until(come, driver, seconds=150, pause=1.0)
 
 
 def test_no_secret_is_in_a_command_line_a_log_or_a_file(

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.process.table_output import OUTPUT_FORMS, add_output_option, print_rows
+from infra.process.table_output import OUTPUT_FORMS, add_output_option, fitted_widths, print_rows
 
 HOSTILE = "\x1b[2J\x9b31m\u202eevil\u2066[bold]x\r\n"
 
@@ -92,6 +92,39 @@ def test_a_table_fits_the_terminal_and_loses_nothing(width: int, columns: int) -
         shown = plain(printed([row], "table", Terminal()))
     assert max(map(len, shown.splitlines())) <= width
     assert shown.count("v") == 30 * columns
+
+
+def test_ids_and_numbers_stay_whole_while_there_is_room_to_fold_words(monkeypatch) -> None:
+    rows = [{"id": "74d69d75-4463-4424-8147-a5dd7507ba11", "alerts": 12, "title": "one word " * 9}]
+    monkeypatch.setenv("NO_COLOR", "1")
+    for width, whole in ((120, True), (80, True), (60, False)):
+        monkeypatch.setenv("COLUMNS", str(width))
+        lines = plain(printed(rows, "table", Terminal())).splitlines()
+        assert max(map(len, lines)) <= width
+        assert any(rows[0]["id"] in line for line in lines) == whole
+
+
+@given(st.lists(st.integers(1, 90), min_size=1, max_size=12), st.integers(10, 200))
+def test_columns_fill_the_width_that_is_there(lengths: list[int], width: int) -> None:
+    names, cells = ["" for _ in lengths], [["v" * length for length in lengths]]
+    widths = fitted_widths(names, cells, width)
+    room = width - 2 * len(lengths)
+    if sum(lengths) <= room:
+        assert widths == lengths
+    elif widths is not None:
+        assert room - len(lengths) < sum(widths) <= room
+        assert all(wide <= length for wide, length in zip(widths, lengths, strict=True))
+        assert min(widths) >= min(10, *lengths)
+    else:
+        assert sum(min(length, 10) for length in lengths) > room
+
+
+def test_a_table_is_brief_and_every_other_form_is_whole() -> None:
+    rows = [{"name": "x", "id": 7, "more": True}]
+    assert printed(rows, "table", brief=("name",)).split() == ["name", "x"]
+    assert printed(rows, "wide", brief=("name",)).split()[:3] == ["name", "id", "more"]
+    assert json.loads(printed(rows, "json", brief=("name",))) == rows
+    assert printed(rows, "csv", brief=("name",)).splitlines() == ["name,id,more", "x,7,true"]
 
 
 def test_a_terminal_has_colours_unless_it_says_no(monkeypatch) -> None:

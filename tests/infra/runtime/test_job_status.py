@@ -235,6 +235,21 @@ def test_status_exits_1_and_names_what_misses(home: Settings, capsys) -> None:
     assert "batch 3 failed" in " ".join(capsys.readouterr().out.split())
 
 
+def test_status_is_one_look_and_following_it_needs_a_terminal(home: Settings, capsys) -> None:
+    now = time.time()
+    for name in wanted_jobs(home):
+        write_status(home, JobStatus(name, "running", at=now, batch=3, progressed_at=now))
+    status = ["--home", str(home.home), "status"]
+    for more in ([], ["--once"]):
+        assert main([*status, *more]) == 0
+        header = " ".join(capsys.readouterr().out.splitlines()[0].split())
+        assert header == "job state batch rows seconds unread regime missed"
+    assert main([*status, "--output", "wide"]) == 0
+    assert "oldest_unread_commit_seconds" in capsys.readouterr().out.splitlines()[0].split()
+    assert main([*status, "--watch"]) == 2
+    assert "--watch needs a terminal" in capsys.readouterr().err
+
+
 def test_what_a_driver_that_is_gone_left_is_not_told_as_if_it_were_so_now(
     home: Settings, capsys
 ) -> None:

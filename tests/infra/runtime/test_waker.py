@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,9 +29,13 @@ class Control:
 
     woken: int = 0
     begun: bool = True
+    left_out: list[int] = field(default_factory=list)
 
     def rest_until_woken(self) -> bool:
         return self.begun
+
+    def leave_out(self, numbers: Iterable[int]) -> None:
+        self.left_out = list(numbers)
 
     def wake(self) -> None:
         self.woken += 1
@@ -139,6 +144,37 @@ def test_a_query_that_had_a_batch_looks_again(table: Table, waking: Callable[...
         job.pulse.ended(8, 0.0)
         until(lambda: control.woken == 3)
         assert settled(control) == 3
+    finally:
+        waker.stop()
+
+
+def test_only_tables_with_something_new_are_looked_at_for_the_batch(
+    table: Table, waking: Callable[..., Waker], tmp_path: Path
+) -> None:
+    rests = Table(tmp_path / "silver" / "segment")
+    rests.commit()
+    job, control = resting(str(table.folder), str(rests.folder))
+    waker = waking()
+    try:
+        waker.take(job)
+        settled(control)
+        assert control.left_out == [], "nobody knows how far the first batch is"
+        read = [{"reservoirId": "t", "reservoirVersion": 1, "index": -100} for _ in range(2)]
+        job.pulse.offsets = "\n".join(["v1", "{}", *map(json.dumps, read)])
+        job.pulse.batch = job.pulse.done = 0
+        job.pulse.regime = "steady"
+        table.commit()
+        until(lambda: control.left_out == [1])
+        # In the middle of a commit there is more of it, whatever its version.
+        read[1] |= {"index": 0, "reservoirVersion": 0}
+        job.pulse.offsets = "\n".join(["v1", "{}", *map(json.dumps, read)])
+        table.commit()
+        until(lambda: control.left_out == [])
+        job.pulse.offsets, job.pulse.regime = "v1\n{}\n{}\n{}", "behind"
+        woken = control.woken
+        table.commit()
+        until(lambda: control.woken > woken)
+        assert control.left_out == []
     finally:
         waker.stop()
 

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -114,6 +114,59 @@ def test_query_control_wakes_a_query_that_rests(
         # Its wait ends when it is stopped, or this would last as long as Spark has patience.
         query.stop()
     assert not query.isActive
+
+
+def test_query_control_leaves_sources_out_of_a_batch(
+    spark: SparkSession, numbers: str, tmp_path: Path
+) -> None:
+    other = str(tmp_path / "other")
+    spark.range(3).write.format("delta").save(other)
+    first, second = (spark.readStream.format("delta").load(path) for path in (numbers, other))
+    sizes: list[int] = []
+    query = (
+        first.unionByName(second)
+        .writeStream.foreachBatch(lambda batch, _: sizes.append(batch.count()))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(processingTime="1 hour")
+        .start()
+    )
+    control = internals.QueryControl(spark, query)
+    until(control.rest_until_woken)
+    try:
+        until(lambda: len(sizes) == 1)
+        for path in (numbers, other):
+            spark.range(0, 7, 1, 1).write.format("delta").mode("append").save(path)
+        control.leave_out([1])
+        control.wake()
+        until(lambda: len(sizes) == 2)
+        control.leave_out([])
+        control.limit_files([1, 1])
+        control.wake()
+        until(lambda: len(sizes) == 3)
+    finally:
+        query.stop()
+    assert sizes[1:] == [7, 7], "what is left out comes with a later batch"
+
+
+def test_collected_rows(spark: SparkSession) -> None:
+    rows = spark.range(0, 5, 1, 2).select("id", F.when(F.col("id") > 3, "x").alias("text"))
+    expected = [row.asDict() for row in rows.collect()]
+    assert internals.collected_rows(rows) == expected
+    assert internals.collected_rows(rows.where("id < 0")) == []
+    with pytest.raises(PySparkException, match="DIVIDE_BY_ZERO"):
+        internals.collected_rows(rows.select(F.expr("1 / (id - id) AS none")))
+
+
+def test_forget_where_settings_came_from(spark: SparkSession) -> None:
+    settings, name = spark.sparkContext._jsc.hadoopConfiguration(), "headgate.test"
+    settings.set(name, "7")
+    try:
+        assert settings.getPropertySources(name)
+        internals.forget_where_settings_came_from(spark)
+        assert not settings.getPropertySources(name)
+        assert settings.get(name) == "7"
+    finally:
+        settings.unset(name)
 
 
 def test_streamed_paths(spark: SparkSession, numbers: str) -> None:

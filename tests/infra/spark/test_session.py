@@ -40,6 +40,20 @@ def test_jobs_interpret_small_batches_on_a_small_machine_unless_told_otherwise(
     assert conf_of(told, tmp_path, small_batches=True)[wanted] == "true"
 
 
+def test_only_a_jvm_that_stands_for_long_compiles_with_c2(tmp_path: Path) -> None:
+    options, brief, lasting = "spark.driver.extraJavaOptions", "TieredStopAtLevel=1", "Tier4"
+    command = conf_of(load(home=tmp_path), tmp_path, small_batches=False)[options]
+    driver = conf_of(load(home=tmp_path), tmp_path, small_batches=True)[options]
+    large = conf_of(load(home=tmp_path, spark={"small": False}), tmp_path, small_batches=True)
+    assert brief in command
+    assert lasting not in command
+    assert lasting in driver
+    assert brief not in driver
+    # On a large machine HotSpot keeps its own ways.
+    assert lasting not in large[options]
+    assert brief not in large[options]
+
+
 def test_a_driver_on_a_small_machine_begins_with_a_third_of_its_heap(tmp_path: Path) -> None:
     options = "spark.driver.extraJavaOptions"
 

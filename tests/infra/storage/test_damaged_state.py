@@ -17,6 +17,7 @@ from alerts.backtest.run import stored_backtests
 from alerts.compiler.indicator_lists import ListStore
 from alerts.compiler.spark_rule_files import sees_of
 from alerts.coverage.state import CoverageState
+from alerts.delivery.held_back import left_out
 from alerts.delivery.publish_offset import read_publish_offset
 from alerts.feeds.feed_state import feed_findings
 from alerts.preliminary.place import place_file
@@ -38,6 +39,7 @@ from infra.delta.table_lock import at_home
 from infra.errors import Fatal
 from infra.maintenance.retention_holds import leave
 from infra.runtime.alarm import Alarm
+from infra.runtime.report_failures import left_failures
 from infra.storage.state_file import StateFile
 from infra.streaming.audit_chain import head_file
 from infra.streaming.rate_controller import Learned
@@ -49,6 +51,7 @@ from ingest.pipeline.ingest_job import Cap
 from ingest.quality.outcome_store import QualityState
 from ingest.reparse.reparse import reparse_progress_file
 from reporting.cli.due_reports import make_due
+from reporting.document.making_progress import MakingProgress
 from reporting.erasure.request import progress_file
 from tests.infra.storage.test_state_file import NOON
 
@@ -78,6 +81,7 @@ READERS: dict[str, Read] = {
     "alerts/compiler/indicator_lists.py": lambda s: ListStore(s.home).lists(),
     "alerts/compiler/spark_rule_files.py": lambda s: sees_of(s.home / "a.py"),
     "alerts/coverage/state.py": lambda s: CoverageState.load(s.home),
+    "alerts/delivery/held_back.py": left_out,
     "alerts/delivery/publish_offset.py": lambda s: read_publish_offset(s, s.home),
     "alerts/feeds/feed_state.py": lambda s: list(feed_findings(s)),
     "alerts/preliminary/place.py": lambda s: place_file(s).read(),
@@ -97,6 +101,7 @@ READERS: dict[str, Read] = {
     "infra/delta/table_lock.py": lambda s: at_home(s, "silver.event"),
     "infra/maintenance/retention_holds.py": lambda s: leave(s, 0, []),
     "infra/runtime/alarm.py": lambda s: Alarm(s, tuple)._stuck(0.0),
+    "infra/runtime/report_failures.py": lambda s: left_failures(s, print),
     "infra/streaming/audit_chain.py": lambda s: head_file(s.home).read(),
     "infra/streaming/rate_estimates.py": lambda s: read_estimates(s.home, Learned()),
     "ingest/completeness/ledger_state.py": lambda s: LedgerCheckState.load(s.home),
@@ -106,6 +111,7 @@ READERS: dict[str, Read] = {
     "ingest/quality/outcome_store.py": lambda s: QualityState.load(s.home),
     "ingest/reparse/reparse.py": lambda s: reparse_progress_file(s.home).read(),
     "reporting/cli/due_reports.py": lambda s: make_due(s, NOON),
+    "reporting/document/making_progress.py": lambda s: MakingProgress(s, "daily", 1, print),
     "reporting/erasure/request.py": lambda s: progress_file(s.home / "e.json").read(),
 }
 """How each module reads its file: it raises what is wrong, says it, or returns it."""

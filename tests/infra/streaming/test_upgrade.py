@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from infra.checkpoint.offset_log import NO_PLACE, offset_lines, read_up_to
+from infra.delta.column_types import ListOf
 from infra.delta.duckdb_views import open_engine
 from infra.delta.schema import Column, Table, struct
 from infra.delta.schema_evolution import additions, schema_of
@@ -36,7 +37,7 @@ OLD = Table(
     (
         Column("n", T.LongType(), "a number"),
         Column("who", WHO, "who it was", False),
-        Column("others", T.ArrayType(WHO), "who else was there", False),
+        Column("others", ListOf(WHO), "who else was there", False),
     ),
 )
 NEW = replace(
@@ -45,7 +46,7 @@ NEW = replace(
         Column("n", T.LongType(), "a number"),
         Column("site", T.StringType(), "where; the user's word", False),
         Column("who", MORE, "who it was", False),
-        Column("others", T.ArrayType(MORE), "who else was there", False),
+        Column("others", ListOf(MORE), "who else was there", False),
     ),
 )
 SEEN = Table("gold.seen", "visits that a job saw", (Column("n", T.LongType(), "a number"),))

@@ -17,7 +17,7 @@ from infra.streaming.kafka_offsets import OffsetReader as Offsets
 from infra.streaming.lake import Lake
 from ingest.completeness.gaps import accept, find_gaps, gap_statement
 from ingest.completeness.log_truncation import first_new
-from ingest.pipeline.ingest_job import Topics
+from ingest.pipeline.kafka_batch import Topics
 from ingest.tables import RECORD
 from tests.ingest.completeness.test_gaps import make, send
 

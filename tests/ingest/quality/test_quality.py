@@ -20,7 +20,7 @@ import pytest
 from alerts.lifecycle.alert_job import alert
 from alerts.matching.detection import ingest_and_detect
 from alerts.tables import ALERT, FINDING
-from infra.config.settings import load
+from infra.config.settings import Settings, load
 from infra.delta.duckdb_views import connect
 from infra.errors import Retryable, Usage
 from infra.kafka.client import Broker, ensure_topics
@@ -40,6 +40,7 @@ from ingest.quality.suites import ADDRESS, Suite, class_expectations, freshness,
 from ingest.quality.validate import check, validate
 from ingest.tables import EVENT
 from ingest.tables_quality import DRIFT, QUALITY
+from tests.headgate.as_code.delta_by_hand import append_rows
 from tests.ingest.conforms import CLASSES, EXPORT, faults, misfits
 from tests.ingest.logs import good, reason
 
@@ -47,6 +48,7 @@ AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 GOOD = {
     "event_uid": "r0#0", "source": "sshd", "class_uid": 3002, "activity_id": 1, "type_uid": 300201,
     "type_uid_of_class": 300201, "src_ip": "10.0.0.1", "lag_seconds": 2.0,
+    "damaged_json": None,
 }  # fmt: skip
 
 
@@ -76,7 +78,7 @@ def failed(frame: pd.DataFrame, sources: pd.DataFrame) -> dict[str, Outcome]:
 def test_good_rows_pass_every_expectation() -> None:
     v6, none = {"src_ip": "2001:db8::7"}, {"src_ip": None}
     outcomes = check(Written(rows(v6, none), shares(sshd=5, zeek__conn=0, zeek__made_up=0)))
-    assert len(outcomes) == 13
+    assert len(outcomes) == 14
     assert [one for one in outcomes if not one.passed or one.unexpected] == []
     assert {one.checked for one in outcomes} == {202, 201, 3, 0}
 
@@ -90,6 +92,11 @@ def test_good_rows_pass_every_expectation() -> None:
         ({"type_uid": 300299}, "type_uid is class_uid * 100 + activity_id", "300299"),
         ({"src_ip": "10.0.0.256"}, "src_ip is an address, where there is one", "10.0.0.256"),
         ({"src_ip": "localhost"}, "src_ip is an address, where there is one", "localhost"),
+        (
+            {"damaged_json": "r7#0: more"},
+            "more and unmapped are JSON, where they are there",
+            "r7#0: more",
+        ),
     ],
 )
 def test_a_bad_row_fails_its_own_expectation_alone(
@@ -150,15 +157,31 @@ def test_the_command_reads_the_table_and_its_exit_code_tells(
     assert sorted(found.rows["event_uid"]) == ["a", "b"]
     assert set(found.rows["lag_seconds"]) == {2.0}
 
-    assert run(lake, "--until", "2026-11-20T12:02:00Z") == 0
+    assert run(lake.settings, "--until", "2026-11-20T12:02:00Z") == 0
     assert capsys.readouterr().out.startswith("ok ")
-    assert run(lake, "--output", "json") == 1
+    assert run(lake.settings, "--output", "json") == 1
     told = {one["expectation"]: one["passed"] for one in json.loads(capsys.readouterr().out)}
     assert [name for name, passed in told.items() if not passed] == ["event_uid is there once"]
-    assert run(lake, "--rows", "1") == 0
+    assert run(lake.settings, "--rows", "1") == 0
     assert "looked at the newest 1 of 3 rows" in capsys.readouterr().err
     with pytest.raises(Usage, match="--since noon: write an instant"):
-        run(lake, "--since", "noon")
+        run(lake.settings, "--since", "noon")
+
+
+@pytest.mark.parametrize("column", ["more", "unmapped"])
+def test_a_row_whose_json_is_damaged_is_named_and_ends_no_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], column: str
+) -> None:
+    settings = load(home=tmp_path)
+    torn = event("torn", 1) | {column: '{"file": {"na'}
+    whole = event("whole", 0) | {"more": '{"file": {"name": "x"}}', "unmapped": "{}"}
+    assert isinstance(settings.lake_root, Path)
+    append_rows(settings.lake_root, EVENT, [whole, torn])
+    assert run(settings, "--output", "json") == 1
+    printed = json.loads(capsys.readouterr().out)
+    (told,) = [one for one in printed if not one["passed"]]
+    assert told["expectation"] == "more and unmapped are JSON, where they are there"
+    assert (told["unexpected"], told["examples"]) == (1, f"torn: {column}")
 
 
 def event(uid: str, minutes: int) -> dict[str, Any]:
@@ -171,11 +194,11 @@ def event(uid: str, minutes: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def run(lake: Lake, *words: str) -> int:
+def run(settings: Settings, *words: str) -> int:
     parser = argparse.ArgumentParser()
     cli.build(parser.add_subparsers())
     args = parser.parse_args(["quality", *words])
-    code: int = args.run(args, lake.settings)
+    code: int = args.run(args, settings)
     return code
 
 

@@ -130,8 +130,12 @@ def test_a_person_goes_from_all_layers_and_alerts_stay(
     told.ensure(SEEN)
     watch(told).wait()
     before = everything(told)
+    result = told.settings.home / "api" / "searches" / "x" / "result.parquet"
+    result.parent.mkdir(parents=True)
+    result.write_bytes(b"anna")
     looked = preview_erasure(told, ANNA, quiet)
     assert everything(told) == before
+    assert (looked["results"], result.exists()) == (1, True)
     assert looked["tables"]["silver.event"] == {"removed": 2, "replaced": 0, "files": 2}
 
     certificate = erase(told, ANNA, quiet, wait_seconds=0)
@@ -168,11 +172,13 @@ def test_a_person_goes_from_all_layers_and_alerts_stay(
     }
     assert certificate["outside"]["spool"] == 1
     assert certificate["outside"]["webhooks"] == 1
+    assert (certificate["outside"]["results"], result.parent.exists()) == (1, False)
     assert not finished_erasure(certificate)  # no broker answers here, and that is said
     assert "no Kafka broker answers" in certificate["outside"]["alert_states"]
     written = (told.settings.home / "erasures" / f"{certificate['id']}.txt").read_text()
     assert written.splitlines() == list(sentences(certificate))
     assert "silver.event: 2 rows removed, 0 reworded" in written
+    assert "results: 1 removed, whomever they are of" in written
     assert "anna" not in (written + json.dumps(certificate)).lower()
 
     # Of a log that may be long only what came since it began is read.

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from infra.errors import Usage
 from reporting.erasure.request import ErasureRequest, subject_words
 from reporting.erasure.subject_match import Search, device, person
+from reporting.erasure.topics import _state
 
 NAMES = ["anna", "CORP\\anna", "anna@corp.example", "Anna Å. Smith", "élodie", "jos"]
 ANNA = Search(person(NAMES, "[erased]"))
@@ -149,3 +150,11 @@ def test_rows_of_any_shape_are_searched_and_reworded_whole(rows: list[object], s
     assert after.type == array.type
     assert after.to_pylist() == wanted
     assert not any(ANNA.rows(after).to_pylist())
+
+
+def test_the_state_of_a_damaged_alert_is_what_the_topic_has_in_other_words() -> None:
+    before = b'{"alert_id": "x", "entity": "' + NAMES[0].encode() + b'", "published_at": "then"}'
+    for damaged in ('{"alert_id": "x", "rule', "", "[]", '"text"'):
+        said = _state(ANNA, damaged, before)
+        assert said == b'{"alert_id": "x", "entity": "[erased]", "published_at": "then"}'
+        assert _state(ANNA, damaged, None) is None, "a tombstone stays one"

@@ -95,6 +95,10 @@ DNS = (
         "answers": [{**ANSWER, "rdata": "fe80::1"}],
     },
 )
+NAMELESS = (
+    {"type": "query", "rrtype": "NS"},
+    {"version": 3, "type": "request", "queries": [{"rrname": "", "rrtype": "NS"}]},
+)
 EVENTS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("alert", ALERT, {}),
     (
@@ -126,6 +130,12 @@ EVENTS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("tls", TLS, {"pcap_cnt": 4}),
     ("tls", {}, {"src_ip": "fe80::1"}),
 )
+
+
+@pytest.mark.parametrize("detail", NAMELESS)
+def test_a_question_without_a_name_stands_beside_others(detail: dict[str, Any]) -> None:
+    raws = [eve("dns", each, proto="UDP") for each in (DNS[0], detail)]
+    assert agree("suricata", raws) == 1
 
 
 # One holds what may be a key in its payload; those of the honeypot name no zone; two of the mixed

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 
 from ingest.parsing.ocsf_export import ocsf_object
@@ -205,6 +206,21 @@ def test_dns_in_three_versions(
     assert row.get("answers") == answers
     assert row.get("rcode_id") == rcode
     assert row["activity_id"] == (1 if detail["type"] == "query" else 2)
+
+
+@pytest.mark.parametrize(
+    "detail",
+    [
+        {"type": "query", "rrname": "", "rrtype": "NS"},
+        {"type": "query", "rrtype": "NS"},
+        {"version": 3, "type": "request", "queries": [{"rrname": "", "rrtype": "NS"}]},
+        {"version": 2, "type": "query", "query": [{"rrname": "", "rrtype": "NS"}]},
+    ],
+)
+def test_a_question_without_a_name_keeps_its_type(detail: dict[str, Any]) -> None:
+    row = seen("dns", detail, proto="UDP", dest_port=53)
+    assert row.get("query") is None
+    assert msgspec.json.decode(row["unmapped"])["dns"]["rrtype"] == "NS"
 
 
 def test_an_answer_of_version_1_came_from_the_server() -> None:

@@ -140,4 +140,6 @@ def test_other_logs() -> None:
     crash = of("1000")
     assert crash["actor"]["process"]["path"] == "C:\\a.exe"
     assert left(crash)["param1"] == "a.exe"
+    # Without names Windows writes the id of a process in hexadecimal, and does not say so.
+    assert crash["actor"]["process"]["pid"] == 0x1274
     assert of("1074")["actor"]["process"]["path"] == "C:\\Windows\\System32\\RuntimeBroker.exe"

@@ -73,6 +73,31 @@ def test_a_line_of_which_nothing_is_left_stands_beside_others() -> None:
 
 
 @pytest.mark.parametrize(
+    ("gone", "left"),
+    [
+        (("query",), {"qtype_name": "A", "qclass_name": "C_INTERNET"}),
+        (("query", "qclass_name"), {"qtype_name": "A"}),
+        (("query", "qtype_name", "qclass_name"), {}),
+    ],
+)
+def test_a_question_without_a_name_keeps_its_type(
+    gone: tuple[str, ...], left: dict[str, str]
+) -> None:
+    line = next(raw for raw in lines(FILES["dns"][0]) if b'"qtype_name":"A"' in raw)
+    fields = {name: v for name, v in msgspec.json.decode(line).items() if name not in gone}
+    raw = msgspec.json.encode(fields)
+    # Beside one with a name, which keeps nothing of the kind.
+    assert agree("zeek:dns", [line, raw]) == 2
+    (rows,) = Parser(SETTINGS)(records("zeek:dns", [line, raw]))
+    named, nameless = sorted(rows.to_pylist(), key=lambda row: row["event_uid"])
+    assert (named["query"]["type"], nameless["query"]) == ("A", None)
+    names = ("qtype_name", "qclass_name")
+    rest = [msgspec.json.decode(row["unmapped"]) for row in (named, nameless)]
+    kept = [{name: each[name] for name in names if name in each} for each in rest]
+    assert kept == [{}, left]
+
+
+@pytest.mark.parametrize(
     "fields",
     [
         {"uri": None},
@@ -113,3 +138,20 @@ def test_a_record_with_headers_is_left_to_be_read_by_itself() -> None:
     assert read("conn", batch, SETTINGS).left == [0]
     (rows,) = Parser(SETTINGS)(batch)
     assert rows.column("event_uid").to_pylist() == ["t:0:0#0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), [("local_orig", "local_resp"), ("local_resp", "local_orig")]
+)
+def test_what_a_line_says_of_one_end_alone_stays(name: str, other: str) -> None:
+    fields = msgspec.json.decode(lines(FILES["conn"][0])[0])
+    both = fields | {name: True, other: False}
+    alone = {key: value for key, value in both.items() if key != other}
+    raws = [msgspec.json.encode(each) for each in (both, alone)]
+    assert agree("zeek:conn", raws) == 2
+    (rows,) = Parser(SETTINGS)(records("zeek:conn", raws))
+    whole, half = sorted(rows.to_pylist(), key=lambda row: row["event_uid"])
+    assert whole["connection_info"]["direction_id"] == (2 if name == "local_orig" else 1)
+    assert half["connection_info"]["direction_id"] in (None, 0)
+    kept = [msgspec.json.decode(row["unmapped"] or "{}") for row in (whole, half)]
+    assert [each.get(name) for each in kept] == [None, True]

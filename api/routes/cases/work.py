@@ -1,24 +1,19 @@
-"""Cases: open, change, link alerts, note, merge, and take away as evidence."""
+"""Cases: open, change, link alerts, note, merge, and share."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi import Path as PathPart
-from fastapi.responses import FileResponse
-from starlette.background import BackgroundTask
 
 from api.problems import responses
-from api.routes.access import Here, Services, Who, wants
+from api.routes.access import Here, Who, wants
 from api.services.alert_snapshot import whole_alert_id
 from api.services.cases import case_detail, case_item
+from api.services.triage import ANY_REVISION
 from api.wire import cases as wire
 from api.wire.stix import StixResponse, stix_responses
-from infra.storage.temp_dirs import scratch
 
 router = APIRouter(prefix="/api/v1/cases", tags=["cases"])
 
@@ -57,7 +52,7 @@ def open_case(services: Here, who: Who, new: wire.NewCase, response: Response) -
 
 @router.get("/{case_id}", summary="One case", responses=responses(404, 422, 503))
 def one_case(services: Here, case_id: CaseId, response: Response) -> wire.CaseDetail:
-    """With its notes and the ids of its alerts. The ETag is what PATCH wants as If-Match."""
+    """With its notes and the ids of its alerts. The ETag: If-Match of PATCH and merge."""
     case = services.cases.get(case_id)
     response.headers["ETag"] = case.etag
     return case_detail(case)
@@ -129,35 +124,24 @@ def note_on_case(
 @router.post(
     "/{case_id}/merge",
     summary="Merge a case into another",
-    responses=responses(404, 409, 422, 503),
+    responses=responses(404, 409, 412, 422, 503),
     dependencies=_WRITES,
 )
 def merge_case(
-    services: Here, who: Who, case_id: CaseId, wanted: wire.CaseMerge
+    services: Here,
+    who: Who,
+    case_id: CaseId,
+    wanted: wire.CaseMerge,
+    response: Response,
+    if_match: Annotated[
+        str, Header(description="ETag of this case as it was looked at; *: whatever it is now")
+    ] = ANY_REVISION,
 ) -> wire.CaseDetail:
-    """Alerts and notes go to that one, which is answered; this one points there from now on."""
-    return case_detail(services.cases.merge(who.name, case_id, wanted.into))
-
-
-@router.get(
-    "/{case_id}/evidence",
-    summary="The evidence of a case, as a file",
-    response_class=FileResponse,
-    responses={
-        200: {
-            "description": "a zip; `headgate evidence verify` checks it without a lake",
-            "content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}},
-        },
-        **responses(404, 422, 503),
-    },
-    dependencies=_WRITES,
-)
-def evidence(services: Here, who: Who, case_id: CaseId) -> Response:
-    """Alerts, findings, events, raw records, leases, rules, versions and hashes.
-
-    The SHA-256 of the file is in the header `Headgate-Digest` and in ops.audit.
-    """
-    return evidence_file(services, who.name, case_id)
+    """Alerts and notes go to that one, which is answered with its ETag; this one points there from
+    now on. 412 where somebody changed it since it was looked at."""
+    case = services.cases.merge(who.name, case_id, wanted.into, if_match)
+    response.headers["ETag"] = case.etag
+    return case_detail(case)
 
 
 @router.get(
@@ -171,24 +155,3 @@ def case_stix(services: Here, who: Who, case_id: CaseId) -> Response:
     """To share: marked and named by `[intelligence.stix]`. Alerts that were judged no attack are
     not in it."""
     return StixResponse(services.cases.stix(who.name, case_id))
-
-
-def evidence_file(services: Services, who: str, case_id: str) -> Response:
-    """The bundle as an answer; the file is gone once it was sent."""
-    case = services.cases.get(case_id)
-    folder = Path(tempfile.mkdtemp(prefix="evidence-", dir=scratch(services.settings.scratch_root)))
-    file = folder / f"{case.case_id}.zip"
-
-    def remove() -> None:
-        file.unlink(missing_ok=True)
-        os.rmdir(folder)
-
-    try:
-        bundle = services.cases.bundle(who, case.case_id, file)
-    # Whatever ends it, an interrupt too: the half-written file goes.
-    except BaseException:
-        remove()
-        raise
-    headers = {"Headgate-Digest": bundle.digest}
-    return FileResponse(file, media_type="application/zip", filename=file.name, headers=headers,
-                        background=BackgroundTask(remove))  # fmt: skip

@@ -1,0 +1,1 @@
+"""Cases: worked on, and taken away as evidence."""

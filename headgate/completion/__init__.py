@@ -1,0 +1,1 @@
+"""Command `completion`: what bash, zsh and fish complete of the commands."""

@@ -1,0 +1,202 @@
+"""Ranges of offsets, read where the messages are worked on.
+
+Spark plans which offsets a batch takes and keeps them; its own reader makes a row of the JVM of
+each message and hands that to a Python worker, which costs more than the reading (decision 0038).
+What is read here is what Spark's reader gives: a range with messages that retention took fails, and
+one where transactions left marks has fewer messages than offsets.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from operator import methodcaller
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from infra.config.settings import KafkaSettings
+from infra.errors import Retryable
+from infra.kafka.auth import QUOTED_PASSWORD, unquoted
+from infra.kafka.client import client_options
+from infra.process.gc_pause import no_collection
+
+_PASSWORD = "sasl.password"
+
+AT_ONCE = 1_000
+"""Messages taken from the client at once."""
+
+QUEUED_KB = 16_384
+"""What the client holds ahead of who reads: a worker's memory is bounded (decision 0006)."""
+
+QUEUED_MESSAGES = 64
+"""Messages held ahead from which on the client asks for no more."""
+
+PATIENCE = 120.0
+"""Seconds without a message of a range that is there, as Spark waits for one."""
+
+UNREADABLE_HEADERS = "a message has a header whose name is no UTF-8"
+"""What an error says that `headers_of` raised in a worker."""
+
+_ASKED_HEADERS = methodcaller("headers")
+"""Where the interpreter calls it itself and often, it does not look whether the call failed."""
+
+_WAIT = 0.1
+
+_METADATA_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class OffsetRange:
+    """Messages of a partition from `start` up to, and without, `end`."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"topic {self.topic}, partition {self.partition}, offsets {self.start}-{self.end}"
+
+
+def reader_options(kafka: KafkaSettings) -> dict[str, Any]:
+    """Options of a reader, to be sent to workers: without the password, which they have in their
+    environment (`infra.kafka.auth.environment`)."""
+    options: dict[str, Any] = {
+        # As Spark's reader has it, unless `kafka.options` says otherwise.
+        "isolation.level": "read_uncommitted",
+        **client_options(kafka),
+        "group.id": "headgate-ingest-workers",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "check.crcs": True,
+        "queued.max.messages.kbytes": QUEUED_KB,
+        # That counts values alone, and a message may be all headers: so few are asked for ahead. A
+        # fetch brings a megabyte of each partition anyway.
+        "queued.min.messages": QUEUED_MESSAGES,
+        # Else the client rests for a second whenever it holds enough.
+        "fetch.queue.backoff.ms": 1,
+        "message.max.bytes": kafka.max_message_bytes + 65536,
+        # At the end of a partition the client asks ahead, and the next range waits for the answer.
+        "fetch.wait.max.ms": 10,
+        # Who works on a batch for minutes has not left.
+        "max.poll.interval.ms": 86_400_000,
+        "log_level": 2,
+    }
+    options.pop(_PASSWORD, None)
+    return options
+
+
+def read(
+    ranges: Sequence[OffsetRange], options: Mapping[str, Any], patience: float = PATIENCE
+) -> Iterator[tuple[OffsetRange, list[Message]]]:
+    """The messages of each range, one range after the other, each in some lists.
+
+    `options`: of `reader_options`. Raises `Retryable` where messages are gone or do not come.
+    """
+    heard: list[KafkaError] = []
+    consumer = Consumer({**options, **_password(options), "error_cb": heard.append})
+    try:
+        _know_leaders(consumer, ranges)
+        for wanted in ranges:
+            for messages in _messages(consumer, wanted, heard, patience):
+                yield wanted, messages
+    finally:
+        consumer.close()
+
+
+def _know_leaders(consumer: Consumer, ranges: Sequence[OffsetRange]) -> None:
+    """Ask for all topics at once: of one that it does not know the client asks once a second only,
+    and each range of a new topic would wait that long."""
+    if len({wanted.topic for wanted in ranges}) > 1:
+        # A broker that does not answer now is waited for where the messages are.
+        with suppress(KafkaException):
+            consumer.list_topics(timeout=_METADATA_SECONDS)
+
+
+def headers_of(message: Message) -> list[tuple[str, bytes | None]] | None:
+    """The headers of a message; None where it has none.
+
+    Raises `Retryable` for a name that is no UTF-8. The client gives none for it, also when it is
+    asked again, which must not be: what it then gives ends the process that looks at it.
+    """
+    try:
+        headers: Any = _ASKED_HEADERS(message)
+    except SystemError:
+        where = f"topic {message.topic()}, partition {message.partition()}"
+        raise Retryable(f"{UNREADABLE_HEADERS}: {where}, offset {message.offset()}") from None
+    return headers or None
+
+
+def _password(options: Mapping[str, Any]) -> dict[str, str]:
+    quoted = os.environ.get(QUOTED_PASSWORD)
+    return {_PASSWORD: unquoted(quoted)} if quoted and "sasl.username" in options else {}
+
+
+def _messages(
+    consumer: Consumer, wanted: OffsetRange, heard: list[KafkaError], patience: float
+) -> Iterator[list[Message]]:
+    # Assigned and not subscribed: there is no group whose other members it would wait for.
+    consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
+    due, until = wanted.start, time.monotonic() + patience
+    while due < wanted.end:
+        messages, before, hole = [], due, None
+        for message in _several(consumer, min(AT_ONCE, wanted.end - due)):
+            offset = message.offset()
+            error = message.error()
+            if error is None and offset == due:
+                messages.append(message)
+                due += 1
+            else:
+                reached = _reached(message, wanted)
+                if reached <= due:
+                    continue  # the end of a copy that had not got so far yet
+                hole = due if hole is None else hole
+                if error is None and reached <= wanted.end:
+                    messages.append(message)
+                due = min(wanted.end, reached)
+            if due == wanted.end:
+                break
+        if hole is not None:
+            _require_held(consumer, wanted, hole)
+        if due > before:
+            until = time.monotonic() + patience
+        elif time.monotonic() > until:
+            why = f": {heard[-1].str()}" if heard else ""
+            raise Retryable(f"{wanted}: no message from {due} on came in {patience:.0f} s{why}")
+        if messages:
+            yield messages
+
+
+def _several(consumer: Consumer, most: int) -> list[Message]:
+    """What is there, or what comes next: so what is held is bounded by the client's queue, however
+    large messages are."""
+    with no_collection():
+        several: list[Message] = consumer.consume(most, 0)
+    if several:
+        return several
+    message = consumer.poll(_WAIT)
+    return [] if message is None else [message]
+
+
+def _reached(message: Message, wanted: OffsetRange) -> int:
+    """The offset behind a message, or at which the partition ends; raises `Retryable` for any other
+    event."""
+    error, offset = message.error(), message.offset()
+    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+        raise Retryable(f"{wanted}: {error.str()}")
+    return (-1 if offset is None else offset) + (error is None)
+
+
+def _require_held(consumer: Consumer, wanted: OffsetRange, due: int) -> None:
+    """Raises `Retryable` where the broker has not what is due: then it is gone, and what comes next
+    is no hole that a transaction or a compaction left."""
+    place = TopicPartition(wanted.topic, wanted.partition)
+    watermarks = consumer.get_watermark_offsets(place, timeout=20.0, cached=False)
+    if watermarks is None or watermarks[0] > due:
+        first = "unknown" if watermarks is None else watermarks[0]
+        raise Retryable(f"{wanted}: message {due} is gone; the first that is there is {first}")
