@@ -24,6 +24,20 @@ from tests.bucket.store import Store, serve
 from tests.examples import PROFILES
 
 
+@pytest.fixture(autouse=True)
+def same_environment() -> Iterator[None]:
+    """What a command that ran in a test's own process left there, as `--config` does, is taken back."""
+    before = _of_headgate()
+    yield
+    for name in _of_headgate().keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)
+
+
+def _of_headgate() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("HEADGATE_")}
+
+
 @pytest.fixture(scope="session")
 def session_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("home")
