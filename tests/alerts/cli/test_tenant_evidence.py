@@ -23,10 +23,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TenantDesk]:
     running = TenantDesk(tmp_path_factory.mktemp("tenant-evidence"))
     config = running.settings.home / "headgate.toml"
     config.write_text('tenants = ["acme", "globex"]')
-    with pytest.MonkeyPatch.context() as environment:
-        # The command sets it; other tests are to have none.
-        environment.setenv("HEADGATE_CONFIG", str(config))
-        yield running
+    yield running
     running.close()
 
 

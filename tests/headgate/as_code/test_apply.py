@@ -159,7 +159,6 @@ def run(home: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     config.write_text(
         f'home = "{home.home}"\n[alerts]\nrules = ["{home.alerts.rules[0]}"]\nbundled = false\n'
     )
-    # Not by `--config`, which would stay in the environment.
     monkeypatch.setenv("HEADGATE_CONFIG", str(config))
     return lambda *words: cli.main(list(words))
 

@@ -225,7 +225,6 @@ def test_the_commands_print_rows_and_end_with_the_code_that_tells_what_there_is(
     config.write_text(
         f'home = "{home.home}"\n[alerts]\nrules = ["{home.alerts.rules[0]}"]\nbundled = false\n'
     )
-    # Not by `--config`, which would stay in the environment.
     monkeypatch.setenv("HEADGATE_CONFIG", str(config))
     assert cli.main(["plan", str(folder)]) == 0
     edit(folder / "rules-off.yml", "noisy", "very noisy")
