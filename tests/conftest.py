@@ -26,7 +26,7 @@ from tests.examples import PROFILES
 
 @pytest.fixture(autouse=True)
 def same_environment() -> Iterator[None]:
-    """What a command that ran in a test's own process left there, as `--config` does, is taken back."""
+    """What a command in a test's own process left there, as `--config` does, is taken back."""
     before = _of_headgate()
     yield
     for name in _of_headgate().keys() - before.keys():
