@@ -114,7 +114,7 @@ QUESTIONS: dict[str, tuple[str, str, float]] = {
 def run(quick: bool = False) -> Report:
     """Each question checked equal first, then timed in turn; then by many at once."""
     report = Report("adhoc", "make bench ONLY=adhoc")
-    events = 2_000_000 if quick else 30_000_000
+    events = 2_000_000 if quick else 100_000_000
     home = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
     settings = load(home=home, api={"statement_seconds": 300, "statement_memory": "4GB"})
     try:
