@@ -51,8 +51,10 @@ def build(verbs: Any) -> None:
         description="Learns from judged alerts (headgate alerts close ID --verdict ...): filters "
         "of at most two conditions that would have hidden alerts judged false_positive or benign, "
         "and no event of one judged true_positive or suspicious. What each would have hidden is "
-        "counted over all retained alerts. --write N keeps filter N in the first folder of "
-        "alerts.rules and puts it in force; after its --expires the rules are compiled without it.",
+        "counted over all retained alerts. A filter of a host alone needs three such alerts, or is "
+        "for what nothing narrower removes; 'wide' says what it hides. --write N keeps filter N in "
+        "the first folder of alerts.rules and puts it in force; after its --expires the rules are "
+        "compiled without it.",
     )
     tuned.add_argument("rule", metavar="RULE", help="id or name")
     _add_days(tuned)

@@ -1,7 +1,8 @@
 """Filters that would have removed false positives of a rule and no true one; plain arithmetic.
 
 A condition is one field and one value; a filter has one condition, or two that one event must both
-satisfy. Proposed is what removes most for each condition, stable and narrow fields first.
+satisfy. Proposed is what removes most for each condition, stable and narrow fields first. What
+names a host alone says where something was seen, not what: it has to have evidence.
 """
 
 from __future__ import annotations
@@ -27,8 +28,14 @@ FIELDS = (
 )  # fmt: skip
 """Fields that a filter may ask, the most stable first: no ids, times or ports."""
 
+WHERE_SEEN = frozenset({"device.hostname", "host_name"})
+"""Fields that say where an event was seen, not what happened: a filter of nothing else makes its
+rule blind on a whole host."""
+
 MOST = 10
 """Proposals at most."""
+SEVERAL = 3
+"""Alerts judged false or benign from which on a host is taken for noisy by itself."""
 # Eighty conditions make 3,160 pairs, each of which is held against all alerts.
 _CANDIDATES, _PAIRED = 2_000, 80
 _SHORTEST, _LONGEST = 4, 300
@@ -74,6 +81,18 @@ class Proposal:
     def removed(self) -> int:
         """False positives and benign alerts that it removes."""
         return sum(len(self.hidden.get(verdict, ())) for verdict in NOISE_VERDICTS)
+
+    @property
+    def wide(self) -> str:
+        """How wide it is where it names a host alone, else ''."""
+        if not _names_a_host_alone(self.conditions):
+            return ""
+        all_hidden = sum(map(len, self.hidden.values()))
+        seldom = "" if self.removed >= SEVERAL else "; nothing narrower removes them all"
+        return (
+            f"hides whatever the rule finds on this host: {self.removed} of {all_hidden} alerts "
+            f"there are judged false or benign{seldom}"
+        )
 
 
 def filter_matches(conditions: Sequence[Condition], event: Mapping[str, Any]) -> bool:
@@ -127,11 +146,12 @@ def _fitting(
         if not removed:
             continue
         struck = _bits([filter_matches((condition,), event) for event in true])
-        if struck:
-            unsafe.append((condition, removed, struck))
-        else:
+        if not struck:
             yield (condition,), removed
-    # Only those that strike true events by themselves: a safe one needs no second condition.
+        if struck or condition.field in WHERE_SEEN:
+            unsafe.append((condition, removed, struck))
+    # Those that strike true events by themselves: a safe one needs no second condition, but a host
+    # is narrower with one.
     unsafe.sort(key=lambda known: (-known[1].bit_count(), _narrowness(known[0])))
     for (first, by_first, first_true), (second, by_second, second_true) in combinations(
         unsafe[:_PAIRED], 2
@@ -145,8 +165,18 @@ def _bits(flags: Sequence[bool]) -> int:
 
 
 def _rank(conditions: tuple[Condition, ...], removed: int) -> tuple[Any, ...]:
-    each = removed.bit_count() / len(conditions)
-    return -each, len(conditions), [_narrowness(condition) for condition in conditions]
+    noise, count = removed.bit_count(), len(conditions)
+    if _names_a_host_alone(conditions):
+        # One or two alerts say nothing of a host: it comes last, for what nothing else removes.
+        # More do, but what tells the same of what happened is to come first.
+        count += 1
+        if noise < SEVERAL:
+            return 1, 0.0, 0, [_narrowness(condition) for condition in conditions]
+    return 0, -noise / count, count, [_narrowness(condition) for condition in conditions]
+
+
+def _names_a_host_alone(conditions: Sequence[Condition]) -> bool:
+    return all(condition.field in WHERE_SEEN for condition in conditions)
 
 
 def _narrowness(condition: Condition) -> tuple[int, int, int, str]:

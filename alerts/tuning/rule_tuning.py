@@ -89,6 +89,7 @@ def proposal_row(number: int, proposal: Proposal, kept: bool = False) -> dict[st
             f"{c.field} {'=' if c.op == 'eq' else c.op} {json_text(c.value)}"
             for c in proposal.conditions
         ),
+        "wide": proposal.wide,
     }
 
 

@@ -330,6 +330,7 @@ class FilterProposal(WireModel):
 
     conditions: list[FilterCondition] = Field(description="one, or two that one event satisfies")
     words: str = Field(description="the conditions as a sentence")
+    wide: str = Field("", description="how wide it is where it names a host alone; else empty")
     removes: int = Field(description="alerts judged false or benign that it removes")
     false_positive: int = Field(description="hidden alerts judged false_positive")
     benign: int = Field(description="hidden alerts judged benign")

@@ -21,9 +21,9 @@ from infra.config.settings import Settings, load
 from infra.process import subprocesses
 from tests.alerts.cli.test_rules import run
 from tests.alerts.history import LOGIN, MANY, rules_in
-from tests.alerts.tuning.history import Asked
+from tests.alerts.tuning.history import Asked, alert
 from tests.alerts.tuning.test_thresholds import START, guesses
-from tests.alerts.tuning.test_tune import a_lake
+from tests.alerts.tuning.test_tune import BEGAN, a_lake, named
 from tests.api.desk import audited
 from tests.api.test_app import problem
 from tests.reporting.memory_lake import MemoryLake
@@ -117,6 +117,19 @@ def test_the_page_shows_a_filter_and_keeps_it_with_owner_reason_and_end(app, set
     (file,) = (settings.home / "rules").glob("filter_*.yml")
     assert "author: bob" in file.read_text()
     assert ann.get("/rules/nothing/tuning").status_code == 404
+
+
+def test_a_filter_of_a_host_alone_says_how_wide_it_is(app, rest, settings):
+    lake = MemoryLake()
+    lake.add("gold.alert", [alert("bare", LOGIN, "false_positive", **named("e1"))])
+    seen = {"event_uid": "e1", "time": BEGAN, "device": {"hostname": "sensor-1"}}
+    lake.add("silver.event", [seen])
+    app.state.services = replace(app.state.services, reader=Asked(lake))
+    proposed = rest.get(f"/api/v1/rules/{LOGIN}/proposals", params={"days": 3650}).json()
+    (only,) = proposed["items"]
+    assert only["wide"].startswith("hides whatever the rule finds on this host: 1 of 1 alerts")
+    page = browser(app, settings).get(f"/rules/{LOGIN}/tuning?days=365").text
+    assert f"<b>Wide.</b> It {only['wide']}." in page
 
 
 def test_a_filter_shows_what_it_hides_stands_on_its_rule_and_is_ended_there(app, settings):

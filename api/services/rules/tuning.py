@@ -184,6 +184,7 @@ def _item(number: int, proposal: Proposal, standing: Container[str]) -> wire.Fil
             for c in proposal.conditions
         ],
         words=row["conditions"],
+        wide=row["wide"],
         unjudged_examples=row["unjudged_examples"].split(),
         hidden=list(islice(_hidden(proposal), MOST_HIDDEN)),
         kept=text_of_conditions(proposal.conditions) in standing,

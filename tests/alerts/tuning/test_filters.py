@@ -17,7 +17,14 @@ from alerts.matching.event_rows import event_batch
 from alerts.matching.matcher import Matcher
 from alerts.rulepack.rule_pack import Rule, RulePack
 from alerts.tuning.filter_file import filter_text, log_source_of
-from alerts.tuning.filters import Condition, JudgedAlert, Proposal, hidden_by, propose
+from alerts.tuning.filters import (
+    SEVERAL,
+    Condition,
+    JudgedAlert,
+    Proposal,
+    hidden_by,
+    propose,
+)
 from tests.alerts.history import LOGIN, login, rules_in
 from tests.examples import examples
 
@@ -131,6 +138,56 @@ def test_a_network_or_a_folder_is_proposed_where_several_values_share_it() -> No
     paths = [{"process": {"path": f"C:\\Tools\\{n}.exe"}} for n in "abc"]
     proposal = best(judged(*(("false_positive", e) for e in paths)))
     assert proposal.conditions == (Condition("process.path", "startswith", "C:\\Tools\\"),)
+
+
+def seen_on(host: str, **more: Any) -> dict[str, Any]:
+    return {"device": {"hostname": host}, **more}
+
+
+def test_a_host_alone_is_proposed_last_and_only_for_what_nothing_narrower_removes() -> None:
+    lookup = {"query": {"hostname": "cdn.example"}}
+    false, true = (
+        ("false_positive", seen_on("sensor-1", **lookup)),
+        (
+            "true_positive",
+            seen_on("sensor-2", query={"hostname": "evil.example"}),
+        ),
+    )
+    (proposal,) = propose(judged(false, true))
+    assert proposal.conditions == (Condition("query.hostname", "eq", "cdn.example"),)
+    assert proposal.wide == ""
+    # The same name was looked up by somebody else who meant harm: then both together.
+    (proposal,) = propose(judged(false, ("true_positive", seen_on("sensor-2", **lookup))))
+    assert [c.field for c in proposal.conditions] == ["device.hostname", "query.hostname"]
+    # Where the event has nothing else, the host is named, and how wide that is.
+    bare = judged(("false_positive", seen_on("sensor-1")), (None, seen_on("sensor-1")))
+    (proposal,) = propose(bare)
+    assert proposal.conditions == (Condition("device.hostname", "eq", "sensor-1"),)
+    assert proposal.wide == (
+        "hides whatever the rule finds on this host: 1 of 2 alerts there are judged false or "
+        "benign; nothing narrower removes them all"
+    )
+
+
+def test_a_host_on_which_several_alerts_were_false_comes_after_what_tells_as_much() -> None:
+    names = [{"query": {"hostname": f"{n}.example"}} for n in range(6)]
+    scanner = judged(*(("false_positive", seen_on("scanner", **name)) for name in names))
+    first = best(scanner)
+    assert first.conditions == (Condition("device.hostname", "eq", "scanner"),)
+    assert first.wide.endswith("6 of 6 alerts there are judged false or benign")
+    same = judged(*(("benign", seen_on("scanner", **names[0])) for _ in range(6)))
+    assert best(same).conditions == (Condition("query.hostname", "eq", "0.example"),)
+
+
+@examples(60)
+@given(alerts=ALERTS)
+def test_no_host_alone_stands_before_what_removes_as_much(alerts: list[JudgedAlert]) -> None:
+    for place, proposal in enumerate(proposals := propose(alerts)):
+        if proposal.wide and proposal.removed < SEVERAL:
+            assert all(later.wide for later in proposals[place:])
+        if proposal.wide:
+            assert all(later.wide or later.removed < proposal.removed or len(later.conditions) == 2
+                       for later in proposals[place:])  # fmt: skip
 
 
 def test_alerts_without_events_are_neither_removed_nor_in_the_way() -> None:
