@@ -8,14 +8,14 @@ from itertools import chain
 from fastapi.responses import Response, StreamingResponse
 
 
-def download(pieces: Iterator[str], media_type: str, name: str) -> Response:
-    """A file of these pieces. Errors of the first piece are raised before the answer begins.
+def download(pieces: Iterator[str] | Iterator[bytes], media_type: str, name: str) -> Response:
+    """A file of these pieces, text or bytes. Errors of the first are raised before the answer.
 
     An answer that has begun can only break off, which a browser shows as a short file.
     """
     first = next(pieces, "")
     return StreamingResponse(
         chain([first], pieces),
-        media_type=f"{media_type}; charset=utf-8",
+        media_type=media_type,
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )

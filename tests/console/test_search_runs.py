@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
 
@@ -53,7 +54,7 @@ def over(client: TestClient, page: str) -> str:
     return html.unescape(until(state, what="the run is over") or "")
 
 
-def test_a_statement_as_a_job_has_all_its_rows_in_three_forms(ann: TestClient) -> None:
+def test_a_statement_as_a_job_has_all_its_rows_in_four_forms(ann: TestClient) -> None:
     page = sent(ann, "/search/runs", sql=MANY)
     text = over(ann, page)
     assert "<b>3 rows</b>" in text
@@ -64,6 +65,9 @@ def test_a_statement_as_a_job_has_all_its_rows_in_three_forms(ann: TestClient) -
     assert csv.headers["content-disposition"].endswith('.csv"')
     assert len(ann.get(f"{page}/rows.ndjson").text.splitlines()) == 3
     assert ann.get(f"{page}/rows.parquet").content[:4] == b"PAR1"
+    arrow = ann.get(f"{page}/rows.arrows")
+    assert pa.ipc.open_stream(arrow.content).read_all().num_rows == 3
+    assert f'href="{page}/rows.arrows">Arrow</a>' in text
     assert ann.get(f"{page}/rows.xls").status_code == 404
 
 
@@ -185,7 +189,7 @@ def test_a_result_that_is_removed_just_now_is_not_there_and_no_fault(
     job_id = page.rpartition("/")[2]
     # As the sweep leaves it between its first file and its last.
     desk.app.state.services.searches.file(job_id).unlink()
-    for path in (page, f"{page}/rows.csv", f"{page}/rows.ndjson", f"{page}/rows.parquet"):
+    for path in (page, f"{page}/rows.csv", f"{page}/rows.arrows", f"{page}/rows.parquet"):
         answered = ann.get(path)
         assert answered.status_code == 404, answered.text.partition("data-failed-why")[2][:400]
         assert "removed just now, or its time is over" in answered.text

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,6 +13,7 @@ from starlette.exceptions import HTTPException
 
 from api.asking import current_request
 from api.console.downloads import download
+from api.console.event_files import FORMS as EVENT_FORMS
 from api.console.page import Page, console_router
 from api.console.raw_bytes import hex_dump, raw_text
 from api.console.render import respond, time_span
@@ -30,7 +27,6 @@ from api.services.console import event_search
 from api.services.console.event_search import COLUMNS_OF_EVENTS, USUAL, EventFilter, EventQuestion
 from api.services.searches.saved_queries import span_params
 from infra.errors import HeadgateError, Usage
-from infra.process.text_output import harmless
 
 router = console_router()
 PAGE = Page("search", "Search", router, "/search", "search", 30, "s", group="look")
@@ -69,7 +65,8 @@ class SearchAddress:
         # `add` is a filter typed into the box; it becomes one of `f` in the next address.
         texts = [text for text in [*query.getlist("f"), query.get("add", "")] if text.strip()]
         filters = tuple(dict.fromkeys(EventFilter.of(text) for text in texts))
-        columns = tuple(name for name in query.get("cols", "").split(",") if name) or USUAL
+        named = (name for name in query.get("cols", "").split(",") if name)
+        columns = tuple(dict.fromkeys(named)) or USUAL
         if wrong := [name for name in columns if name not in COLUMNS_OF_EVENTS]:
             raise Usage(f"cols: no column '{wrong[0]}'; there are {', '.join(COLUMNS_OF_EVENTS)}")
         params: dict[str, Any] = {
@@ -108,6 +105,7 @@ def search(request: Request, services: Here, session: Signed) -> Response:
         "asked": asked,
         "spans": _SPANS,
         "known_columns": list(COLUMNS_OF_EVENTS),
+        "forms": {form: each.label for form, each in EVENT_FORMS.items()},
         "spark": asked.question.spark(asked.columns),
         "statement": statement,
         "may_write": services.reader.tenants is None and session.caller.may("engineer"),
@@ -159,14 +157,13 @@ def search(request: Request, services: Here, session: Signed) -> Response:
 @router.get("/search/export.{form}")
 @reads_own_query
 def export(request: Request, services: Here, session: Signed, form: str) -> Response:
-    """All events that fit, as CSV or as lines of JSON; nothing is cut."""
+    """All events that fit, as CSV, lines of JSON, an Arrow stream or Parquet; nothing is cut."""
     asked = SearchAddress.of(request.query_params, datetime.now(UTC))
+    wanted = EVENT_FORMS.get(form)
+    if wanted is None:
+        raise HTTPException(404, f"no export '{form}'; there are {', '.join(EVENT_FORMS)}")
     rows = event_search.every_event(services.reader, asked.question, asked.columns)
-    kinds = {"csv": ("text/csv", _csv), "ndjson": ("application/x-ndjson", _ndjson)}
-    if form not in kinds:
-        raise HTTPException(404, f"no export '{form}'; there are csv and ndjson")
-    media_type, write = kinds[form]
-    return download(write(rows, asked.columns), media_type, f"events.{form}")
+    return download(wanted.pieces(rows, asked.columns), wanted.media_type, f"events.{form}")
 
 
 @router.get("/events/{uid:path}")
@@ -217,26 +214,3 @@ def _asked(
     except HeadgateError as error:
         return {"problem": str(error)}
     return {"answer": answer}
-
-
-def _csv(rows: Iterator[dict[str, Any]], columns: tuple[str, ...]) -> Iterator[str]:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow(columns)
-    for row in rows:
-        # A spreadsheet runs a cell that begins with `=`, and log text is a stranger's.
-        writer.writerow([harmless(_cell(row[name])) for name in columns])
-        yield out.getvalue()
-        # One buffer for all rows: an export may be larger than memory.
-        out.seek(0)
-        out.truncate()
-    yield out.getvalue()
-
-
-def _ndjson(rows: Iterator[dict[str, Any]], columns: tuple[str, ...]) -> Iterator[str]:
-    for row in rows:
-        yield json.dumps({name: _cell(row[name]) for name in columns}) + "\n"
-
-
-def _cell(value: Any) -> Any:
-    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value

@@ -11,6 +11,7 @@ from fastapi.responses import RedirectResponse, Response
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
+from api.console.event_files import FORMS
 from api.console.page import Page, console_router
 from api.console.pages.act import Analyst
 from api.console.pages.rule_tries import HistoryViewer
@@ -23,14 +24,13 @@ from api.console.wrong_values import wrong_value
 from api.observability.audit_log import audit_request
 from api.routes.access import Services
 from api.services.searches.saved_queries import span_params
-from api.services.searches.search_results import CSV, NDJSON, PARQUET, first_rows, whole
+from api.services.searches.search_results import first_rows, whole
 from api.services.triage import NoSuchAct
 from api.wire.jobs import NewSearchJob, QueryContent, SavedQuery, SearchJob
 from infra.errors import Usage
 
 router = console_router()
 PAGE = Page("search-runs", "Search runs", router, role="viewer")
-FORMS = {"csv": CSV, "ndjson": NDJSON, "parquet": PARQUET}
 MOST_SHOWN = 500
 """Rows on a page; the files have all."""
 _MOST_BYTES = 2_000_000
@@ -69,7 +69,7 @@ def search_run(request: Request, services: Here, session: HistoryViewer, job_id:
         job=job,
         rows=answer["rows"],
         columns=job.columns or [],
-        forms=list(FORMS),
+        forms={form: each.label for form, each in FORMS.items()},
         saved=job.query in _names(services),
     )
 
@@ -81,7 +81,7 @@ def run_rows(services: Here, session: HistoryViewer, job_id: str, form: str) -> 
         raise HTTPException(404, f"no form '{form}'; there are {', '.join(FORMS)}")
     _job(services, session, job_id)
     job, file = services.searches.result(session.caller, job_id)
-    response = whole(job, file, FORMS[form])
+    response = whole(job, file, FORMS[form].media_type)
     name = f"{job.query or 'search'}-{job.made_at:%Y%m%d-%H%M%S}.{form}"
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return response

@@ -46,7 +46,7 @@
     const link = event.target.closest("a[href]");
     const plain = !event.defaultPrevented && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.button;
     // What is saved as a file leaves the page where it is.
-    const leaves = link && link.origin === location.origin && !link.hasAttribute("download") && !link.target && !/\.(csv|ndjson)$|\/file\//.test(link.pathname) && !link.getAttribute("href").startsWith("#");
+    const leaves = link && link.origin === location.origin && !link.hasAttribute("download") && !link.target && !/\.(csv|ndjson|arrows|parquet)$|\/file\//.test(link.pathname) && !link.getAttribute("href").startsWith("#");
     if (plain && leaves) begin();
     // No page comes that would end a sign, so it is said once.
     if (plain && link?.dataset.making) notice(link.dataset.making);
