@@ -15,6 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse, Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from api.auth_roles import Role
 from api.console.render import error_page, page_before
@@ -64,7 +65,7 @@ class ConsoleRoute(APIRoute):
                 response = await handle(request)
             except SignInFirst:
                 response = _to_login(request)
-            except HungUp:
+            except (HungUp, ClientDisconnect):  # also in the middle of a form
                 response = Response(status_code=HUNG_UP)
             except (HTTPException, RequestValidationError, HeadgateError) as error:
                 response = error_page(request, *_told(error))

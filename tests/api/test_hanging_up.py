@@ -112,6 +112,16 @@ def test_a_statement_whose_caller_hangs_up_is_counted_as_that(site: Site) -> Non
     assert counted(site, "/api/v1/statements", "503") == 0
 
 
+def test_a_form_that_breaks_off_is_no_fault(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logging.getLogger("headgate.api"), "handlers", [caplog.handler])
+    with closing(site.asked("POST /login", more="Content-Length: 99\r\n")):
+        pass
+    until(lambda: counted(site, "/login", "499") == 1, what="it is not counted")
+    assert [record.getMessage() for record in caplog.records] == []
+
+
 @pytest.mark.full
 def test_an_export_that_is_broken_off_is_no_fault(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
