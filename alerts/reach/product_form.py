@@ -21,6 +21,7 @@ from alerts.rulepack.field_mapping import LogSource
 from ingest.parsing.event_rows import event_rows
 from ingest.parsing.ocsf import address
 from ingest.parsing.source import ParseSettings, Record
+from ingest.sources.windows.network_logs import RPC_CALL
 from ingest.sources.windows.record import level_of
 
 NOON = datetime(2025, 3, 5, 12, tzinfo=UTC)
@@ -98,7 +99,7 @@ LINUX_SYSMON = "Linux-Sysmon/Operational"
 
 
 def _windows(source: LogSource, values: Mapping[str, str], codes: frozenset[str] | None) -> bytes:
-    data = dict(values)
+    data: dict[str, Any] = dict(values)
     where = source.where[0] if source.where else {}
     code = data.pop("EventID", None) or data.pop("EventId", None)
     code = code or (sorted(codes, key=int)[0] if codes else _default_code(source))
@@ -123,6 +124,9 @@ def _windows(source: LogSource, values: Mapping[str, str], codes: frozenset[str]
     if code in ("4656", "4663") and "FileName" in data:
         # Sigma's category has the names of a trace of the kernel.
         data |= {"ObjectName": data.pop("FileName"), "ObjectType": "File"}
+    if channel == "RPCFW":
+        data.pop("EventLog", None)
+        data = {"Data": [data.get(name, "x") for name in RPC_CALL]}
     for name in [*data]:
         places = source.fields.get(name, ())
         # Rules write names without blanks; where one place is known, it has the product's own.
@@ -140,7 +144,7 @@ def _windows(source: LogSource, values: Mapping[str, str], codes: frozenset[str]
 
 
 def _event(
-    values: Mapping[str, str], code: str, channel: str, provider: str, computer: str = ""
+    values: Mapping[str, Any], code: str, channel: str, provider: str, computer: str = ""
 ) -> bytes:
     data = dict(values)
     system = {

@@ -65,6 +65,13 @@ def other(
     )
 
 
+def rpc_call(keywords: str, opnum: str = "3") -> Sample:
+    """A call that RPC Firewall told of: the values in the order of its message."""
+    values = ("NdrServerCall2", "744", "C:\\Windows\\System32\\lsass.exe", "ncacn_ip_tcp", "49667")
+    more = ("10.0.0.9", "e3514235-4b06-11d1-ab04-00c04fc2dcd2", opnum, "CORP\\ann", "PKT", "9")
+    return Sample(3, (*values, *more, "49801"), "RPCFW", "RPCFW", keywords, 4)
+
+
 SCM = "Service Control Manager"
 TASKS = "Microsoft-Windows-TaskScheduler"
 POWERSHELL = "Microsoft-Windows-PowerShell"
@@ -338,6 +345,7 @@ OTHER_SAMPLES: dict[str, Sample] = {
         "System",
         3,
     ),
+    "rpcfw 3": rpc_call(PLAIN),
     "codeintegrity 3077": other(
         3077,
         "Microsoft-Windows-CodeIntegrity",

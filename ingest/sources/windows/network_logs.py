@@ -1,7 +1,8 @@
-"""Operational logs of the network: DNS client and server, SMB, WinRM, and who else lets in.
+"""Logs of the network: DNS client and server, SMB, WinRM, RPC Firewall, and who else lets in.
 
 Each is named by its provider, under https://learn.microsoft.com/windows/ ; the fields of SMB's
-events are those of its manifest (message files of srv2.sys and mrxsmb.sys).
+events are those of its manifest (message files of srv2.sys and mrxsmb.sys). RPC Firewall's are
+those of its message file: https://github.com/zeronetworks/rpcfirewall
 """
 
 from __future__ import annotations
@@ -238,6 +239,28 @@ def _wireless(fields: Fields, log: Logged) -> WindowsColumns:
     return {"src_endpoint": here(log), "status_detail": fields.text("FailureReason", "Reason")}
 
 
+# -- RPC Firewall -------------------------------------------------------------------------------
+
+RPC_CALL = (
+    *("RPCRT_Func", "ProcessID", "ImagePath", "Protocol", "Endpoint", "SourceNetworkAddress"),
+    *("InterfaceUuid", "OpNum", "SecurityID", "AuthenticationLevel", "AuthenticationService"),
+    "RemotePort",
+)
+"""What the values of a call are, in their order; the event gives them no names."""
+
+
+def _rpc_call(fields: Fields, log: Logged) -> WindowsColumns:
+    """3 of RPC Firewall: a client called a service here, and was let or, a failed audit, not."""
+    return {
+        "activity_id": 5 if log.failed else 6,
+        "action_id": 2 if log.failed else None,
+        "user": account(fields, "param9"),
+        "src_endpoint": source(fields, "param6", "param12", ""),
+        "dst_endpoint": here(log),
+        "actor": filled(process=filled(path=fields.text("param3"), pid=fields.pid("param2"))),
+    }
+
+
 NETWORK_LOGS: Mapping[str, Mapping[int, EventRule]] = MappingProxyType(
     {
         "microsoft-windows-dns-client": MappingProxyType(
@@ -323,6 +346,9 @@ NETWORK_LOGS: Mapping[str, Mapping[int, EventRule]] = MappingProxyType(
                 6: EventRule(NETWORK, 1, "Creating WSMan Session.", winrm),
                 91: EventRule(NETWORK, 1, "Creating WSMan shell on server.", winrm),
             }
+        ),
+        "rpcfw": MappingProxyType(
+            {3: EventRule(NETWORK, 6, "An RPC server function was called.", _rpc_call)}
         ),
         "remoteaccess": MappingProxyType(
             {

@@ -17,8 +17,8 @@ from alerts.rulepack.predicate import holds
 from tests.alerts.reach.fired import compiled, fired
 from tests.alerts.reach.test_own_names import asked
 from tests.ingest.logs import rows
-from tests.ingest.windows_forms import FORMS, Sample
-from tests.ingest.windows_samples import CLASSIC, SAMPLES, other
+from tests.ingest.windows_forms import FORMS, SUCCESS, Sample
+from tests.ingest.windows_samples import CLASSIC, SAMPLES, other, rpc_call
 
 OTHERWISE = {
     # It is read as a time, and rules ask for no text of it.
@@ -107,6 +107,19 @@ def test_each_value_of_an_event_is_asked_by_its_own_name(name: str, form: str) -
         if not {("", field), (source, field)} & OTHERWISE
     }
     assert missed == set()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_call_that_rpc_firewall_saw_is_asked_by_the_names_of_its_message(form: str) -> None:
+    source, make = FORMS[form]
+    logsource = {"product": "rpc_firewall", "category": "application"}
+    asked = {"EventLog": "RPCFW", "EventID": 3, "OpNum": [0, 3],
+             "InterfaceUuid": "e3514235-4b06-11d1-ab04-00c04fc2dcd2"}  # fmt: skip
+    who = {"ImagePath|endswith": "\\lsass.exe", "ProcessID": 744, "RemotePort": 49801,
+           "SourceNetworkAddress|cidr": "10.0.0.0/24", "SecurityID": "CORP\\ann"}  # fmt: skip
+    for opnum, expected in (("3", True), ("30", False)):
+        raw = make(rpc_call(SUCCESS, opnum))
+        assert fired(logsource, asked | who, source, raw) is expected
 
 
 def test_a_command_does_not_say_in_which_host_it_runs() -> None:

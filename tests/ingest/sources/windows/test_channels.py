@@ -15,6 +15,7 @@ import pytest
 from tests.ingest.conforms import faults, misfits
 from tests.ingest.logs import good
 from tests.ingest.windows_forms import FAILURE, PLAIN, SUCCESS, Sample, evtx_dump, xml
+from tests.ingest.windows_samples import rpc_call
 
 AD_FS = "AD FS Auditing"
 HERE = {"hostname": "WS01.corp.example"}
@@ -154,6 +155,10 @@ CASES: list[tuple[Sample, int, int, int | None, dict[str, Any]]] = [
      {"src_endpoint": HERE, "dst_endpoint": {"ip": "10.0.0.9", "port": 5985}}),
     (operational(6, WINRM, {"connection": "https://[2001:db8::1]/wsman"}), 4001, 1, None,
      {"src_endpoint": HERE, "dst_endpoint": {"ip": "2001:db8::1"}}),
+    (rpc_call(FAILURE), 4001, 5, 2,
+     {"user": ANN, "src_endpoint": {"ip": "10.0.0.9", "port": 49801}, "dst_endpoint": HERE,
+      "action_id": 2}),
+    (rpc_call(SUCCESS), 4001, 6, 1, {"src_endpoint": {"ip": "10.0.0.9", "port": 49801}}),
     (operational(8001, NTLM, {"TargetName": "cifs/fs01", "UserName": "ann", "DomainName": "CORP",
                               "CallerPID": "4", "ProcessName": "System", "ClientLUID": "0x3e7",
                               "ClientUserName": "WS01$", "ClientDomainName": "WORKGROUP"}),
