@@ -225,6 +225,7 @@ def _draft(path: Path, document: Any) -> Draft:
     if path.is_relative_to(BUNDLED) and not (own.tests.get("match") and own.tests.get("no_match")):
         raise Untranslatable("it has no tests", "add headgate.tests: match and no_match events")
     require_bounded(document)
+    _require_text(document.get("detection"))
     if own.expires:
         require_unexpired(own.expires, document)
     upper = taken_upper(document)
@@ -238,6 +239,16 @@ def _draft(path: Path, document: Any) -> Draft:
     return Draft(
         path, str(parsed.id), name, own, asked=asked, upper=upper, whole=parsed, header=header
     )
+
+
+def _require_text(detection: Any) -> None:
+    """A count as a mapping is a correlation's; pySigma would say that it cannot be hashed."""
+    if isinstance(detection, dict) and isinstance(detection.get("condition"), dict):
+        raise Untranslatable(
+            "detection: its condition is a mapping",
+            "write it as text, such as `selection and not filter`, and count in a correlation "
+            "(docs/how-to/write-a-correlation.md)",
+        )
 
 
 def roles_of(own: Own) -> tuple[str, ...]:

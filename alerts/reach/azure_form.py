@@ -108,7 +108,8 @@ def _changed(data: dict[str, str]) -> dict[str, Any]:
         elif before.lower() == "targetresources" and leaf:
             changed[leaf] = data.pop(name)
         elif before == "ConsentContext":
-            changed["modifiedProperties"] = [
+            # Behind another property, of which a rule may ask the value besides.
+            changed.setdefault("modifiedProperties", [{}]).append(
                 {"displayName": name, "oldValue": None, "newValue": f'"{data.pop(name)}"'}
-            ]
+            )
     return changed

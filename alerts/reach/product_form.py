@@ -38,8 +38,9 @@ class RawRecord:
     raw: bytes
 
     def by_another(self) -> RawRecord:
-        """The same by somebody whose name is no address, in case a rule rules the usual out."""
-        return replace(self, raw=self.raw.replace(b"ann@example.com", b"ann"))
+        """The same by a name that is no address, from outside: a rule may rule the usual out."""
+        named = self.raw.replace(b"ann@example.com", b"ann")
+        return replace(self, raw=named.replace(b"10.0.0.5", b"198.51.100.7"))
 
     def events(self) -> list[dict[str, Any]]:
         """What the parser makes of it; what it refuses has `dead_letter_reason`."""

@@ -109,19 +109,17 @@ def _fault(
 ) -> str:
     """The fields whose value is not where the rule looks; else that the event is another."""
     meaning = Meaning(source, mapping().keywords)
-    lost = sorted(
-        {
-            item.field
-            for item in _asked(condition)
-            if item.field in example.values
-            and not any(holds(condition_tree(item, meaning), event) for event in events)
-        }
-    )
+    seen: dict[bool, set[str]] = {True: set(), False: set()}
+    for item in _asked(condition):
+        if item.field in example.values:
+            held = any(holds(condition_tree(item, meaning), event) for event in events)
+            seen[held].add(item.field)
+    # Of alternatives of one field one is enough; a field that lacks all of them is named first.
+    lost = sorted(seen[False] - seen[True]) or sorted(seen[False])
     of_class = {event.get("class_uid") for event in events}
     if source.classes and not of_class & set(source.classes):
         shown = ", ".join(map(str, of_class))
         return f"{record.source} makes an event of class {shown}, the rule asks {source.classes}"
-    # Of alternatives of one field one is enough, so what stays are fields without any.
     if lost:
         return f"no event of {record.source} has these values for {', '.join(lost)}"
     return "what its condition rules out, or its log source, excludes the event"

@@ -209,7 +209,9 @@ class LogSource:
             inside = name[len(self.within) + 1 :]
         small = ".".join(step[:1].lower() + step[1:] for step in inside.split("."))
         capital = inside[:1].upper() + inside[1:]
-        forms = (f"{self.within}.{form}" for form in (inside, small, capital))
+        # The parameters of what an administrator of Workspace does are in capitals.
+        every = (inside, small, capital, inside.upper())
+        forms = (f"{self.within}.{form}" for form in every)
         yield from (form for form in dict.fromkeys(forms) if form != name)
 
     def _impossible(self, name: str) -> str | None:

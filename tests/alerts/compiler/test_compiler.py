@@ -201,6 +201,11 @@ REFUSED = [
         "write-a-correlation",
     ),
     (rule(1, {"s": {"message": "a"}}), "condition", ""),
+    (
+        rule(1, {"s": {"message": "a"}, "condition": {"gte": 1}}),
+        "condition is a mapping",
+        "write-a-correlation",
+    ),
     (rule(1, {"s": {"src_endpoint.ip|cidr": "10.0.0.1/8"}, "condition": "s"}), "CIDR", ""),
     (rule(1, headgate={"role": "nobody"}), "nobody", "src_endpoint"),
     (rule(1, headgate={"tset": {}}), "tset", "tests"),

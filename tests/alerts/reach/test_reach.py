@@ -65,6 +65,17 @@ def test_a_list_of_words_under_a_field_name_is_dead(tmp_path: Path) -> None:
     assert (dead.state, "for keywords" in dead.reason) == ("dead", True)
 
 
+def test_a_field_none_of_whose_alternatives_can_be_is_the_one_at_fault(tmp_path: Path) -> None:
+    asked = {"requestURI|contains": ["bin%2fash", "bin%2fbash"], "responseStatus.code": "ALLOW"}
+    rule = {
+        "logsource": {"product": "kubernetes", "service": "audit"},
+        "detection": {"selection": asked, "condition": "selection"},
+    }
+    (tmp_path / "0.yml").write_text(document(0, rule), "utf-8")
+    (dead,) = reach_of(compile_rules([tmp_path]))
+    assert dead.reason == "no event of k8s_audit has these values for responseStatus.code"
+
+
 SECURITY = {"product": "windows", "service": "security"}
 
 
@@ -167,7 +178,41 @@ def test_fields_that_a_log_may_have_are_asked(
                 "TargetResources.ModifiedProperties.NewValue|contains": 'State":0',
             },
         ),
+        # Two of the properties that an operation changed.
+        (
+            {"product": "azure", "service": "auditlogs"},
+            {
+                "ConsentContext.IsAdminConsent": "false",
+                "TargetResources.modifiedProperties.newValue|contains": "offline_access",
+            },
+        ),
+        # A parameter that the mapping does not name; an administrator's are in capitals.
+        (
+            {"product": "gcp", "service": "google_workspace.admin"},
+            {"eventName": "ADD_GROUP_MEMBER", "member_type": "EXTERNAL"},
+        ),
+        (
+            {"product": "okta", "service": "okta"},
+            {
+                "okta.event_type": "user.session.start",
+                "okta.debugContext.debugData.behaviors|contains": "Velocity=POSITIVE",
+            },
+        ),
+        (
+            {"category": "windows_filtering_platform", "product": "windows", "service": "security"},
+            {"EventID": 5447, "FilterName|contains": "Custom Outbound Filter"},
+        ),
+        ({"category": "application", "product": "generic"}, {"message|contains": "as before"}),
+        ({"category": "proxy", "product": "windows"}, {"cs-uri-stem|contains": "/a.gif"}),
         # What it rules out is whoever a record names where a rule does not say.
+        (
+            {"category": "webserver"},
+            {
+                "asked": {"cs-uri-stem|endswith": "/cron.php"},
+                "filter": {"c-ip|cidr": ["10.0.0.0/8", "192.168.0.0/16"]},
+                "condition": "asked and not filter",
+            },
+        ),
         (
             {"product": "okta", "service": "okta"},
             {
