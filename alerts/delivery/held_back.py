@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from alerts.delivery.alert_message import Revision, messages_of
 from alerts.delivery.publish_offset import HeldAlert, publish_offset_file, read_publish_offset
-from alerts.domain.alert_body import DamagedAlert
+from alerts.domain.alert_body import PUT_BACK, DamagedAlert
 from alerts.tables import ALERT
 from infra.config.settings import Settings
 from infra.errors import Fatal, Usage
@@ -214,8 +214,8 @@ def _named(alert_id: str, hold: HeldAlert, then: str) -> str:
     return (
         f"{ALERT.name}, version {hold.version}: alert {alert_id}, revision {hold.first}, cannot be "
         f"published: its body is damaged ({hold.why}). {then} Nothing is lost. Put its file back "
-        f"from a backup, or let consumers do without this revision: headgate alerts published "
-        f"--leave-out {name}. Its text: SELECT body FROM {ALERT.name} WHERE alert_id = "
+        f"from a backup: {PUT_BACK}; or let consumers do without this revision: headgate alerts "
+        f"published --leave-out {name}. Its text: SELECT body FROM {ALERT.name} WHERE alert_id = "
         f"'{alert_id}' AND revision = {hold.first}"
     )
 

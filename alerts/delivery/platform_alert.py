@@ -35,15 +35,20 @@ RULE = "headgate-job-stuck"
 NO_PACK = "0" * 32
 """No rule pack found it; the contract wants one."""
 
-TITLE = "A job of the platform makes no progress"
+STUCK = "A job of the platform makes no progress"
+HELD_BACK = "What a job of the platform wrote is held back"
 
 
 class OpenAlert(msgspec.Struct):
-    """An open alert about a job: its id, since when (microseconds), and what it said."""
+    """An open alert about a job: its id, since when (microseconds), and what it said.
+
+    `held_back`: the job made progress, and what it wrote was not handed on.
+    """
 
     alert_id: str
     since: int
     why: str
+    held_back: bool = False
 
 
 class PlatformAlerts:
@@ -94,14 +99,18 @@ class PlatformAlerts:
     def _opened(self, stuck: Stuck) -> OpenAlert:
         since = round(stuck.since * 1_000_000)
         alert_id = identity(self._settings.alerts.tenant, RULE, stuck.job, str(since))
-        return OpenAlert(alert_id, since, stuck.why)
+        return OpenAlert(alert_id, since, stuck.why, stuck.held_back)
 
     def _closed(self, job: str, known: OpenAlert) -> Revised:
         revised = self._revised(job, known, "close", "closed")
         alert = revised.alert
         alert.revision, alert.state, alert.changed_by = 2, "closed", "headgate"
         alert.changed_at = alert.closed_at = round(time.time() * 1_000_000)
-        alert.comment = f"job {job} makes progress again"
+        alert.comment = (
+            f"what job {job} wrote is handed on again"
+            if known.held_back
+            else f"job {job} makes progress again"
+        )
         return revised
 
     def _revised(self, job: str, known: OpenAlert, activity: str, reason: str) -> Revised:
@@ -109,7 +118,7 @@ class PlatformAlerts:
         history = job in JOBS and JOBS[job].history
         about = About(
             rule_version="1",
-            rule_title=TITLE,
+            rule_title=HELD_BACK if known.held_back else STUCK,
             level="high" if history else "critical",
             pack=NO_PACK,
             kind="event",

@@ -18,6 +18,7 @@ from dataclasses import fields, replace
 from itertools import chain
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -34,6 +35,7 @@ from alerts.delivery.alert_message import Revision
 from alerts.delivery.feed import sequence_of
 from alerts.delivery.held_back import Going, Held, held_sentence, left_out, let_go, sort_out, within
 from alerts.delivery.publish_offset import SET, AlertOffset
+from alerts.domain.alert_body import PUT_BACK
 from alerts.lifecycle import republish_guard
 from alerts.tables import ALERT
 from infra.config.settings import Settings
@@ -375,7 +377,15 @@ class Publisher:
         # What puts files in others' place, as an erasure does, tells nothing new.
         # Read straight from the commit's files: Spark would plan a job for a few rows.
         for name in found.adds if found.appends else ():
-            rows += pq.read_table(to_read(self._table / name), columns=names).to_pylist()
+            try:
+                rows += pq.read_table(to_read(self._table / name), columns=names).to_pylist()
+            except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+                # Not fatal: batches go on meanwhile, and what a person puts back is read.
+                raise Retryable(
+                    f"gold.alert, version {found.version}: {self._table / name} cannot be read "
+                    f"({str(error)[:200]}), and alerts from it on wait. Put it back from a backup: "
+                    f"{PUT_BACK}"
+                ) from None
         revisions = [row for row in rows if row.pop("suppressed_by", None) is None]
         # Files of a commit come in any order; consumers are promised revisions in order.
         revisions.sort(key=lambda row: (row["alert_id"], row["revision"]))

@@ -16,6 +16,9 @@ from infra.errors import Fatal
 UNREADABLE = "unreadable"
 """What the text of a body stands under that is no JSON object."""
 
+PUT_BACK = "headgate backup restore BACKUP --damaged --table gold.alert"
+"""What puts a damaged file back as it was."""
+
 
 class DamagedAlert(Fatal):
     """The body of an alert is damaged, and what was asked needs it whole."""
@@ -37,7 +40,8 @@ def damage(body: Mapping[str, Any], alert_id: str, revision: int) -> str | None:
     return (
         f"alert {alert_id}, revision {revision}: its body is damaged (it is no JSON object). "
         "Rule, entity, level, times and count are columns of their own and whole; evidence, "
-        "attribution, assignee and verdict are lost with it. Its text: SELECT body FROM gold.alert "
+        "attribution, assignee and verdict are lost with it unless a backup has its file: "
+        f"{PUT_BACK}. Its text: SELECT body FROM gold.alert "
         f"WHERE alert_id = '{alert_id}' AND revision = {revision}"
     )
 

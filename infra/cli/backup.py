@@ -13,8 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
 from infra.config.settings import Settings
+from infra.errors import Usage
 from infra.maintenance.backup import Show, backup, left_at
+from infra.maintenance.damaged_files import put_back_damaged
 from infra.maintenance.restore import restore
+from infra.streaming.outbox import note_audit
 
 
 def build(commands: Any) -> None:
@@ -26,6 +29,17 @@ def build(commands: Any) -> None:
     made.set_defaults(run=_backup)
     back = verbs.add_parser("restore", help="put a backup back, onto an empty home")
     back.add_argument("backup", type=Path, help="the folder that 'headgate backup create' named")
+    back.add_argument(
+        "--damaged",
+        action="store_true",
+        help="put back only files of tables that are damaged or gone, into a home in use",
+    )
+    back.add_argument(
+        "--table",
+        action="append",
+        metavar="TABLE",
+        help="with --damaged: look at this table alone (repeatable)",
+    )
     back.set_defaults(run=_restore)
 
 
@@ -39,9 +53,31 @@ def _backup(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _restore(arguments: argparse.Namespace, settings: Settings) -> int:
+    if arguments.damaged:
+        return _put_back(arguments, settings)
+    if arguments.table:
+        raise Usage("--table: goes with --damaged; a backup is restored as a whole")
     with _bar() as show:
         files = restore(settings, arguments.backup, show)
     print(f"{files} files restored; 'headgate gaps' says what the broker lacks", file=sys.stderr)
+    return 0
+
+
+def _put_back(arguments: argparse.Namespace, settings: Settings) -> int:
+    made, tables = arguments.backup, arguments.table or ()
+    with _bar() as show:
+        done = put_back_damaged(settings, made, tables, show)
+    for name in done.files:
+        print(f"{settings.lake_root / name}: put back", file=sys.stderr)
+    if done.files:
+        print("an API that runs lists what it read before, until its next start", file=sys.stderr)
+        spool = settings.home.absolute() / "spool"
+        note_audit(spool, "backup.put_back", str(made), {"files": done.files})
+    younger = f"; {done.not_in_backup} are not in the backup" if done.not_in_backup else ""
+    print(
+        f"{done.compared} files of tables compared, {len(done.files)} put back{younger}",
+        file=sys.stderr,
+    )
     return 0
 
 

@@ -40,7 +40,7 @@ def restore(settings: Settings, made: Path, show: Show = lambda done, total: Non
     or cannot be put in place; `Usage` when something lies where the backup belongs.
     """
     wanted = backup_parts(settings)
-    manifest = _manifest(made, wanted)
+    manifest = read_manifest(made, wanted)
     for part in wanted:
         if part.name == BROKER and not has_broker(manifest):
             continue  # one may have been made for this home already
@@ -213,7 +213,8 @@ def _without_folders(folder: Path, kept: Sequence[str] = ()) -> None:
             path.rmdir()
 
 
-def _manifest(made: Path, wanted: Iterable[BackupPart]) -> dict[str, Any]:
+def read_manifest(made: Path, wanted: Iterable[BackupPart]) -> dict[str, Any]:
+    """What a backup says of itself; raises `Usage` for none, `Fatal` for one of another form."""
     try:
         manifest: dict[str, Any] = json.loads((made / MANIFEST).read_text("utf-8"))
     except (OSError, ValueError):

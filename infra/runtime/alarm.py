@@ -23,11 +23,15 @@ LOOK_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Stuck:
-    """A job that gets nowhere: since when (epoch seconds), and why."""
+    """A job that gets nowhere: since when (epoch seconds), and why.
+
+    `held_back`: it makes progress, and what it writes is not handed on.
+    """
 
     job: str
     since: float
     why: str
+    held_back: bool = False
 
 
 Tell = Callable[[Sequence[Stuck]], None]
@@ -62,7 +66,9 @@ def stuck_jobs(
         missing[verdict.job] = since.get(verdict.job, now)
         failed = status is not None and status.state == "failed"
         if failed or now - missing[verdict.job] >= patience:
-            stuck.append(Stuck(verdict.job, missing[verdict.job], verdict.missed))
+            stuck.append(
+                Stuck(verdict.job, missing[verdict.job], verdict.missed, verdict.held_back)
+            )
     return missing, stuck
 
 
@@ -107,7 +113,8 @@ class Alarm:
             stuck = self._stuck(time.time())
             names = ", ".join(each.job for each in stuck)
             if names and names != self._known:
-                self.tell(f"alarm: no progress of {names}: {stuck[0].why}")
+                misses = "misses its target" if len(stuck) == 1 else "miss their targets"
+                self.tell(f"alarm: {names} {misses}: {stuck[0].why}")
             self._known = names
             for tell in self._tellers:
                 tell(stuck)

@@ -116,6 +116,8 @@ class JobVerdict:
     status: JobStatus | None
     target: float
     missed: str | None
+    held_back: bool = False
+    """It makes progress, and misses its target by what is not handed on alone."""
 
 
 _TIMES = (
@@ -212,8 +214,11 @@ def judge_jobs(
 
 def verdict(job: str, status: JobStatus | None, target: float, now: float) -> JobVerdict:
     """Whether a job made progress within its target."""
-    fine = status is not None and _fine(status, target, now)
-    return JobVerdict(job, status, target, None if fine else _missed(status, target, now))
+    moves = status is not None and _moves(status, target, now)
+    held_back = moves and status is not None and not _handed_on(status, target, now)
+    fine = moves and not held_back
+    missed = None if fine else _missed(status, target, now)
+    return JobVerdict(job, status, target, missed, held_back)
 
 
 def at_work(status: JobStatus, now: float) -> bool:
@@ -222,13 +227,16 @@ def at_work(status: JobStatus, now: float) -> bool:
     return alive and now - status.at <= SILENT_SECONDS
 
 
-def _fine(status: JobStatus, target: float, now: float) -> bool:
+def _moves(status: JobStatus, target: float, now: float) -> bool:
     moved = status.progressed_at
     alive = status.state in ("starting", "running", "waiting", "backoff")
     # A long batch under a loaded machine may keep the driver from writing for a while.
     fresh = now - status.at <= max(SILENT_SECONDS, target)
-    handed_on = status.held_since is None or now - status.held_since <= target
-    return alive and fresh and handed_on and moved is not None and now - moved <= target
+    return alive and fresh and moved is not None and now - moved <= target
+
+
+def _handed_on(status: JobStatus, target: float, now: float) -> bool:
+    return status.held_since is None or now - status.held_since <= target
 
 
 def _missed(status: JobStatus | None, target: float, now: float) -> str:

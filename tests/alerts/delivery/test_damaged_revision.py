@@ -30,6 +30,7 @@ from infra.delta.log_reader import newest_version
 from infra.delta.parquet_writer import arrow_schema
 from infra.errors import Usage
 from infra.kafka.client import Broker, ensure_topics
+from infra.maintenance.backup import backup
 from infra.runtime.job_status import JobStatus, verdict, write_status
 from infra.streaming.batch import Batch
 from tests.alerts.delivery.test_delivery import messages
@@ -204,6 +205,46 @@ def test_what_is_repaired_goes_out_with_what_waits_for_it_once(
     more(desk, "torn", 3)
     assert (publisher.publish(), Publisher(desk.settings).publish()) == (1, 0)
     assert [each for each in out(desk) if each[0] == "torn"] == [("torn", n) for n in (1, 2, 3)]
+
+
+def put_back(desk: PlainDesk, made: Path) -> int:
+    """`headgate backup restore BACKUP --damaged`, as what is held back says."""
+    words = ["backup", "restore", str(made), "--damaged", "--table", "gold.alert"]
+    return main(["--home", str(desk.settings.home), *words])
+
+
+def test_a_damaged_file_comes_back_from_a_backup_while_the_job_runs(
+    broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk = published_desk(broker, tmp_path)
+    whole = damaged_file(desk, "torn")
+    file = Path(str(desk.settings.lake_root / ALERT.path)) / "part-1.parquet"
+    torn = file.read_bytes()
+    file.write_bytes(whole)
+    made = backup(desk.settings, tmp_path / "backups")
+    file.write_bytes(torn)
+    publisher = Publisher(desk.settings)
+    assert publisher.publish() == 2
+    assert "headgate backup restore BACKUP --damaged --table gold.alert" in publisher.held_back()
+    assert put_back(desk, made) == 0
+    assert f"{file}: put back" in capsys.readouterr().err
+    assert Publisher(desk.settings).publish() == 1
+    # One that cannot be read at all holds up what follows it, and no batch.
+    more(desk, "next", 1)
+    file = file.with_name("part-2.parquet")
+    whole = file.read_bytes()
+    made = backup(desk.settings, tmp_path / "later")
+    file.write_bytes(whole[: len(whole) // 2])
+    outgoing, run = Outgoing(desk.settings), batch(tmp_path)
+    outgoing.publish(run)
+    assert f"gold.alert, version 2: {file} cannot be read" in run.held_back
+    assert "headgate backup restore BACKUP --damaged" in run.held_back
+    assert put_back(desk, made) == 0
+    outgoing.publish(again := batch(tmp_path))
+    assert again.held_back == ""
+    sent = [name for name, _ in out(desk)]
+    assert len(sent) == 4
+    assert {"a-torn", "torn", "next"} <= {*sent}
 
 
 def test_a_second_damaged_one_of_the_alert_holds_back_what_follows_it(

@@ -70,12 +70,17 @@ def test_each_is_told_once_through_restarts_and_closed_when_it_works_again(
     assert (closed["alert_id"], closed["revision"]) == (first["alert_id"], 2)
     assert (closed["activity"], closed["state"]) == ("close", "closed")
     assert closed["comment"] == "job alert makes progress again"
-    # What happens later is another alert.
-    last([Stuck("alert", 1_790_000_900.0, "no progress")])
-    ids = [body["alert_id"] for body in heard(settings)]
+    assert first["rule"]["name"] == "A job of the platform makes no progress"
+    # What happens later is another alert; one whose job works is not said to make no progress.
+    last([Stuck("alert", 1_790_000_900.0, "alert a, revision 1, is damaged", held_back=True)])
+    PlatformAlerts(settings)([])
+    bodies = heard(settings)
+    ids = [body["alert_id"] for body in bodies]
     assert ids[:2] == [first["alert_id"]] * 2
-    assert len(ids) == 3
-    assert ids[2] != first["alert_id"]
+    assert ids[2] == ids[3] != first["alert_id"]
+    assert bodies[2]["rule"]["name"] == "What a job of the platform wrote is held back"
+    assert "progress" not in json.dumps(bodies[2:])
+    assert bodies[3]["comment"] == "what job alert wrote is handed on again"
 
 
 @pytest.mark.full

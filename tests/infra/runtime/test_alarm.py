@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,9 +47,29 @@ def test_a_job_that_is_stuck_for_ten_minutes_is_told_also_through_restarts_of_th
     fails = JobStatus("alert", "backoff", at=now + 699, started_at=now + 590, failures=7, why="no")
     write_status(settings, fails)
     said = look(settings, now + 700, monkeypatch)
-    assert said == ["alarm: no progress of alert: " + told[-1][0].why]
+    assert said == ["alarm: alert misses its target: " + told[-1][0].why]
+    assert not told[-1][0].held_back
     assert "failed 7 times: no" in told[-1][0].why
     assert told[-1][0].since == pytest.approx(now)
+
+
+def test_a_job_that_makes_progress_and_hands_nothing_on_is_told_as_that(
+    settings: Settings, told: list[list[Stuck]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    for at in (now, now + 700):
+        works = JobStatus("alert", "waiting", at=at, started_at=now, progressed_at=at)
+        works.held_back, works.held_since = "alert a, revision 1, is damaged", now - 100
+        write_status(settings, works)
+        said = look(settings, at, monkeypatch)
+    why = "what it wrote is not handed on for 800 s: alert a, revision 1, is damaged"
+    assert said == [f"alarm: alert misses its target: {why}"]
+    (stuck,) = told[-1]
+    assert (stuck.why, stuck.held_back) == (why, True)
+    # One that gets nowhere itself gets nowhere, whatever else waits.
+    write_status(settings, replace(works, at=now + 900))
+    look(settings, now + 900, monkeypatch)
+    assert not told[-1][0].held_back
 
 
 def test_a_job_that_nobody_started_is_told_of(
