@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +9,6 @@ from pydantic import ValidationError
 
 from infra.config.settings import load
 from infra.errors import Usage
-
-_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
 
 
 @pytest.mark.parametrize(
@@ -74,15 +69,3 @@ def test_who_tells_preliminary_alerts_without_a_topic_is_refused(tmp_path: Path)
     kafka = {"preliminary_topic": "early"}
     named = load(home=tmp_path, alerts={"preliminary_by": "lane"}, kafka=kafka)
     assert named.alerts.preliminary_by == "lane"
-
-
-@pytest.mark.parametrize(("chosen", "kept"), [({}, "__all__"), ({_PLUGINS: "mine"}, "mine")])
-def test_a_command_looks_for_no_plugins_of_pydantic_unless_told(
-    chosen: dict[str, str], kept: str
-) -> None:
-    program = f"import infra.config.settings, os; print(os.environ['{_PLUGINS}'])"
-    usual = {name: value for name, value in os.environ.items() if name != _PLUGINS}
-    ran = subprocess.run(
-        [sys.executable, "-c", program], env=usual | chosen, capture_output=True, check=True
-    )
-    assert ran.stdout.decode().strip() == kept
