@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from fastapi import Depends, Path, Request
 from fastapi.responses import RedirectResponse, Response
@@ -20,6 +20,7 @@ from api.console.time_words import earliest
 from api.routes.access import Services, services_of
 from api.services.console import entity_lanes
 from api.services.console.entity_lanes import EntityKind
+from api.services.console.entity_names import LOOKED_BACK, MOST, entities_named
 from api.services.console.lease_spans import LeaseSpan, lease_spans
 from api.services.timeline import timeline
 from api.services.user_evidence import inventory_evidence, witnesses
@@ -37,6 +38,8 @@ _LEASE_LANES = 8
 """More rows than a reader takes in; the newest are drawn."""
 _FEW_ALERTS, _FEW_LEASES = 12, 20
 """Rows of the lists beside the timeline."""
+_LONGEST = 253
+"""Characters of a name: as DNS has it."""
 
 
 @router.get("/entity/{kind}/{value:path}")
@@ -46,7 +49,7 @@ def entity(
     session: Signed,
     whole: Annotated[Services, Depends(services_of)],
     kind: EntityKind,
-    value: Annotated[str, Path(max_length=253)],
+    value: Annotated[str, Path(max_length=_LONGEST)],
     since: str = "",
     until: str = "",
     known_by: str = "",
@@ -106,19 +109,36 @@ def entity(
 
 
 @router.get("/entity")
-def find_entity(request: Request, session: Signed, q: str = "") -> Response:
-    """To the page of whatever is typed: an address, a MAC address, else a host."""
+def find_entity(request: Request, services: Here, session: Signed, q: str = "") -> Response:
+    """To the page of whatever is typed; a choice where several are called so, or begin so."""
     text = q.strip()
     if not text:
-        raise Usage("q: type an address, a MAC address, a user or a host")
-    # What reads as neither is looked for in alerts: a name may be a user's or a host's.
+        raise Usage("q: type an address, a MAC address, a user, a host or a domain")
+    if len(text) > _LONGEST:
+        raise Usage(f"q: {len(text)} characters, at most {_LONGEST}")
     for kind in ("ip", "mac"):
         try:
-            named = NORMAL[kind](text)
+            return _to(kind, NORMAL[kind](text))
         except Usage:
             continue
-        return RedirectResponse(f"/entity/{kind}/{named}", status_code=303)
-    return RedirectResponse(f"/alerts?{urlencode({'q': text})}", status_code=303)
+    names = entities_named(services.reader, text, datetime.now(UTC))
+    whole = [each for each in names if each.whole]
+    if len(whole) == 1:
+        return _to(whole[0].kind, whole[0].value)
+    return respond(
+        request,
+        "entities.html",
+        page=PAGE,
+        typed=text,
+        names=names[:MOST],
+        more=len(names) > MOST,
+        kind_names=_KIND_NAMES,
+        days=LOOKED_BACK.days,
+    )
+
+
+def _to(kind: str, named: str) -> Response:
+    return RedirectResponse(f"/entity/{kind}/{quote(named, safe='')}", status_code=303)
 
 
 def _window(

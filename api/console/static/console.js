@@ -239,6 +239,7 @@
     n: ruleFrom,
     e: () => act("close"), a: () => act("take"), c: () => act("case"),
     "/": () => document.querySelector("[data-search]")?.focus(),
+    f: () => document.querySelector("[data-find]")?.focus(),
     "?": () => document.getElementById("help")?.showModal(),
     t: switches.theme, u: switches.zone,
     "]": () => document.querySelector("[data-next]")?.click(),

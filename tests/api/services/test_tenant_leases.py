@@ -134,6 +134,9 @@ def test_pages_of_an_address_and_a_device_and_the_leases_of_an_alert(desk: Tenan
             assert OWN in answer.text, (path, query)
             assert_own(desk, answer.text)
     assert browser.get(f"/entity?q={IP}").headers["location"] == f"/entity/ip/{IP}"
+    assert OWN in browser.get(f"/entity?q={OWN}").text
+    for name in (OTHER, NOBODY):
+        assert "Nothing is called so" in browser.get(f"/entity?q={name}").text
     others = browser.get(f"/entity/host/{OTHER}?{DAYS}")
     assert_own(desk, others.text, OTHER)
     assert OWN not in others.text
