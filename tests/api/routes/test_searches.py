@@ -88,7 +88,8 @@ def test_a_job_that_runs_is_cancelled_and_the_next_one_is_answered(client: TestC
     until(lambda: state(path) != "queued", what="it runs")
     assert state(path) == "running"
     assert client.get(f"{path}/results").status_code == 409
-    assert client.delete(path).json()["state"] == "cancelled"
+    ended = client.delete(path).json()
+    assert ended["state"] == "cancelled", ended["problem"]
     assert client.get(path).status_code == 404
     # A worker that was ended for it begins anew, which a busy machine takes its time for.
     after = f"{JOBS}/{ask(client, 'SELECT count(*) AS n FROM silver.event')['id']}"
