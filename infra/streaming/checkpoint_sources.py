@@ -41,7 +41,7 @@ def adopt(job: str, rows: DataFrame, folder: Path) -> None:
             f"job {job}: {error}; restore {folder} from a backup that is not older than the tables"
         ) from None
     want = _inputs(rows)
-    matched = match(have, want)
+    matched = match(have, want) or without_twins(have, want)
     if matched is None:
         raise Fatal(
             f"job {job}: its checkpoint {folder} is of a release in which it read "
@@ -49,7 +49,7 @@ def adopt(job: str, rows: DataFrame, folder: Path) -> None:
             "go back to the release that wrote it"
         )
     # Else the entry fits, and stays as Spark wrote it, byte for byte.
-    if None in matched:
+    if None in matched or len(matched) < len(have):
         _extend(job, spark, known, matched)
 
 
@@ -58,7 +58,7 @@ def _extend(job: str, spark: Path, known: Sequence[int], matched: Sequence[int |
     if known[-1] not in numbers(spark / "commits"):
         raise Fatal(
             f"job {job}: batch {known[-1]} was under way when the driver ended, and this release "
-            "reads more than that batch was planned with: let the release before end it "
+            "reads otherwise than that batch was planned with: let the release before end it "
             f"(headgate run {job} --once), then start this one"
         )
     # Spark reads the newest and the one before. Both are of batches that are in.
@@ -95,6 +95,20 @@ def match(have: Sequence[str], want: Sequence[Input]) -> list[int | None] | None
         # One that was never read is as good as a new one.
         different.setdefault(tuple(None if index is None else read[index] for index in way), way)
     return next(iter(different.values())) if len(different) == 1 else None
+
+
+def without_twins(have: Sequence[str], want: Sequence[Input]) -> list[int | None] | None:
+    """As `match`, where a table that was read twice, up to one place, is read once now.
+
+    None where the two were not at the same place: what only one of them had read would be lost.
+    """
+    first = [at for at, line in enumerate(have) if line == NO_PLACE or line not in have[:at]]
+    if len(first) != len(want) or len(first) == len(have):
+        return None
+    matched = match([have[at] for at in first], want)
+    if matched is None or None in matched:
+        return None
+    return [None if place is None else first[place] for place in matched]
 
 
 def _ways(have: tuple[str, ...], want: tuple[Input, ...], at: int) -> list[list[int | None]]:

@@ -24,7 +24,7 @@ from infra.maintenance import maintenance
 from infra.spark.internals import checkpoint_table
 from infra.storage.checksums import Damaged
 from infra.streaming.batch import Batch
-from infra.streaming.checkpoint_sources import _extend, match
+from infra.streaming.checkpoint_sources import _extend, match, without_twins
 from infra.streaming.job import Job
 from infra.streaming.lake import Lake
 from infra.streaming.merge import merge
@@ -68,6 +68,28 @@ def watch(lake: Lake, *tables: Table) -> Job:
     for other in streams[1:]:
         rows = rows.unionByName(other)
     return lake.each_batch("watch", rows, batch, trigger_seconds=None)
+
+
+def test_a_table_that_was_read_twice_is_read_on_once(lake: Lake) -> None:
+    lake.ensure(OLD, EXTRA, SEEN)
+    lake.add(OLD, [{"n": 1}], "test")
+    lake.add(EXTRA, [{"n": 10}], "test")
+    watch(lake, OLD, EXTRA, OLD).wait()
+    assert seen(lake) == [1, 1, 10]
+    lake.add(OLD, [{"n": 2}], "test")
+    lake.add(EXTRA, [{"n": 20}], "test")
+    for _ in range(2):
+        watch(lake, OLD, EXTRA).wait()
+        assert seen(lake) == [1, 1, 2, 10, 20]
+
+
+def test_twins_at_two_places_are_not_taken_for_one() -> None:
+    a, b, later = (json.dumps({"reservoirId": name, "reservoirVersion": version, "index": -1})
+                   for name, version in (("a", 1), ("b", 1), ("a", 2)))  # fmt: skip
+    assert without_twins([a, b, a], ["a", "b"]) == [0, 1]
+    assert without_twins([a, b, later], ["a", "b"]) is None
+    assert without_twins([a, b], ["a"]) is None
+    assert without_twins([a, b, a, a], ["a", "b", "a"]) is None
 
 
 def test_a_table_gets_what_it_lacks_and_its_streams_go_on(lake: Lake) -> None:
