@@ -55,13 +55,14 @@ def adopt(job: str, rows: DataFrame, folder: Path) -> None:
 
 def _extend(job: str, spark: Path, known: Sequence[int], matched: Sequence[int | None]) -> None:
     """Write the newest places anew, with one for each input."""
-    if known[-1] not in numbers(spark / "commits"):
+    # A table that is read once in place of twice gives such a batch the same rows.
+    if None in matched and known[-1] not in numbers(spark / "commits"):
         raise Fatal(
             f"job {job}: batch {known[-1]} was under way when the driver ended, and this release "
-            "reads otherwise than that batch was planned with: let the release before end it "
+            "reads more than that batch was planned with: let the release before end it "
             f"(headgate run {job} --once), then start this one"
         )
-    # Spark reads the newest and the one before. Both are of batches that are in.
+    # Spark reads the newest and the one before.
     for number in known[-2:]:
         file = spark / "offsets" / str(number)
         lines = file.read_text("utf-8").splitlines()
@@ -69,6 +70,11 @@ def _extend(job: str, spark: Path, known: Sequence[int], matched: Sequence[int |
         if len(old) == len(matched):
             continue  # done before, by a driver that was killed before it came to the other
         fresh = [NO_PLACE if place is None else old[place] for place in matched]
+        if not set(old) <= {*fresh, NO_PLACE}:
+            raise Fatal(
+                f"job {job}: {file} has two places of one table, which this release reads once: "
+                f"let the release before end a batch (headgate run {job} --once), then start this"
+            )
         # Else they would be taken for damaged: they are no longer those it was worked on with.
         forget_digest(spark.parent, number)
         write_entry(file, "\n".join([*head, *fresh]))
