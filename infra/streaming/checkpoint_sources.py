@@ -3,7 +3,8 @@
 Spark tells the inputs of a query apart by their order alone, so a release in which a job reads
 one more would take the place in one input for the place in another, or refuse with a count.
 Here they are told apart by the id of the table: an input that was added begins at its table's
-beginning, and every other one goes on where it was.
+beginning, and every other one goes on where it was. One that is gone is an error, but where its
+table is read on by another that was at the same place.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def adopt(job: str, rows: DataFrame, folder: Path) -> None:
 
 def _extend(job: str, spark: Path, known: Sequence[int], matched: Sequence[int | None]) -> None:
     """Write the newest places anew, with one for each input."""
-    # A table that is read once in place of twice gives such a batch the same rows.
+    # A batch under way has a place in what is left: a release reads a table once in place of twice
+    # where one look gives what two gave.
     if None in matched and known[-1] not in numbers(spark / "commits"):
         raise Fatal(
             f"job {job}: batch {known[-1]} was under way when the driver ended, and this release "
