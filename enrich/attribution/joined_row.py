@@ -15,6 +15,7 @@ import msgspec
 from enrich.attribution.scopes import by_hand, in_scope
 from enrich.tables import DEVICE, HOLDER
 from infra.config.settings import ScopeSettings
+from ingest.parsing.timestamps import EPOCH
 
 LINE_END = "\n"
 """Parts a finding's text from its routing, and parts of what the join says; JSON has it only
@@ -23,7 +24,6 @@ escaped."""
 PASSED = ("passed_status", "passed_mac")
 """In the routing of a finding that waits for nobody: its holder's status and MAC address."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOBODY = dict.fromkeys(HOLDER.names)
 
 
@@ -117,7 +117,7 @@ def _status(
 
 
 def _instant(micros: str) -> datetime:
-    return _EPOCH + timedelta(microseconds=int(micros))
+    return EPOCH + timedelta(microseconds=int(micros))
 
 
 def _time(text: str | None) -> datetime | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 
 from alerts.domain.alert_body import in_body
+from alerts.domain.entity import micros
 from api.services.alert_index import INDEX
 from api.services.console.lease_spans import LeaseSpan
 from api.services.console.time_buckets import bucket_sql, step_of
@@ -16,7 +17,6 @@ EntityKind = Literal["ip", "mac", "user", "host", "domain"]
 BUCKETS = 96
 MOST_ALERTS = 200
 """Alerts that a timeline has, the newest."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LANES = """CASE
   WHEN class_uid = 3002 THEN 'Logins' WHEN class_uid = 4003 THEN 'DNS'
   WHEN class_uid IN (4001, 4002, 4006, 4007, 4009) THEN 'Network'
@@ -87,8 +87,8 @@ def lane_counts(
         params |= {
             "scopes": [span.scope for span in spans],
             "ips": [span.ip for span in spans],
-            "starts": [(span.start - _EPOCH) // timedelta(microseconds=1) for span in spans],
-            "ends": [(span.end - _EPOCH) // timedelta(microseconds=1) for span in spans],
+            "starts": [micros(span.start) for span in spans],
+            "ends": [micros(span.end) for span in spans],
         }
     sql = _COUNTS.format(lanes=_LANES, bucket=bucket_sql("e.time"), condition=condition)
     return reader.rows(

@@ -43,6 +43,10 @@ WHERE list_contains(alert.names, asked.kind || '|' || $name) GROUP BY ALL
 """
 
 
+_Seen = tuple[str, str, datetime]
+"""Kind, value, and when it was last seen."""
+
+
 class EntityName(NamedTuple):
     """What is called so. `value`: as the tables write it; `last`: when it was last seen."""
 
@@ -73,9 +77,6 @@ def entities_named(reader: Reader, typed: str, now: datetime) -> list[EntityName
             named.append(EntityName(kind, value, seen, True))
     named.sort(key=lambda each: (not each.whole, -each.last.timestamp(), each.kind, each.value))
     return named[: MOST + 1]
-
-
-_Seen = tuple[str, str, datetime]
 
 
 def _in_events(reader: Reader, name: str, now: datetime) -> list[_Seen]:
