@@ -110,10 +110,12 @@ def without_twins(have: Sequence[str], want: Sequence[Input]) -> list[int | None
 
     None where the two were not at the same place: what only one of them had read would be lost.
     """
-    first = [at for at, line in enumerate(have) if line == NO_PLACE or line not in have[:at]]
+    first = [
+        index for index, line in enumerate(have) if line == NO_PLACE or line not in have[:index]
+    ]
     if len(first) != len(want) or len(first) == len(have):
         return None
-    matched = match([have[at] for at in first], want)
+    matched = match([have[index] for index in first], want)
     if matched is None or None in matched:
         return None
     return [None if place is None else first[place] for place in matched]
