@@ -72,9 +72,14 @@ def checked_form(
     return form
 
 
+def form_field(form: dict[str, list[str]], name: str) -> str:
+    """What was typed into a field; empty where the form has none of that name."""
+    return (form.get(name) or [""])[0].strip()
+
+
 def form_reason(form: dict[str, list[str]]) -> str:
     """Why somebody does what a form asks for; raises `Usage` where it does not say."""
-    reason = (form.get("reason") or [""])[0].strip()
+    reason = form_field(form, "reason")
     if not reason:
         raise Usage("reason: say why, for those who wonder later")
     return reason

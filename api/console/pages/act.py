@@ -14,7 +14,7 @@ from alerts.delivery.triage_request import ChangeRefused
 from alerts.domain.verdict import VERDICTS
 from api.console.page import Page, console_router
 from api.console.render import respond
-from api.console.request import CheckedForm, Here, Signed, signed_in
+from api.console.request import CheckedForm, Here, Signed, form_field, signed_in
 from api.console.session import ConsoleSession
 from api.console.wrong_values import sentence_of, wrong_value
 from api.routes.access import Services
@@ -54,10 +54,10 @@ def close_form(request: Request, services: Here, session: Analyst, id: Ids) -> R
 @router.post("/alerts/act/close")
 def close(request: Request, services: Here, session: Analyst, form: CheckedForm) -> Response:
     """Close them; a suppression that was wanted besides is made with the same note."""
-    ids, note = form.get("id", []), _field(form, "note")
-    if _field(form, "silence") and services.reader.tenants is not None:
+    ids, note = form.get("id", []), form_field(form, "note")
+    if form_field(form, "silence") and services.reader.tenants is not None:
         raise refused_to_tenants("a suppression")
-    verdict = _field(form, "verdict") or None
+    verdict = form_field(form, "verdict") or None
     change = _change(status="closed", verdict=verdict, note=note or None)
     try:
         done = _apply(services, session, ids, change, form)
@@ -65,7 +65,7 @@ def close(request: Request, services: Here, session: Analyst, form: CheckedForm)
     except (Stale, ChangeRefused, Usage) as error:
         return _form(request, services, session, ids, problem=sentence_of(error), form=form)
     # After the alerts: if they could not be closed, nothing may be silenced for them.
-    if _field(form, "silence"):
+    if form_field(form, "silence"):
         done["silenced"] = _silence(services, session, form, note)
     return _done(request, "closed", done)
 
@@ -87,7 +87,7 @@ def reopen(request: Request, services: Here, session: Analyst, form: CheckedForm
 @router.post("/alerts/act/note")
 def note(request: Request, services: Here, session: Analyst, form: CheckedForm) -> Response:
     """Write a note on one alert."""
-    alert_id, text = _field(form, "id"), _field(form, "text")
+    alert_id, text = form_field(form, "id"), form_field(form, "text")
     if not text:
         raise Usage("note: write something")
     services.triage.write_note(session.caller.name, alert_id, text)
@@ -133,7 +133,7 @@ def _form(
     form: dict[str, list[str]] | None = None,
 ) -> Response:
     name = session.caller.name
-    wanted = {key: _field(form or {}, key) or None for key in ("verdict", "note")}
+    wanted = {key: form_field(form or {}, key) or None for key in ("verdict", "note")}
     # With what was typed: another verdict is a change also of what somebody closed meanwhile.
     change = _change(status="closed", **wanted)
     count = services.triage.preview(name, BulkPlan(ids=list(ids), change=change))
@@ -174,7 +174,7 @@ def _apply(
         raise Usage(f"id: name 1 to {MOST} alerts, not {len(ids)}")
     if len(ids) == 1:
         # The etag is that of the page: whoever changed the alert since is not overwritten.
-        changed = services.triage.change(who, ids[0], change, _field(form, "etag") or "*")
+        changed = services.triage.change(who, ids[0], change, form_field(form, "etag") or "*")
         return {
             "alerts": 1 if changed.act_id else 0,
             "act_id": changed.act_id,
@@ -182,7 +182,7 @@ def _apply(
             "skipped": 0,
         }
     counted = services.triage.preview(who, BulkPlan(ids=list(ids), change=change))
-    shown = _field(form, "alerts") or str(counted.alerts)
+    shown = form_field(form, "alerts") or str(counted.alerts)
     # Counted anew, since what a person confirmed is a number, not a list they could read.
     if shown != str(counted.alerts):
         raise Usage(
@@ -201,13 +201,13 @@ def _apply(
 def _silence(
     services: Services, session: ConsoleSession, form: dict[str, list[str]], note: str
 ) -> str:
-    rule, entity = _field(form, "silence_rule"), _field(form, "silence_entity")
+    rule, entity = form_field(form, "silence_rule"), form_field(form, "silence_entity")
     try:
         wanted = NewSuppression(
             rule=rule or None,
             entity=entity or None,
             reason=note or "closed as noise",
-            until=_field(form, "silence_until") or "+7d",
+            until=form_field(form, "silence_until") or "+7d",
         )
     except ValidationError as error:
         raise Usage(f"suppression: {wrong_value(error)}") from None
@@ -227,7 +227,3 @@ def _change(**fields: Any) -> AlertChange:
         return AlertChange(**{name: value for name, value in fields.items() if value is not None})
     except ValidationError as error:
         raise Usage(wrong_value(error)) from None
-
-
-def _field(form: dict[str, list[str]], name: str) -> str:
-    return (form.get(name) or [""])[0].strip()

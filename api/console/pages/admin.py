@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from api.auth_roles import Role
 from api.console.page import Page, console_router
 from api.console.render import respond
-from api.console.request import CheckedForm, Here, console_sessions, signed_in
+from api.console.request import CheckedForm, Here, console_sessions, form_field, signed_in
 from api.console.session import COOKIE, ConsoleSession, Sessions, session_id_of
 from api.console.time_words import earliest
 from api.credentials import SHORTEST_PASSWORD
@@ -87,7 +87,7 @@ def make_key(
     request: Request, services: Here, session: Administrator, form: CheckedForm
 ) -> Response:
     """Make a key; its token is on the page that answers, and nowhere else."""
-    name, role, days = (_field(form, each) for each in ("name", "role", "days"))
+    name, role, days = (form_field(form, each) for each in ("name", "role", "days"))
     key, token = services.access.credentials.add_key(
         name, role, _end_of(days), tenants=_tenants(form, services)
     )
@@ -118,8 +118,8 @@ def end_key(services: Here, session: Administrator, name: str, form: CheckedForm
 @router.post("/admin/users")
 def put_user(services: Here, session: Administrator, form: CheckedForm) -> Response:
     """Make a user, or give one that is there another role and password."""
-    name, role, password = (_field(form, each) for each in ("name", "role", "password"))
-    changes = bool(_field(form, "change"))
+    name, role, password = (form_field(form, each) for each in ("name", "role", "password"))
+    changes = bool(form_field(form, "change"))
     known = name in {user.name for user in services.access.credentials.read().users}
     # One form for both would give a colleague another role where a new one was meant.
     if known and not changes:
@@ -159,7 +159,9 @@ def end_suppression(
     services: Here, session: Administrator, suppression_id: str, form: CheckedForm
 ) -> Response:
     """End a suppression before its time."""
-    services.suppressions.end(session.caller.name, suppression_id, _field(form, "reason") or None)
+    services.suppressions.end(
+        session.caller.name, suppression_id, form_field(form, "reason") or None
+    )
     return RedirectResponse("/admin?tab=suppressions", status_code=303)
 
 
@@ -248,9 +250,5 @@ def _note(
 
 def _tenants(form: dict[str, list[str]], services: Services) -> tuple[str, ...] | None:
     """The tenant that a form limits somebody to; None: to none."""
-    tenant = _field(form, "tenant")
+    tenant = form_field(form, "tenant")
     return known_tenants([tenant], services.settings) if tenant else None
-
-
-def _field(form: dict[str, list[str]], name: str) -> str:
-    return (form.get(name) or [""])[0].strip()

@@ -15,7 +15,7 @@ from api.console.attack_picture import attack_picture
 from api.console.page import Page, console_router
 from api.console.pages.act import Analyst
 from api.console.render import respond
-from api.console.request import CheckedForm, Here, Signed
+from api.console.request import CheckedForm, Here, Signed, form_field
 from api.console.wrong_values import wrong_value
 from api.routes.cases.evidence import bundle_file
 from api.services.alert_snapshot import alerts_now
@@ -94,13 +94,13 @@ def add_form(
 @router.post("/cases")
 def add_to_case(request: Request, services: Here, session: Analyst, form: CheckedForm) -> Response:
     """Open a case with these alerts, or link them to one that is there."""
-    who, ids, case_id = session.caller.name, form.get("id", []), _field(form, "case")
+    who, ids, case_id = session.caller.name, form.get("id", []), form_field(form, "case")
     if case_id:
         case = services.cases.link(who, case_id, ids)
     else:
-        note = _field(form, "note") or None
+        note = form_field(form, "note") or None
         try:
-            new = NewCase(title=_field(form, "title"), alerts=ids, note=note, assignee="me")
+            new = NewCase(title=form_field(form, "title"), alerts=ids, note=note, assignee="me")
         except ValidationError as error:
             raise Usage(wrong_value(error)) from None
         case = services.cases.open(who, new)
@@ -137,8 +137,8 @@ def evidence(services: Here, session: Analyst, case_id: str) -> Response:
 @router.post("/evidence")
 def gather_evidence(services: Here, session: Analyst, form: CheckedForm) -> Response:
     """Have a bundle made of a case, an incident or an alert, unless one is being made."""
-    given = {name: _field(form, name) or None for name in ("case", "incident")}
-    alerts = [alert_id] if (alert_id := _field(form, "alert")) else []
+    given = {name: form_field(form, name) or None for name in ("case", "incident")}
+    alerts = [alert_id] if (alert_id := form_field(form, "alert")) else []
     try:
         asked = NewEvidence(**given, alerts=alerts, ttl_seconds=_BUNDLE_KEPT_SECONDS)
     except ValidationError as error:
@@ -177,7 +177,7 @@ def change(
 ) -> Response:
     """Change what the form names: title, assignee, status with outcome, note."""
     names = ("title", "assignee", "status", "outcome", "note")
-    filled = {name: _field(form, name) or None for name in names if name in form}
+    filled = {name: form_field(form, name) or None for name in names if name in form}
     # Only the assignee may be emptied: an empty text beside another change was left alone.
     given = {name: value for name, value in filled.items() if value or name == "assignee"}
     if not given:
@@ -197,7 +197,7 @@ def merge(
     request: Request, services: Here, session: Analyst, case_id: str, form: CheckedForm
 ) -> Response:
     """Let another case take this one in."""
-    into = _field(form, "into")
+    into = form_field(form, "into")
     target = services.cases.merge(session.caller.name, case_id, into, _seen(form))
     return _to(request, target.case_id)
 
@@ -207,7 +207,7 @@ def unlink(
     request: Request, services: Here, session: Analyst, case_id: str, form: CheckedForm
 ) -> Response:
     """Take an alert out of the case."""
-    services.cases.unlink(session.caller.name, case_id, _field(form, "alert"))
+    services.cases.unlink(session.caller.name, case_id, form_field(form, "alert"))
     return _to(request, case_id)
 
 
@@ -227,11 +227,7 @@ def _to(request: Request, case_id: str) -> Response:
 
 def _seen(form: dict[str, list[str]]) -> str:
     """Which state of the case the form was made of."""
-    etag = _field(form, "etag")
+    etag = form_field(form, "etag")
     if not etag:
         raise Usage("the form does not say which state of the case it was made of; load it again")
     return etag
-
-
-def _field(form: dict[str, list[str]], name: str) -> str:
-    return (form.get(name) or [""])[0].strip()

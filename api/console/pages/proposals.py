@@ -11,7 +11,7 @@ from alerts.delivery.triage_request import ChangeRefused
 from api.console.page import Page, console_router
 from api.console.pages.act import Analyst
 from api.console.render import respond
-from api.console.request import CheckedForm, Here, Signed
+from api.console.request import CheckedForm, Here, Signed, form_field
 from api.console.wrong_values import sentence_of
 from api.routes.access import Services
 from api.services.alert_snapshot import NoSuchAlert
@@ -36,7 +36,9 @@ def confirm(
 ) -> Response:
     """Do it, as who is signed in, to the alert as the page showed it."""
     try:
-        done = services.proposals.confirm(session.caller.name, proposal_id, _field(form, "etag"))
+        done = services.proposals.confirm(
+            session.caller.name, proposal_id, form_field(form, "etag")
+        )
     # On the page itself, where the proposal stands with what happened meanwhile.
     except (Stale, ChangeRefused, NoSuchProposal, NoSuchAlert, Usage) as error:
         return _page(request, services, problem=sentence_of(error))
@@ -48,7 +50,7 @@ def reject(
     request: Request, services: Here, session: Analyst, proposal_id: str, form: CheckedForm
 ) -> Response:
     """Put it away; nothing is changed."""
-    reason = _field(form, "reason") or None
+    reason = form_field(form, "reason") or None
     try:
         done = services.proposals.reject(session.caller.name, proposal_id, reason)
     except NoSuchProposal as error:
@@ -83,7 +85,3 @@ def _beside_now(services: Services, proposal: ProposedChange) -> dict[str, Any]:
         return {"proposal": proposal, "alert": None, "since": str(error), "gone": True}
     since = None if alert is None else services.proposals.change_since(proposal, alert)
     return {"proposal": proposal, "alert": alert, "since": since, "gone": False}
-
-
-def _field(form: dict[str, list[str]], name: str) -> str:
-    return (form.get(name) or [""])[0].strip()

@@ -17,7 +17,7 @@ from api.console.pages.act import Analyst
 from api.console.pages.rule_tries import HistoryViewer
 from api.console.pages.search import PAGE as SEARCH
 from api.console.render import iso_time, respond
-from api.console.request import CheckedForm, Here
+from api.console.request import CheckedForm, Here, form_field
 from api.console.session import ConsoleSession
 from api.console.time_words import earliest
 from api.console.wrong_values import wrong_value
@@ -42,9 +42,9 @@ _KEPT_SECONDS = 86_400
 def begin_run(services: Here, session: HistoryViewer, form: CheckedForm) -> Response:
     """Ask a statement as a job, whose result is whole."""
     now = datetime.now(UTC)
-    since = earliest("since", _field(form, "since") or "-24h", now) or now
-    until = earliest("until", _field(form, "until"), now) or now
-    sql = _field(form, "sql")
+    since = earliest("since", form_field(form, "since") or "-24h", now) or now
+    until = earliest("until", form_field(form, "until"), now) or now
+    sql = form_field(form, "sql")
     try:
         asked = NewSearchJob(
             sql=sql, params=span_params(sql, since, until), ttl_seconds=_KEPT_SECONDS
@@ -125,11 +125,11 @@ def run_query(services: Here, session: HistoryViewer, name: str, form: CheckedFo
 @router.post("/search/queries")
 def save_statement(services: Here, session: Analyst, form: CheckedForm) -> Response:
     """Keep a statement under a name, with a schedule; one of that name only as it was edited."""
-    name = _field(form, "name")
+    name = form_field(form, "name")
     try:
         wanted = QueryContent(
-            sql=_field(form, "sql"),
-            doc=_field(form, "doc"),
+            sql=form_field(form, "sql"),
+            doc=form_field(form, "doc"),
             every_minutes=_whole(form, "every", 0),
             keep_days=_whole(form, "keep_days", 7),
         )
@@ -149,12 +149,12 @@ def _require_edited(services: Services, name: str, form: dict[str, list[str]]) -
     known = next((query for query in services.queries.listed() if query.name == name), None)
     if known is None:
         return
-    if _field(form, "edits") != name:
+    if form_field(form, "edits") != name:
         raise Usage(
             f"'{name}' is there already, saved by {known.who}: take another name, or open it "
             "under Saved queries and choose Edit"
         )
-    if _field(form, "looked_at") != iso_time(known.saved_at):
+    if form_field(form, "looked_at") != iso_time(known.saved_at):
         raise Usage(
             f"'{name}' was changed by {known.who} meanwhile: open it under Saved queries and "
             "look; yours can be saved under another name"
@@ -196,11 +196,7 @@ def _page_of(name: str) -> str:
 
 
 def _whole(form: dict[str, list[str]], name: str, unsaid: int) -> int:
-    text = _field(form, name) or str(unsaid)
+    text = form_field(form, name) or str(unsaid)
     if not (text.isdecimal() and len(text) < 10):
         raise Usage(f"{name}: '{text[:20]}' is no whole number")
     return int(text)
-
-
-def _field(form: dict[str, list[str]], name: str) -> str:
-    return (form.get(name) or [""])[0].strip()
