@@ -18,7 +18,6 @@ from api.console.pages.rule_tries import HistoryViewer
 from api.console.pages.search import PAGE as SEARCH
 from api.console.render import iso_time, respond
 from api.console.request import CheckedForm, Here, form_field
-from api.console.session import ConsoleSession
 from api.console.time_words import earliest
 from api.console.wrong_values import wrong_value
 from api.observability.audit_log import audit_request
@@ -57,7 +56,7 @@ def begin_run(services: Here, session: HistoryViewer, form: CheckedForm) -> Resp
 @router.get("/search/runs/{job_id}")
 def search_run(request: Request, services: Here, session: HistoryViewer, job_id: str) -> Response:
     """How far it is, or what it came to."""
-    job = _job(services, session, job_id)
+    job = services.searches.get(session.caller, job_id)
     answer: dict[str, Any] = {"rows": []}
     if job.state == "done":
         _, file = services.searches.result(session.caller, job_id)
@@ -70,7 +69,7 @@ def search_run(request: Request, services: Here, session: HistoryViewer, job_id:
         rows=answer["rows"],
         columns=job.columns or [],
         forms={form: each.label for form, each in FORMS.items()},
-        saved=job.query in _names(services),
+        saved=job.query in services.queries.names(),
     )
 
 
@@ -79,7 +78,6 @@ def run_rows(services: Here, session: HistoryViewer, job_id: str, form: str) -> 
     """All rows as a file."""
     if form not in FORMS:
         raise HTTPException(404, f"no form '{form}'; there are {', '.join(FORMS)}")
-    _job(services, session, job_id)
     job, file = services.searches.result(session.caller, job_id)
     response = whole(job, file, FORMS[form].media_type)
     name = f"{job.query or 'search'}-{job.made_at:%Y%m%d-%H%M%S}.{form}"
@@ -90,10 +88,9 @@ def run_rows(services: Here, session: HistoryViewer, job_id: str, form: str) -> 
 @router.post("/search/runs/{job_id}/end")
 def end_run(services: Here, session: HistoryViewer, job_id: str, form: CheckedForm) -> Response:
     """End it, or put its result away before its time."""
-    job = _job(services, session, job_id)
-    services.searches.remove(session.caller, job_id)
+    job = services.searches.remove(session.caller, job_id)
     # Results of a query that was removed stay, and it has no page.
-    if job.query and job.query in _names(services):
+    if job.query and job.query in services.queries.names():
         return RedirectResponse(_page_of(job.query), 303)
     return RedirectResponse(f"/search?{urlencode({'sql': job.sql})}", 303)
 
@@ -102,14 +99,13 @@ def end_run(services: Here, session: HistoryViewer, job_id: str, form: CheckedFo
 def saved_query(request: Request, services: Here, session: HistoryViewer, name: str) -> Response:
     """One saved query, its schedule, and its runs."""
     query = _query(services, name)
-    owner = services.access.named(query.who)
     return respond(
         request,
         "search_query.html",
         page=SEARCH,
         query=query,
         # As who saved it may no longer ask, the schedule leaves it out; here is where one looks.
-        owner_may=owner is not None and owner.may("viewer"),
+        owner_may=services.queries.asker(query.who) is not None,
         runs=services.searches.listed(session.caller, name),
         everybodys=session.caller.may("admin"),
     )
@@ -146,8 +142,9 @@ def save_statement(services: Here, session: Analyst, form: CheckedForm) -> Respo
 def _require_edited(services: Services, name: str, form: dict[str, list[str]]) -> None:
     """Raises `Usage` where another query would be lost by this: one of the name, or what somebody
     made of it since it was looked at."""
-    known = next((query for query in services.queries.listed() if query.name == name), None)
-    if known is None:
+    try:
+        known = services.queries.get(name)
+    except NoSuchAct:
         return
     if form_field(form, "edits") != name:
         raise Usage(
@@ -167,17 +164,6 @@ def remove_statement(services: Here, session: Analyst, name: str, form: CheckedF
     removed = services.queries.remove(name)
     audit_request(services.settings, "query.remove", "ok", who=session.caller.name, target=name)
     return RedirectResponse(f"/search?{urlencode({'sql': removed.sql})}", 303)
-
-
-def _job(services: Services, session: ConsoleSession, job_id: str) -> SearchJob:
-    try:
-        return services.searches.get(session.caller, job_id)
-    except NoSuchAct as error:
-        raise HTTPException(404, str(error)) from None
-
-
-def _names(services: Services) -> set[str]:
-    return services.queries.names()
 
 
 def _query(services: Services, name: str) -> SavedQuery:

@@ -147,7 +147,7 @@ class SavedQueries(QueryStore):
     def _problem(self, query: StoredQuery, ended: wire.SearchJob | None) -> str | None:
         if not query.every_minutes:
             return None
-        if self._asker(query) is None:
+        if self.asker(query.who) is None:
             return f"it runs as {query.who}, who may not ask any more"
         due = datetime.fromisoformat(query.ran_at) if query.ran_at else None
         # To the second, as its file has it.
@@ -160,9 +160,9 @@ class SavedQueries(QueryStore):
             return f"its run of {ended.made_at:%Y-%m-%d %H:%M} UTC failed"
         return None
 
-    def _asker(self, query: StoredQuery) -> Caller | None:
-        """Whom its schedule runs it as; None: who may not ask any more."""
-        owner = self._access.named(query.who)
+    def asker(self, who: str) -> Caller | None:
+        """Whom a schedule runs as that was saved by them; None: who may not ask any more."""
+        owner = self._access.named(who)
         return owner if owner is not None and owner.may("viewer") else None
 
     def run(self, caller: Caller, name: str, wait: float = 0.0) -> wire.SearchJob:
@@ -194,7 +194,7 @@ class SavedQueries(QueryStore):
         jobs = []
         not_begun: dict[str, str | None] = {}
         for name, query in due.items():
-            caller = self._asker(query)
+            caller = self.asker(query.who)
             if caller is None:
                 _log.warning("query %s: '%s' may not ask any more; left out", name, query.who)
                 continue
