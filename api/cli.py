@@ -204,7 +204,7 @@ def run_sql(args: argparse.Namespace, settings: Settings) -> int:
 
 def run_lease(args: argparse.Namespace, settings: Settings) -> int:
     """Say who held an address, with the lease that proves it."""
-    from api.services.leases import holder
+    from api.services.entities.leases import holder
     from api.tenant_views import WholeLake
 
     try:

@@ -35,7 +35,7 @@ def build(subparsers: Any) -> None:
 
 def run_who(args: argparse.Namespace, settings: Settings) -> int:
     """Say who used it, and on stderr which device that was by its lease."""
-    from api.services.user_evidence import witnesses
+    from api.services.entities.user_evidence import witnesses
     from api.tenant_views import WholeLake
 
     when = instant("--at", args.at)

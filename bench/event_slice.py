@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from api.services.attributed_events import By, slice_of
+from api.services.entities.attributed_events import By, slice_of
 from api.services.reader import Reader
 from bench.asof_history import START, Shape, mac_of, write
 from bench.event_to_alert import cut

@@ -133,7 +133,7 @@ class Headgate:
 
         `scope`: the site, where several use the same address. `known_by`: as it was known then.
         """
-        from api.services.leases import holder
+        from api.services.entities.leases import holder
 
         return holder(
             self._reader,
@@ -146,7 +146,7 @@ class Headgate:
 
     def who(self, value: str, at: Time, *, scope: str | None = None) -> Witnesses:
         """Users of an address, MAC address or host at an instant, by VPN, Kerberos, logons, SSH."""
-        from api.services.user_evidence import witnesses
+        from api.services.entities.user_evidence import witnesses
         from api.who_cli import _kind_of
 
         moment = _instant("at", at)
@@ -242,7 +242,7 @@ class Headgate:
 
         `kind`: what the value is; none: an address or a MAC address by its form, else a host.
         """
-        from api.services.timeline import timeline
+        from api.services.entities.timeline import timeline
         from api.who_cli import _kind_of
 
         about: Any = kind or _kind_of(value)

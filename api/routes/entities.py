@@ -10,14 +10,52 @@ from fastapi import APIRouter, Path, Query
 from api import models
 from api.problems import responses
 from api.routes.access import Here
-from api.services.timeline import Kind, timeline
-from api.services.user_evidence import DeviceKind, inventory_evidence, witnesses
+from api.services.entities.entity_names import LOOKED_BACK, MOST, address_of, entities_named
+from api.services.entities.timeline import Kind, timeline
+from api.services.entities.user_evidence import DeviceKind, inventory_evidence, witnesses
+from api.wire import entities as wire
 from api.wire.moment import Moment
+from infra.errors import Usage
 
 router = APIRouter(prefix="/api/v1/entities", tags=["entities"])
 
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = datetime(9999, 12, 31, tzinfo=UTC)
+
+
+@router.get("", summary="What is called so?", responses=responses(422, 503))
+def find_entities(
+    services: Here,
+    name: Annotated[
+        str,
+        Query(
+            description="name of a user, host or domain, or how it begins, in any case; an address",
+            min_length=1,
+            max_length=253,
+            examples=["ws-3310", "ann"],
+        ),
+    ],
+) -> wire.NamedEntities:
+    """Users, hosts and domains by this name, or beginning so; an address as the tables write it.
+
+    Names are looked for in events of the last seven days, and in all leases and alerts.
+    """
+    now, typed = datetime.now(UTC), name.strip()
+    if not typed:
+        raise Usage("name: it is empty; give a name, how one begins, or an address")
+    address = address_of(typed)
+    if address is not None:
+        items = [wire.NamedEntity(type=address[0], value=address[1], last_seen=None, exact=True)]
+    else:
+        items = [
+            wire.NamedEntity(
+                type=each.kind, value=each.value, last_seen=each.last, exact=each.whole
+            )
+            for each in entities_named(services.reader, typed, now)
+        ]
+    return wire.NamedEntities(
+        items=items[:MOST], more=len(items) > MOST, events_since=now - LOOKED_BACK
+    )
 
 
 @router.get("/{type}/{value}", summary="What is known about it?", responses=responses(422, 503))

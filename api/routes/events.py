@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from api import models
 from api.problems import responses
 from api.routes.access import Here
-from api.services.attributed_events import By, slice_of
+from api.services.entities.attributed_events import By, slice_of
 from api.wire.moment import Moment
 from infra.errors import Usage
 

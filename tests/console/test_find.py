@@ -110,6 +110,26 @@ def test_nothing_and_too_much_are_refused(ann: TestClient) -> None:
     assert "254 characters, at most 253" in long.text
 
 
+def test_rest_finds_the_same_by_name_or_address(desk: PlainDesk) -> None:
+    rest = desk.client("bob", "read")
+
+    def found(name: str) -> list[tuple[str, str, bool]]:
+        answer = rest.get("/api/v1/entities", params={"name": name}).json()
+        assert answer["more"] == (name == "clerk")
+        return [(each["type"], each["value"], each["exact"]) for each in answer["items"]]
+
+    assert found("02-00-00-00-00-07") == [("mac", "02:00:00:00:00:07", True)]
+    assert found("ann.LEE") == [("user", "Ann.Lee", True)]
+    assert found("ws-33") == [("host", "WS-3310.corp.example", False)]
+    assert found("bad.example") == [("domain", "bad.example", True)]
+    assert {kind for kind, _, _ in found("twin")} == {"user", "host"}
+    assert len(found("clerk")) == 20
+    assert found("long-ago") == []
+    assert rest.get("/api/v1/entities?name=%20").status_code == 422
+    seen = rest.get("/api/v1/entities?name=Ann.Lee").json()["items"][0]["last_seen"]
+    assert datetime.fromisoformat(seen) == NOW - timedelta(minutes=1)
+
+
 @pytest.mark.full
 def test_a_name_is_found_from_any_page_by_keyboard_alone(
     browse: Callable[..., Any], site: str

@@ -10,8 +10,8 @@ from typing import Any
 
 from alerts.lifecycle.risk_score import INCIDENT
 from alerts.tables import ALERT
+from api.services.attack_alerts import alerts_of_incident, incidents
 from api.services.console.alert_list import ListFilter, grouped
-from api.services.console.attack_axis import alerts_of_incident, incidents
 from infra.delta.catalog import table
 from tests.alerts.lifecycle.test_alert_fold import NOON
 from tests.api.plain_desk import PlainDesk
@@ -47,7 +47,7 @@ def test_alerts_that_led_to_an_incident_belong_to_it(tmp_path: Path) -> None:
     assert [(each["alert_id"], each["led"]) for each in of_it] == [
         ("guessed", True), ("made", False), ("since", False),
     ]  # fmt: skip
-    (incident,) = incidents(reader, closed=False)
+    (incident,) = incidents(reader)
     assert (incident["alerts"], incident["rules"]) == (2, 2)
     append_rows(desk.settings.lake_root, table("ops.case_act"), [])
     page = desk.browser("ann", "admin")
@@ -89,3 +89,34 @@ def test_filters_and_groups_of_an_incident_have_the_alerts_that_led_to_it(tmp_pa
     moved = {"revision": 2, "rule_id": INCIDENT, "entity_value": OTHER}
     append_rows(lake, ALERT, [row("made", 38, 45, **moved)])
     assert listed() == {"made", "since"}
+
+
+def test_rest_has_incidents_with_their_alerts(tmp_path: Path) -> None:
+    desk = PlainDesk(tmp_path, devices=0)
+    rows = (
+        row("guessed", 0, 40),
+        row("made-first", 38, 45, rule_id=INCIDENT, body='{"summary": "Ann did much"}'),
+        row("since", 60, 61, incident_id="made-first"),
+        row("over", 70, 80, rule_id=INCIDENT, body='{"lifecycle": "closed"}'),
+    )
+    append_rows(desk.settings.lake_root, ALERT, list(rows))
+    rest = desk.client("bob", "read")
+
+    def listed(**asked: Any) -> tuple[list[str], bool]:
+        answer = rest.get("/api/v1/incidents", params=asked).json()
+        return [each["incident_id"] for each in answer["items"]], answer["more"]
+
+    assert listed() == (["over", "made-first"], False)
+    assert listed(limit=1) == (["over"], True)
+    assert listed(status="open") == (["made-first"], False)
+    assert listed(status="closed") == (["over"], False)
+    one = rest.get("/api/v1/incidents/made").json()
+    assert (one["summary"], one["alert_count"], one["rule_count"]) == ("Ann did much", 2, 2)
+    assert one["entity"] == {"type": "device", "value": DEVICE}
+    assert [(each["alert_id"], each["led"]) for each in one["alerts"]] == [
+        ("guessed", True), ("since", False),
+    ]  # fmt: skip
+    for name in ("guessed", "nothing"):
+        answer = rest.get(f"/api/v1/incidents/{name}")
+        assert answer.status_code == 404
+        assert f"no incident '{name}'" in answer.json()["detail"]

@@ -29,7 +29,7 @@ def test_a_command_line_that_is_only_read_loads_no_engine() -> None:
         ("reporting.cli.report, reporting.document.archive", {"matplotlib", "pyarrow", "jinja2"}),
         ("alerts.explain.explain", {"sigma", "pyarrow", "pandas", "pyspark"}),
         (
-            "api.services.leases, api.services.user_evidence",
+            "api.services.entities.leases, api.services.entities.user_evidence",
             {"fastapi", "pandas", "duckdb", "pyspark"},
         ),
         ("reporting.cli.ledger", {"pyspark", "pyarrow", "pandas", "numpy", "sqlglot"}),

@@ -18,8 +18,8 @@ from api.console.render import respond
 from api.console.request import CheckedForm, Here, Signed, form_field
 from api.console.wrong_values import wrong_value
 from api.routes.cases.evidence import bundle_file
+from api.services import attack_alerts
 from api.services.alert_snapshot import alerts_now
-from api.services.console import attack_axis
 from api.services.triage import ANY_REVISION, NoSuchAct
 from api.wire.cases import CaseChange, NewCase
 from api.wire.evidence import EvidenceJob, NewEvidence
@@ -45,14 +45,14 @@ def cases_page(request: Request, services: Here, session: Signed, tab: str = "op
         tab=tab,
         tabs=TABS,
         cases=[] if tab == "incidents" else services.cases.listed(tab),
-        incidents=attack_axis.incidents(services.reader, closed=True) if tab == "incidents" else [],
+        incidents=attack_alerts.incidents(services.reader) if tab == "incidents" else [],
     )
 
 
 @router.get("/incidents/{incident_id}")
 def incident_page(request: Request, services: Here, session: Signed, incident_id: str) -> Response:
     """One incident: what was seen of one attack, by tactic and time."""
-    rows = attack_axis.alerts_of_incident(services.reader, incident_id)
+    rows = attack_alerts.alerts_of_incident(services.reader, incident_id)
     incident = next((row for row in rows if row["alert_id"] == incident_id), None)
     if incident is None:
         raise HTTPException(404, f"no incident '{incident_id}'; Cases lists incidents")
@@ -66,7 +66,7 @@ def incident_page(request: Request, services: Here, session: Signed, incident_id
         lanes=attack_picture(alerts or [incident]),
         cases=services.cases.listed(alert_id=incident_id),
         bundle=services.evidence.newest(session.caller, "incident", incident_id) or False,
-        most=attack_axis.MOST,
+        most=attack_alerts.MOST,
     )
 
 
@@ -111,7 +111,7 @@ def add_to_case(request: Request, services: Here, session: Analyst, form: Checke
 def case_page(request: Request, services: Here, session: Signed, case_id: str) -> Response:
     """One case."""
     case = services.cases.get(case_id)
-    alerts = attack_axis.alerts_by_id(services.reader, case.alerts)
+    alerts = attack_alerts.alerts_by_id(services.reader, case.alerts)
     others = [other for other in services.cases.listed("open") if other.case_id != case.case_id]
     return respond(
         request,
@@ -123,7 +123,7 @@ def case_page(request: Request, services: Here, session: Signed, case_id: str) -
         others=others[:50],
         bundle=services.evidence.newest(session.caller, "case", case.case_id) or False,
         verdicts=[(verdict, meaning) for verdict, (_, meaning) in VERDICTS.items()],
-        most=attack_axis.MOST,
+        most=attack_alerts.MOST,
     )
 
 

@@ -20,10 +20,10 @@ from api.console.time_words import earliest
 from api.routes.access import Services, services_of
 from api.services.console import entity_lanes
 from api.services.console.entity_lanes import EntityKind
-from api.services.console.entity_names import LOOKED_BACK, MOST, entities_named
 from api.services.console.lease_spans import LeaseSpan, lease_spans
-from api.services.timeline import timeline
-from api.services.user_evidence import inventory_evidence, witnesses
+from api.services.entities.entity_names import LOOKED_BACK, MOST, address_of, entities_named
+from api.services.entities.timeline import timeline
+from api.services.entities.user_evidence import inventory_evidence, witnesses
 from infra.config.tenants import listed_tenants, owner_of
 from infra.errors import HeadgateError, Usage
 
@@ -116,11 +116,9 @@ def find_entity(request: Request, services: Here, session: Signed, q: str = "") 
         raise Usage("q: type an address, a MAC address, a user, a host or a domain")
     if len(text) > _LONGEST:
         raise Usage(f"q: {len(text)} characters, at most {_LONGEST}")
-    for kind in ("ip", "mac"):
-        try:
-            return _to(kind, NORMAL[kind](text))
-        except Usage:
-            continue
+    address = address_of(text)
+    if address is not None:
+        return _to(*address)
     names = entities_named(services.reader, text, datetime.now(UTC))
     whole = [each for each in names if each.whole]
     if len(whole) == 1:

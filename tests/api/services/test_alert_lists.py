@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from alerts.tables import ALERT
+from api.services.attack_alerts import alerts_by_id
 from api.services.console import alert_list
 from api.services.console.alert_detail import similar, verdicts
 from api.services.console.alert_list import FACETS, ListFilter
-from api.services.console.attack_axis import alerts_by_id
 from api.services.console.entity_lanes import alerts_as_known
 from api.services.reader import Reader
 from tests.alerts.lifecycle.test_alert_fold import NOON, action

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from api.services.leases import holder
+from api.services.entities.leases import holder
 from api.services.reader import Reader
 from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import ScopeSettings, load

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from alerts.domain.alert_body import in_body
 from alerts.lifecycle.risk_score import INCIDENT
@@ -49,8 +50,14 @@ def alerts_of_incident(reader: Reader, incident_id: str) -> list[ReaderRow]:
     )
 
 
-def incidents(reader: Reader, *, closed: bool, most: int = 200) -> list[ReaderRow]:
-    """Incidents, the newest first, with how many alerts each has."""
+def incidents(
+    reader: Reader,
+    status: Literal["open", "closed"] | None = None,
+    *,
+    incident_id: str | None = None,
+    limit: int = 200,
+) -> list[ReaderRow]:
+    """Incidents, the newest first, with how many alerts each has, of how many rules."""
     return reader.rows(
         f"""WITH shown AS ({_SHOWN}),
         parts AS (SELECT incident_id AS of_incident, count(*) AS alerts,
@@ -58,8 +65,9 @@ def incidents(reader: Reader, *, closed: bool, most: int = 200) -> list[ReaderRo
                   FROM {INDEX} WHERE incident_id IS NOT NULL GROUP BY ALL)
         SELECT shown.*, coalesce(alerts, 0) AS alerts, coalesce(rules, 0) AS rules
         FROM shown LEFT JOIN parts ON of_incident = alert_id
-        WHERE rule_id = $incident AND ($closed OR lifecycle <> 'closed')
-        ORDER BY event_time DESC LIMIT {most}""",
-        {"incident": INCIDENT, "closed": closed},
+        WHERE rule_id = $incident AND ($id IS NULL OR alert_id = $id)
+          AND ($status IS NULL OR (lifecycle = 'closed') = ($status = 'closed'))
+        ORDER BY event_time DESC, alert_id LIMIT {limit}""",
+        {"incident": INCIDENT, "id": incident_id, "status": status},
         needs=_OF_INCIDENTS,
     )

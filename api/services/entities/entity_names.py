@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from alerts.domain.entity import NORMAL
 from api.services.alert_index import INDEX
 from api.services.reader import Reader, ReaderRow
+from infra.errors import Usage
 
 LOOKED_BACK = timedelta(days=7)
 """How old the events are in which names are looked for; leases and alerts count whenever."""
 MOST = 20
 _MOST_ROWS = 2_000
 
-_OF_EVENTS = {
+_OF_EVENTS: dict[str, Literal["user", "host"]] = {
     "user_name": "user",
     "actor": "user",
     "host_name": "host",
@@ -43,18 +46,28 @@ WHERE list_contains(alert.names, asked.kind || '|' || $name) GROUP BY ALL
 """
 
 
-_Seen = tuple[str, str, datetime]
+_Named = Literal["user", "host", "domain"]
+_Seen = tuple[_Named, str, datetime]
 """Kind, value, and when it was last seen."""
 
 
 class EntityName(NamedTuple):
     """What is called so. `value`: as the tables write it; `last`: when it was last seen."""
 
-    kind: str
+    kind: _Named
     value: str
     last: datetime
     whole: bool
     """It is what was typed, but for case; else it begins so."""
+
+
+def address_of(typed: str) -> tuple[Literal["ip", "mac"], str] | None:
+    """What kind of address was typed, and how the tables write it; None: a name."""
+    kinds: tuple[Literal["ip", "mac"], ...] = ("ip", "mac")
+    for kind in kinds:
+        with suppress(Usage):
+            return kind, NORMAL[kind](typed)
+    return None
 
 
 def entities_named(reader: Reader, typed: str, now: datetime) -> list[EntityName]:
@@ -63,7 +76,7 @@ def entities_named(reader: Reader, typed: str, now: datetime) -> list[EntityName
     At most `MOST` + 1, so that a caller can tell that there are more.
     """
     name = typed.lower()
-    last: dict[tuple[str, str], datetime] = {}
+    last: dict[tuple[_Named, str], datetime] = {}
     for kind, value, seen in [
         *_in_events(reader, name, now),
         *_in(reader, _LEASES, {"name": name}, "silver.dhcp_segment"),
@@ -93,7 +106,7 @@ def _in_events(reader: Reader, name: str, now: datetime) -> list[_Seen]:
 
 
 def _names_in(row: ReaderRow, name: str) -> list[_Seen]:
-    names = [
+    names: list[_Seen] = [
         (kind, row[column], row["last"])
         for column, kind in _OF_EVENTS.items()
         if row[column] and row[column].lower().startswith(name)
