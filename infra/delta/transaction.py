@@ -26,8 +26,8 @@ from infra.delta.data_files import ActiveFile
 from infra.delta.log_archive import LOG, single
 from infra.delta.log_reader import newest_version
 from infra.delta.parquet_writer import DataFile
-from infra.process.bell import COMMITTED
 from infra.process.log import say
+from infra.process.wake_signal import COMMITTED
 from infra.spark.internals import DeltaTransaction, checkpoint_table, files_at
 from infra.spark.sql_text import sql_text
 from infra.storage.checksums import Damaged, json_object, read_checked, sums_beside, sums_file
@@ -134,7 +134,7 @@ def commit_files(
         actions = [file.action() for file in files]
         version = DeltaTransaction(spark, path).commit(actions, user_metadata, overwrite=False)
     # After the commit only: whoever is woken looks at once for what is new.
-    COMMITTED.ring()
+    COMMITTED.set()
     return version
 
 

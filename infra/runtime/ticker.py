@@ -15,8 +15,8 @@ from confluent_kafka import KafkaException, Producer
 from infra.config.settings import KafkaSettings
 from infra.errors import HeadgateError
 from infra.kafka.client import producer
-from infra.process.bell import COMMITTED
 from infra.process.log import News
+from infra.process.wake_signal import COMMITTED
 from infra.streaming.kafka_offsets import OffsetReader, TopicPartitionKey
 
 ASK_SECONDS = 0.2
@@ -124,7 +124,7 @@ class Ticker:
             # Behind the tick, so that the batch that reads the messages also vouches for them.
             self._ends = ends
             if arrived or ticks:
-                COMMITTED.ring()
+                COMMITTED.set()
         if self._client is not None:
             self._client.flush(2)
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from infra.delta.log_archive import LOG
 from infra.delta.log_reader import newest_version
-from infra.process.bell import COMMITTED, Bell
 from infra.process.log import News
+from infra.process.wake_signal import COMMITTED, WakeSignal
 from infra.runtime.job_registry import JOBS
 from infra.runtime.ticker import Ticker
 from infra.spark.internals import QueryControl
@@ -103,7 +103,7 @@ class Waker:
     """Wakes jobs that were given to it, from a thread of its own."""
 
     ticker: Ticker | None = None
-    bell: Bell = field(default_factory=lambda: COMMITTED)
+    signal: WakeSignal = field(default_factory=lambda: COMMITTED)
     _resting: dict[str, _Resting] = field(default_factory=dict)
     _versions: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -123,7 +123,7 @@ class Waker:
     def stop(self) -> None:
         """End; queries that rest are to be stopped, nobody wakes them any more."""
         self._stopped = True
-        self.bell.ring()
+        self.signal.set()
         if self._thread is not None:
             self._thread.join(5)
 
@@ -137,7 +137,7 @@ class Waker:
         with self._lock:
             spec = JOBS.get(job.name)
             self._resting[job.name] = _Resting(job, job.control, bool(spec and spec.history))
-        self.bell.ring()
+        self.signal.set()
 
     def leave(self, job: Job) -> None:
         """Wake it no more: it ends."""
@@ -163,7 +163,7 @@ class Waker:
     def _run(self) -> None:
         seconds = LOOK_SECONDS
         while not self._stopped:
-            self.bell.wait(seconds)
+            self.signal.wait(seconds)
             with self._lock:
                 resting = list(self._resting.values())
             self._look_at_tables({path for each in resting for path in each.job.reads if path})

@@ -39,9 +39,9 @@ from infra.delta.tables import DeltaTables
 from infra.delta.time_travel import bring_back
 from infra.delta.transaction import commit_files
 from infra.errors import Fatal
-from infra.process.bell import COMMITTED
 from infra.process.clock import clock
 from infra.process.log import say
+from infra.process.wake_signal import COMMITTED
 from infra.storage.paths import Location, beginning, delete, path_of, tables_below
 from infra.streaming.admission import ALL, Intake
 from infra.streaming.batch import Batch, Work
@@ -217,7 +217,7 @@ class Lake(DeltaTables):
             if version % RETIRE_EVERY == 0:
                 self._retire(table)
         run.pulse.coming -= {self.path(table)}
-        COMMITTED.ring()  # who waited for just this commit was not woken by its own ring
+        COMMITTED.set()  # again: at the commit's own signal the table was still coming
         run.rows[table.name] = sum(file.rows for file in files)
 
     def _retire(self, table: Table) -> None:

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from infra.config.settings import load
-from infra.process.bell import Bell
+from infra.process.wake_signal import WakeSignal
 from infra.runtime import waker as waker_module
 from infra.runtime.job_registry import JOBS, JobSpec
 from infra.runtime.ticker import QUIET_SECONDS, Arrivals, Ticker, pause_in_quiet
@@ -47,7 +47,7 @@ class Table:
 
     folder: Path
     version: int = -1
-    bell: Bell = field(default_factory=Bell)
+    signal: WakeSignal = field(default_factory=WakeSignal)
 
     def commit(self) -> None:
         (self.folder / "_delta_log").mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def waking(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Waker]:
     monkeypatch.setattr(waker_module, "RESTING_LOOK_SECONDS", 0.01)
 
     def begin(ticker: Any = None) -> Waker:
-        return Waker(ticker, Bell()).start()
+        return Waker(ticker, WakeSignal()).start()
 
     return begin
 
@@ -104,7 +104,7 @@ def test_a_commit_wakes_who_reads_the_table_and_nothing_else_does(
         waker.stop()
 
 
-def test_looks_are_seldom_while_all_rest_and_a_ring_or_what_waits_ends_that(
+def test_looks_are_seldom_while_all_rest_and_a_signal_or_what_waits_ends_that(
     table: Table, waking: Callable[..., Waker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, control = resting(str(table.folder), pause=0.3)
@@ -118,10 +118,10 @@ def test_looks_are_seldom_while_all_rest_and_a_ring_or_what_waits_ends_that(
         assert settled(control) == 1
         table.commit()
         assert settled(control) == 1  # by another process, and nobody looks for an hour
-        waker.bell.ring()
+        waker.signal.set()
         until(lambda: control.woken == 2)
         table.commit()
-        waker.bell.ring()  # into its pause: it is woken behind that without another ring
+        waker.signal.set()  # into its pause: it is woken after that without another signal
         until(lambda: control.woken == 3)
     finally:
         waker.stop()
