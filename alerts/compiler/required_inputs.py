@@ -19,7 +19,7 @@ from alerts.rulepack.predicate import All, Either, Node, Test
 from alerts.rulepack.rule_pack import ModelRule, Query, Rule
 
 
-class Eye(NamedTuple):
+class RequiredInput(NamedTuple):
     """Events of these classes and sources (empty: of all), of which the predicate must hold.
 
     `predicate` None: any event will do.
@@ -40,34 +40,38 @@ Seeing: TypeAlias = Rule | ModelRule | Query
 """A rule that looks at events itself."""
 
 
-def eyes_of(rule: Seeing) -> tuple[Eye, ...]:
+def required_inputs(rule: Seeing) -> tuple[RequiredInput, ...]:
     """The ways in which a rule sees events; none: it cannot be told."""
     if isinstance(rule, Query):
         if rule.type == SQL:
             return _of_sql(rule.text)
-        return tuple(eye for text in rule.sees or () for eye in _of_sql(text))
-    return (Eye(rule.classes, rule.sources, rule.predicate if isinstance(rule, Rule) else None),)
+        return tuple(needed for text in rule.sees or () for needed in _of_sql(text))
+    return (
+        RequiredInput(
+            rule.classes, rule.sources, rule.predicate if isinstance(rule, Rule) else None
+        ),
+    )
 
 
 @lru_cache(maxsize=1000)
-def _of_sql(text: str) -> tuple[Eye, ...]:
+def _of_sql(text: str) -> tuple[RequiredInput, ...]:
     return tuple(
-        _eye(select)
+        _input_of(select)
         for tree in parsed_sql(text)
         for select in tree.find_all(exp.Select)
         if (source := select.args.get("from_")) is not None and source.this.name.lower() == VIEW
     )
 
 
-def _eye(select: exp.Select) -> Eye:
+def _input_of(select: exp.Select) -> RequiredInput:
     asked = select.args.get("where")
     if asked is None:
-        return Eye((), (), None)
+        return RequiredInput((), (), None)
     table = select.args["from_"].this.alias_or_name.lower()
     conjuncts = list(_conjuncts(asked.this))
     classes = [_listed(conjunct, "class_uid", table) for conjunct in conjuncts]
     sources = [_listed(conjunct, "source", table) for conjunct in conjuncts]
-    return Eye(
+    return RequiredInput(
         next((tuple(map(int, class_name)) for class_name in classes if class_name), ()),
         next((class_name for class_name in sources if class_name), ()),
         All(tuple(_node(conjunct, table) for conjunct in conjuncts)),

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from alerts.compiler.required_inputs import Eye, Seeing, eyes_of
+from alerts.compiler.required_inputs import RequiredInput, Seeing, required_inputs
 from alerts.coverage.field_baseline import FieldHabit, FieldPlace, can_hold
 from alerts.rulepack.rule_pack import Correlation, Described, RulePack
 from ingest.quality.source_silence import Silence, span_text
@@ -86,7 +86,7 @@ def blind_rules(
     blinds: dict[str, Blind] = {}
     rules: tuple[Seeing, ...] = (*pack.rules, *pack.models, *pack.queries)
     for rule in rules:
-        silence = _judged(rule, eyes_of(rule), heard, silent, missing)
+        silence = _judged(rule, required_inputs(rule), heard, silent, missing)
         if silence is not None:
             blinds[rule.id] = silence
     _correlations(pack, blinds)
@@ -118,19 +118,19 @@ def _missing(source: str, class_uid: int, leaf: str, habit: FieldHabit) -> Cause
 
 def _judged(
     rule: Described,
-    eyes: Sequence[Eye],
+    inputs: Sequence[RequiredInput],
     heard: Iterable[_Feed],
     silent: Mapping[str, Cause],
     missing: Mapping[_Feed, Mapping[str, Cause]],
 ) -> Blind | None:
-    """What is to be said of a rule that has these eyes; None when it sees all it can."""
+    """What is to be said of a rule with these inputs; None when it sees all it can."""
     causes: dict[str, Cause] = {}
     fed = closed = 0
     for feed in heard:
-        open_to = [eye for eye in eyes if eye.fed_by(*feed)]
-        stops = [_stops(eye, silent.get(feed[0]), missing.get(feed, {})) for eye in open_to]
+        open_to = [needed for needed in inputs if needed.fed_by(*feed)]
+        stops = [_stops(needed, silent.get(feed[0]), missing.get(feed, {})) for needed in open_to]
         fed += bool(stops)
-        # One eye that still sees is enough: a rule may look at several kinds of events.
+        # One input that still comes is enough: a rule may look at several kinds of events.
         if stops and all(stops):
             closed += 1
             causes |= {cause.key: cause for each in stops for cause in each}
@@ -140,14 +140,16 @@ def _judged(
     return Blind(rule, BLIND if closed == fed else PARTLY, ordered)
 
 
-def _stops(eye: Eye, silence: Cause | None, missing: Mapping[str, Cause]) -> list[Cause]:
-    """What keeps an eye from seeing anything in a pair of source and class."""
+def _stops(
+    needed: RequiredInput, silence: Cause | None, missing: Mapping[str, Cause]
+) -> list[Cause]:
+    """What keeps an input from bringing anything in a pair of source and class."""
     if silence is not None:
         return [silence]
-    if eye.predicate is None or can_hold(eye.predicate, missing):
+    if needed.predicate is None or can_hold(needed.predicate, missing):
         return []
     # Of all that is missing, what by itself or together with others closes it.
-    alone = [cause for leaf, cause in missing.items() if not can_hold(eye.predicate, {leaf})]
+    alone = [cause for leaf, cause in missing.items() if not can_hold(needed.predicate, {leaf})]
     return alone or list(missing.values())
 
 

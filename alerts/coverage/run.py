@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from alerts.compiler.required_inputs import Seeing, eyes_of
+from alerts.compiler.required_inputs import Seeing, required_inputs
 from alerts.coverage.blind import Blind, Cause, blind_rules, causes_told
 from alerts.coverage.field_baseline import as_rows, gone_of, learn_fields, leaves_of, of_rows
 from alerts.coverage.state import CoverageReport, CoverageState, coverage_folder
@@ -123,7 +123,7 @@ def _seen(
 
 def _leaves(pack: RulePack) -> set[str]:
     rules: tuple[Seeing, ...] = (*pack.rules, *pack.queries)
-    asked = [eye.predicate for rule in rules for eye in eyes_of(rule)]
+    asked = [needed.predicate for rule in rules for needed in required_inputs(rule)]
     return {leaf for predicate in asked if predicate for leaf in leaves_of(predicate)}
 
 

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from alerts.backtest.history_match import EventHistory
 from alerts.cli import __main__
 from alerts.compiler.compiler import Compiled, compile_rules
-from alerts.compiler.required_inputs import eyes_of
+from alerts.compiler.required_inputs import required_inputs
 from alerts.compiler.sigma_to_predicate import Untranslatable
 from alerts.coverage.field_baseline import leaves_of
 from alerts.domain.entity import micros
@@ -488,7 +488,9 @@ def test_what_a_function_asks_of_events_is_read_from_sparks_plan(
 ) -> None:
     """A column that the function made itself is no field of the event."""
     asked = QueryRule(query(tmp_path, LOOKS, "looks.py"))
-    named, other = eyes_of(msgspec.structs.replace(asked.query, sees=tuple(asked.sees(spark))))
+    named, other = required_inputs(
+        msgspec.structs.replace(asked.query, sees=tuple(asked.sees(spark)))
+    )
     assert (named.classes, other.classes) == ((), (3002,))
     assert named.predicate is not None
     assert other.predicate is not None
@@ -626,8 +628,8 @@ def test_a_function_is_let_in_by_import_and_set_aside_rules_are_told(
         "spraying_that_worked": "sql",
     }
     noise = next(q for q in store.get(store.current()).queries if q.type == "function")
-    (eye,) = eyes_of(noise)
-    assert eye.classes == (4003,)
+    (needed,) = required_inputs(noise)
+    assert needed.classes == (4003,)
     Aside(store.folder).put([noise], {noise.id: "it took longer than 10 s"})
     capsys.readouterr()
     assert run(ours, "list") == 0
