@@ -38,7 +38,7 @@ from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import connect, open_engine
 from infra.delta.parquet_writer import writing
-from infra.delta.table_places import TablePlaces
+from infra.delta.table_locations import TableLocations
 from infra.errors import Usage
 from infra.storage.temp_dirs import scratch
 from ingest.parsing.source import MODES
@@ -153,7 +153,7 @@ def _attributed(
     """The findings with whose address it was, as files, and what could not be asked."""
     if not files:
         return [], ()
-    places = TablePlaces(settings)
+    places = TableLocations(settings)
     plain = PlainHistory(settings, places.version(EVENT), places.version(DHCP_SEGMENT))
     # As a backtest: a lease that began before the span may still run within it.
     first = since - timedelta(seconds=settings.jobs.max_lease_seconds)

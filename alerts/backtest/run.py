@@ -34,7 +34,7 @@ from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import open_engine, reach
 from infra.delta.parquet_writer import DataFile, Target, collected, write_parquet
-from infra.delta.table_places import TablePlaces
+from infra.delta.table_locations import TableLocations
 from infra.delta.time_travel import require_files
 from infra.errors import Fatal
 from infra.process.log import say
@@ -160,7 +160,7 @@ def require_fit_queries(wish: BacktestRequest, lake: Callable[[], Lake]) -> None
 
 def begin_backtest(settings: Settings, wish: BacktestRequest) -> Run:
     """The run for a wish: the one that was left unfinished, or a new one on the newest versions."""
-    asked, places = _asked(settings, wish), TablePlaces(settings)
+    asked, places = _asked(settings, wish), TableLocations(settings)
     for run in stored_backtests(settings):
         # Only on the versions it began with: half of a result must not be of other events.
         if run.asked == asked and _fresh(run) and run.finished is None and _readable(places, run):
@@ -206,7 +206,7 @@ def chunk(span: timedelta) -> timedelta:
     return next((c for c in CHUNKS if span / c <= MOST_CHUNKS), CHUNKS[-1])
 
 
-def _readable(places: TablePlaces, run: Run) -> bool:
+def _readable(places: TableLocations, run: Run) -> bool:
     """Whether the versions a run began on can still be read: their log, and each of their files."""
     with open_engine(memory="256MB", threads=1) as engine:
         try:

@@ -5,7 +5,7 @@ batch is planned leaves `offsets/.0.<uuid>.tmp` there, a power cut an `offsets/0
 each later start then fails, when there is room again, too. A checkpoint of which no batch was ever
 worked on can begin anew, as nothing was written by it: what lies in the way is moved to
 `<checkpoints>/<job>/leftovers-<when>/`, never deleted. A checkpoint that has done anything is left
-as it is, for `infra.checkpoint.soundness.check` to judge.
+as it is, for `infra.checkpoint.integrity.check` to judge.
 """
 
 from __future__ import annotations

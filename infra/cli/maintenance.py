@@ -14,11 +14,11 @@ from infra.delta.catalog import catalog, table
 from infra.delta.log_reader import newest_version
 from infra.delta.retention import require_sources
 from infra.delta.schema import Table as Declared
-from infra.delta.table_places import TablePlaces
+from infra.delta.table_locations import TableLocations
 from infra.errors import Fatal, HeadgateError, NoLakeHere
 from infra.maintenance.idle_checkpoints import move_on
+from infra.maintenance.idle_tables import tend_idle
 from infra.maintenance.maintenance import COLUMNS, Done, tend
-from infra.maintenance.resting_tables import tend_resting
 from infra.maintenance.retention_holds import held_up_sentence, leave
 from infra.process.table_output import add_output_option, print_rows
 from infra.spark.session import session
@@ -64,10 +64,10 @@ def _compact(arguments: argparse.Namespace, settings: Settings) -> int:
         lock = JobLock(settings.checkpoint_root / "upkeep", "upkeep")
         stack.callback(lock.release)
         # Before anything is deleted by our own checkpoints that another home's jobs need.
-        TablePlaces(settings).claim()
+        TableLocations(settings).claim()
         for line in move_on(settings):
             print(line, file=sys.stderr)
-        done = tend_resting_tables(settings, there) if arguments.due else []
+        done = tend_idle_tables(settings, there) if arguments.due else []
         rests = {tended.table for tended in done}
         due = [declared for declared in there if declared.name not in rests]
         tended, refused = _with_spark(settings, due) if due else ([], [])
@@ -76,9 +76,9 @@ def _compact(arguments: argparse.Namespace, settings: Settings) -> int:
     return report(settings, done, refused, whole=not arguments.table)
 
 
-def tend_resting_tables(settings: Settings, tables: Sequence[Declared]) -> list[Done]:
+def tend_idle_tables(settings: Settings, tables: Sequence[Declared]) -> list[Done]:
     """Tend what takes no Spark, and say so."""
-    each = (tend_resting(settings, declared) for declared in tables)
+    each = (tend_idle(settings, declared) for declared in tables)
     done = [tended for tended in each if tended is not None]
     print(
         f"{len(done)} of {len(tables)} tables have little or nothing to be done: not looked at "

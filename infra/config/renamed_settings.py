@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic_settings import EnvSettingsSource
 
-from infra.config.gone_settings import GONE_SETTINGS, without_gone
+from infra.config.removed_settings import REMOVED_SETTINGS, without_removed
 from infra.errors import Usage
 
 RENAMED_SETTINGS = {
@@ -35,7 +35,7 @@ def with_new_names(values: Mapping[str, Any], above: tuple[str, ...] = ()) -> di
     setting is gone and its value refused.
     """
     renamed: dict[str, Any] = {}
-    for name, value in (values if above else without_gone(values)).items():
+    for name, value in (values if above else without_removed(values)).items():
         path = (*above, name)
         new = _new_name(path)
         if new is not None:
@@ -51,7 +51,7 @@ class RenamingEnvironment(EnvSettingsSource):
         """What they set, by the names of today."""
         values = super().__call__()
         # pydantic looks only for names that the settings have.
-        for gone in GONE_SETTINGS:
+        for gone in REMOVED_SETTINGS:
             variable = f"{self.env_prefix}{gone}".lower()
             if "." not in gone and variable in self.env_vars:
                 values[gone] = self.env_vars[variable]

@@ -29,7 +29,7 @@ from infra.delta.parquet_writer import (
 )
 from infra.delta.schema import Table
 from infra.delta.schema_evolution import additions, described, schema, schema_of, unknown
-from infra.delta.table_places import TablePlaces
+from infra.delta.table_locations import TableLocations
 from infra.delta.transaction import commit_files
 from infra.delta.transaction import replace as replace_files
 from infra.process.log import say
@@ -42,7 +42,7 @@ PROPERTIES = {
 }
 
 
-class DeltaTables(TablePlaces):
+class DeltaTables(TableLocations):
     """The tables under `settings.lake_root`, for one Spark session."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:

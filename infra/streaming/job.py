@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.checkpoint import failed_batch
+from infra.checkpoint.integrity import check, unfinished
 from infra.checkpoint.leftovers import put_aside
-from infra.checkpoint.soundness import check, unfinished
 from infra.spark.internals import QueryControl, streamed_paths
 from infra.streaming.admission import Intake
 from infra.streaming.batch import Work

@@ -16,7 +16,7 @@ from typing import Literal
 from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 
-from infra.checkpoint.soundness import newest_written
+from infra.checkpoint.integrity import newest_written
 from infra.config.settings import Settings
 from infra.delta.log_archive import modified
 from infra.delta.log_reader import (

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from infra.checkpoint import failed_batch
-from infra.checkpoint.soundness import unfinished
+from infra.checkpoint.integrity import unfinished
 from infra.errors import Fatal
 from infra.runtime.job_registry import resume
 from infra.streaming.batch import Batch

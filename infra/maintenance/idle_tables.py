@@ -18,7 +18,7 @@ from infra.delta.log_reader import newest_version
 from infra.delta.retention import retention_limits
 from infra.delta.schema import Table
 from infra.delta.schema_evolution import described
-from infra.delta.table_places import TablePlaces
+from infra.delta.table_locations import TableLocations
 from infra.errors import HeadgateError
 from infra.maintenance.maintenance import Done, is_old, may_be_mixed, merge_groups, needed_interval
 from infra.maintenance.retention_holds import behind, holding
@@ -33,12 +33,12 @@ LONGEST_UNMERGED = timedelta(hours=6)
 """For how long they may."""
 
 
-def tend_resting(settings: Settings, table: Table) -> Done | None:
+def tend_idle(settings: Settings, table: Table) -> Done | None:
     """All that there is to do for a table, where that takes no Spark; None where it does.
 
     Also None where it cannot be told, as of a damaged log: who tends the table then names it.
     """
-    places = TablePlaces(settings)
+    places = TableLocations(settings)
     folder = places.folder(table)
     if clock.doubt():
         return None

@@ -1,4 +1,4 @@
-"""Settings that are gone: for one release a value is dropped and that is said, or it is refused.
+"""Removed settings: for one release a value is dropped and that is said, or it is refused.
 
 A value is dropped where everything that was made with it goes on without it, and refused where
 somebody has to do something first. The only place that knows them, for the file, for overrides and
@@ -16,7 +16,7 @@ from infra.errors import Usage
 
 
 @dataclass(frozen=True)
-class Gone:
+class RemovedSetting:
     """What is said of each value that a setting had. `refused`: of those it is not dropped for."""
 
     dropped: Mapping[str, str]
@@ -25,9 +25,9 @@ class Gone:
 
 _MARKED = "every commit carries a marker of headgate's own"
 
-GONE_SETTINGS = {
-    "sink": Gone({"marker": _MARKED, "txn": f"{_MARKED}, and did so beside Delta's txn"}),
-    "jobs.session_state": Gone(
+REMOVED_SETTINGS = {
+    "sink": RemovedSetting({"marker": _MARKED, "txn": f"{_MARKED}, and did so beside Delta's txn"}),
+    "jobs.session_state": RemovedSetting(
         {"blob": "session state has this form only"},
         {
             "cells": "session state has one form, blobs; take the setting out, and where job "
@@ -40,13 +40,13 @@ GONE_SETTINGS = {
 _said: set[str] = set()
 
 
-def without_gone(values: Mapping[str, Any]) -> dict[str, Any]:
+def without_removed(values: Mapping[str, Any]) -> dict[str, Any]:
     """Nested settings without those that are gone.
 
     Raises `Usage` for a value that is refused, and for one that the setting never had.
     """
     left = dict(values)
-    for name, gone in GONE_SETTINGS.items():
+    for name, gone in REMOVED_SETTINGS.items():
         section, _, word = name.rpartition(".")
         inside = left.get(section) if section else left
         if not isinstance(inside, Mapping) or word not in inside:
@@ -57,7 +57,7 @@ def without_gone(values: Mapping[str, Any]) -> dict[str, Any]:
     return left
 
 
-def _tell(name: str, value: Any, gone: Gone) -> None:
+def _tell(name: str, value: Any, gone: RemovedSetting) -> None:
     reason = gone.dropped.get(value) if isinstance(value, str) else None
     if reason is None:
         refused = gone.refused.get(value) if isinstance(value, str) else None

@@ -17,7 +17,7 @@ from infra.cli import maintenance as maintenance_command
 from infra.config.settings import Settings, load
 from infra.delta.schema import Column, Table
 from infra.maintenance.compaction_plan import FAN_IN
-from infra.maintenance.resting_tables import LONGEST_UNMERGED, WAITING_FILES, tend_resting
+from infra.maintenance.idle_tables import LONGEST_UNMERGED, WAITING_FILES, tend_idle
 from infra.process.clock import clock
 
 NOTE = Table(
@@ -71,12 +71,12 @@ def arrived(settings: Settings, count: int = 1, age: float = 0.0, source: str = 
 
 
 def rests(settings: Settings) -> bool:
-    return tend_resting(settings, NOTE) is not None
+    return tend_idle(settings, NOTE) is not None
 
 
 def test_a_table_without_rows_rests_and_is_counted(settings: Settings) -> None:
     committed(settings)
-    done = tend_resting(settings, NOTE)
+    done = tend_idle(settings, NOTE)
     assert done is not None
     assert (done.table, done.files, done.held) == ("silver.note", 0, ())
     assert done.kept_hours == settings.maintenance.keep_hours
@@ -155,7 +155,7 @@ def test_a_run_on_schedule_says_that_it_began_no_spark(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arrived(settings, FAN_IN)
-    (done,) = maintenance_command.tend_resting_tables(settings, [NOTE])
+    (done,) = maintenance_command.tend_idle_tables(settings, [NOTE])
     assert done.files == FAN_IN
     said = capsys.readouterr().err
     assert said.startswith("1 of 1 tables have little or nothing to be done")

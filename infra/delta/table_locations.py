@@ -17,7 +17,7 @@ from infra.errors import Usage
 from infra.storage.paths import HOME, Location
 
 
-class TablePlaces:
+class TableLocations:
     """The tables under `settings.lake_root`."""
 
     def __init__(self, settings: Settings) -> None:

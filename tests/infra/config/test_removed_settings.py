@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from infra.config import gone_settings
-from infra.config.gone_settings import GONE_SETTINGS
+from infra.config import removed_settings
+from infra.config.removed_settings import REMOVED_SETTINGS
 from infra.config.settings import Settings, load
 from infra.errors import Usage
 
-DROPPED = [(name, value) for name, gone in GONE_SETTINGS.items() for value in gone.dropped]
+DROPPED = [(name, value) for name, gone in REMOVED_SETTINGS.items() for value in gone.dropped]
 
 
 def file_with(tmp_path: Path, name: str, value: str) -> Path:
@@ -23,7 +23,7 @@ def file_with(tmp_path: Path, name: str, value: str) -> Path:
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gone_settings, "_said", set())
+    monkeypatch.setattr(removed_settings, "_said", set())
 
 
 @pytest.mark.parametrize(("name", "value"), DROPPED)
