@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 
 from alerts.domain.alert_body import damage, readable_body
-from alerts.explain.behind import LEASE_REACH, Behind, look_behind, proof_lines
 from alerts.explain.explain import explanation
+from alerts.explain.provenance import LEASE_REACH, Provenance, proof_lines, provenance_of
 from infra.config.settings import Settings
 from infra.delta.log_reader import newest_version, table_id
 from infra.delta.plain_files import Span
@@ -95,7 +95,7 @@ class _Gathered:
     """What is behind the alerts, by the file it goes to."""
 
     alerts: list[Row] = field(default_factory=list)
-    behind: list[Behind] = field(default_factory=list)
+    provenance: list[Provenance] = field(default_factory=list)
     findings: list[Row] = field(default_factory=list)
     events: dict[str, list[Row]] = field(default_factory=dict)
     """By uid; mostly one, for what was delivered twice has a row of its own."""
@@ -195,13 +195,13 @@ def _gather(
     for begin in range(0, len(ids), _ALERTS_AT_ONCE):
         steps.begin("findings")
         part = [alert_id for alert_id, _ in ids[begin : begin + _ALERTS_AT_ONCE]]
-        for behind in look_behind(ask, settings, part, limited=limited, proof=False):
-            gathered.behind.append(behind)
-            gathered.know(behind.rows)
-            since, until = behind.subject.span
+        for each in provenance_of(ask, settings, part, limited=limited, proof=False):
+            gathered.provenance.append(each)
+            gathered.know(each.rows)
+            since, until = each.subject.span
             gathered.since = min(gathered.since, since)
             gathered.until = max(gathered.until, until)
-            findings |= {str(row["finding_id"]): row for row in behind.findings}
+            findings |= {str(row["finding_id"]): row for row in each.findings}
     gathered.findings = list(findings.values())
     for row in gathered.findings:
         own = [row["event_uid"]] if row["kind"] == "event" else []
@@ -216,7 +216,8 @@ def _events(ask: Ask, gathered: _Gathered) -> list[Row]:
         # DHCP lines that prove a lease lie before what was done under it.
         since, until = gathered.since - LEASE_REACH, gathered.until + LEASE_REACH
         # A lease may have begun long before.
-        since = min([since, *(b.subject.proof_since for b in gathered.behind if b.subject.proof)])
+        proofs = [each.subject for each in gathered.provenance if each.subject.proof]
+        since = min([since, *(subject.proof_since for subject in proofs)])
         gathered.know(
             _in_parts(
                 ask,
@@ -239,7 +240,7 @@ def _explanations(
         explanation(
             settings, replace(each, proof=proof_lines(each.subject, events)), limited=limited
         )
-        for each in gathered.behind
+        for each in gathered.provenance
     ]
 
 

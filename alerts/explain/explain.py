@@ -22,7 +22,7 @@ from alerts.backtest.rerun import (
 from alerts.domain.alert_body import damage
 from alerts.domain.entity import fields_of
 from alerts.domain.finding import RULE_FAILED
-from alerts.explain.behind import Behind, Subject, look_behind, shown_uids
+from alerts.explain.provenance import Provenance, Subject, provenance_of, shown_uids
 from alerts.lifecycle.risk_score import INCIDENT
 from alerts.matching.match_reasons import reason_text, reasons, rule_text, selections
 from alerts.rulepack.locations import is_bundled, rule_folders, store_folder
@@ -57,29 +57,29 @@ def explain(
     `limited`: for who is limited to tenants. Batches are everybody's, and what the operator wrote
     into rules and filters may name others: it is without both.
     """
-    behind = next(iter(look_behind(ask, settings, [alert_id], limited=limited)), None)
-    if behind is None:
+    provenance = next(iter(provenance_of(ask, settings, [alert_id], limited=limited)), None)
+    if provenance is None:
         return None
-    lines = explanation(settings, behind, limited=limited)
+    lines = explanation(settings, provenance, limited=limited)
     if again:
-        told_again = _again(ask, settings, PackStore(store_folder(settings)), behind)
+        told_again = _again(ask, settings, PackStore(store_folder(settings)), provenance)
         lines["again"] = msgspec.to_builtins(told_again)
     return lines
 
 
-def explanation(settings: Settings, behind: Behind, *, limited: bool = False) -> RerunRow:
+def explanation(settings: Settings, provenance: Provenance, *, limited: bool = False) -> RerunRow:
     """What `explain` tells of an alert, of what lies behind it."""
-    subject, store = behind.subject, PackStore(store_folder(settings))
+    subject, store = provenance.subject, PackStore(store_folder(settings))
     lines: RerunRow = {
         "alert": {
             name: subject.row[name]
             for name in ("alert_id", "revision", "activity", "title", "level", "count", "status")
         },
-        "rule": _rule(settings, store, subject, behind.rule, limited),
-        "matched": _matched(settings, store, behind, limited),
-        "attribution": _attribution(behind),
-        "lineage": _lineage(behind),
-        "evidence_sql": evidence_sql(subject, behind.findings),
+        "rule": _rule(settings, store, subject, provenance.rule, limited),
+        "matched": _matched(settings, store, provenance, limited),
+        "attribution": _attribution(provenance),
+        "lineage": _lineage(provenance),
+        "evidence_sql": evidence_sql(subject, provenance.findings),
         "damaged": damage(subject.body, subject.row["alert_id"], subject.row["revision"]),
     }
     # Times and nested structs become plain values, ready for JSON.
@@ -171,17 +171,19 @@ def _condition(rule: Described | None) -> str | None:
     return None
 
 
-def _matched(settings: Settings, store: PackStore, behind: Behind, limited: bool) -> list[RerunRow]:
+def _matched(
+    settings: Settings, store: PackStore, provenance: Provenance, limited: bool
+) -> list[RerunRow]:
     """Event by event: which rule, which selections, which values.
 
     `limited`: without selections and what they ask: a filter may list what is of others.
     """
-    by_uid = {event["event_uid"]: event for event in behind.events}
+    by_uid = {event["event_uid"]: event for event in provenance.events}
     named: dict[str, Mapping[str, Any]] = {}
     out = []
-    for finding in behind.findings:
+    for finding in provenance.findings:
         event = by_uid.get(finding["event_uid"])
-        own = behind.pack.described(finding["rule_id"]) if behind.pack else None
+        own = provenance.pack.described(finding["rule_id"]) if provenance.pack else None
         row: RerunRow = {
             "event_uid": finding["event_uid"],
             "time": finding["event_time"],
@@ -221,22 +223,22 @@ def _selections(settings: Settings, store: PackStore, rule: Rule) -> Mapping[str
 # -- who, and on what --------------------------------------------------------------------------
 
 
-def _attribution(behind: Behind) -> RerunRow:
+def _attribution(provenance: Provenance) -> RerunRow:
     """The attribution as told, with the DHCP lines it rests on."""
-    merged: RerunRow = dict(behind.subject.body.get("attribution") or {})
-    if behind.subject.proof:
-        merged["lines"] = behind.proof
+    merged: RerunRow = dict(provenance.subject.body.get("attribution") or {})
+    if provenance.subject.proof:
+        merged["lines"] = provenance.proof
     return merged
 
 
-def _lineage(behind: Behind) -> RerunRow:
+def _lineage(provenance: Provenance) -> RerunRow:
     """The rule packs and batches it came from, with the versions of tables they wrote."""
-    known = _known(behind.events, behind.findings)
+    known = _known(provenance.events, provenance.findings)
     return {
-        "pack": behind.subject.row["pack"],
-        "packs": sorted({row["pack"] for row in behind.findings if row["pack"]}),
-        "batches": [row | {"versions": dict(row["versions"] or {})} for row in behind.batches],
-        "missing": [event for event in behind.subject.evidence if event not in known],
+        "pack": provenance.subject.row["pack"],
+        "packs": sorted({row["pack"] for row in provenance.findings if row["pack"]}),
+        "batches": [row | {"versions": dict(row["versions"] or {})} for row in provenance.batches],
+        "missing": [event for event in provenance.subject.evidence if event not in known],
     }
 
 
@@ -244,10 +246,10 @@ def _known(events: Sequence[RerunRow], findings: Sequence[RerunRow]) -> set[str]
     return {row["event_uid"] for row in (*events, *findings)}
 
 
-def _again(ask: Ask, settings: Settings, store: PackStore, behind: Behind) -> RerunRow:
+def _again(ask: Ask, settings: Settings, store: PackStore, provenance: Provenance) -> RerunRow:
     """The rule that ran, and the one in force, on what is there now; and the address anew."""
-    subject = behind.subject
-    own = [row for row in behind.findings if row["rule_id"] == subject.row["rule_id"]]
+    subject = provenance.subject
+    own = [row for row in provenance.findings if row["rule_id"] == subject.row["rule_id"]]
     then = {str(row["finding_id"]) for row in own}
     pack = subject.row["pack"] or ""
 
@@ -255,7 +257,7 @@ def _again(ask: Ask, settings: Settings, store: PackStore, behind: Behind) -> Re
         if subject.row["rule_id"] in _OURS:
             return "not a rule of a pack"
         if isinstance(which, Rule):
-            return rerun_verdict(then, found_by(which, behind.events))
+            return rerun_verdict(then, found_by(which, provenance.events))
         if isinstance(which, Correlation):
             return rerun_verdict(then, counted_by(ask, which, pack, *subject.span))
         if isinstance(which, Query):
@@ -266,7 +268,7 @@ def _again(ask: Ask, settings: Settings, store: PackStore, behind: Behind) -> Re
 
     return {
         "findings": len(then),
-        "by_its_rule": says(behind.rule, "its pack is lost"),
+        "by_its_rule": says(provenance.rule, "its pack is lost"),
         "by_todays_rule": says(_current(store, subject.row["rule_id"]), "not in force"),
         "attribution": holder_again(ask, own, timedelta(seconds=settings.jobs.wait_seconds)),
     }

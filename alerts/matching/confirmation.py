@@ -19,7 +19,7 @@ from alerts.domain.finding import event_schema
 from alerts.matching.column_access import Picked
 from alerts.rulepack.derived_fields import JSON_COLUMNS
 from alerts.rulepack.predicate import Node, paths_of, tests_of
-from alerts.rulepack.row_test import RowTest
+from alerts.rulepack.row_predicate import RowTest
 
 MOST, MOST_CHARS = 100_000, 40_000_000
 """Combinations of values that are remembered for all rules, and characters in their values."""

@@ -26,7 +26,7 @@ from alerts.matching.prefilter import (
 )
 from alerts.matching.routing import LogSource
 from alerts.rulepack.predicate import Leaf, Test, leaf
-from alerts.rulepack.row_test import ValueTest
+from alerts.rulepack.row_predicate import ValueTest
 
 FEW = 1_000
 """Rows up to which a value is looked up among those of earlier batches and not sought anew."""

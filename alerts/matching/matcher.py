@@ -22,7 +22,7 @@ from alerts.matching.prefilter import SAMPLE_ROWS, Census, PrefilterPlan, count
 from alerts.matching.routing import ROUTING, LogSource, Routed, Router
 from alerts.rulepack.derived_fields import inputs
 from alerts.rulepack.predicate import paths_of
-from alerts.rulepack.row_test import Remembered, ValueTest, row_test
+from alerts.rulepack.row_predicate import Remembered, ValueTest, row_test
 from alerts.rulepack.rule_pack import PackStore, Rule, RulePack
 from ingest.parsing.source import LIVE_MODES
 

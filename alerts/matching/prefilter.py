@@ -35,7 +35,7 @@ from alerts.matching.column_access import (
 from alerts.rulepack.derived_fields import derived
 from alerts.rulepack.predicate import OPS, All, Either, Leaf, Node, Test, leaf, listed_in
 from alerts.rulepack.required_literals import Needle, needles_of
-from alerts.rulepack.row_test import ValueTest
+from alerts.rulepack.row_predicate import ValueTest
 
 Atom: TypeAlias = Needle | Test
 

@@ -16,9 +16,9 @@ from alerts.matching.confirmation import Confirmation, ReadyRule
 from alerts.matching.event_rows import brute_force, event_batch
 from alerts.matching.matcher import Matcher
 from alerts.rulepack.predicate import All, Either, Node, Not, Test, holds, literals_of
-from alerts.rulepack.row_test import Slots
+from alerts.rulepack.row_predicate import Slots
 from alerts.rulepack.rule_pack import Rule, RulePack
-from alerts.rulepack.text_test import text_test
+from alerts.rulepack.text_predicate import text_test
 from tests.examples import examples
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)

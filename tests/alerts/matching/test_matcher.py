@@ -29,7 +29,7 @@ from alerts.rulepack.predicate import (
     holds,
     literals_of,
 )
-from alerts.rulepack.row_test import Remembered, row_test
+from alerts.rulepack.row_predicate import Remembered, row_test
 from alerts.rulepack.rule_pack import PackStore, Rule, RulePack
 from bench.recorded_mix import recorded_batches, recorded_pack
 from infra.errors import Fatal

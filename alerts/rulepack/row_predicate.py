@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from alerts.rulepack.derived_fields import derived
-from alerts.rulepack.joined_tests import all_hold, any_holds
+from alerts.rulepack.joined_predicates import all_hold, any_holds
 from alerts.rulepack.predicate import (
     All,
     Either,
@@ -19,7 +19,7 @@ from alerts.rulepack.predicate import (
     refers,
     tests_of,
 )
-from alerts.rulepack.text_test import text_test
+from alerts.rulepack.text_predicate import text_test
 
 RowTest: TypeAlias = "Callable[[Slots, int], bool]"
 _Reader: TypeAlias = "Callable[[Slots, int], Any]"

@@ -71,7 +71,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Behind:
+class Provenance:
     """What lies in the tables behind an alert, from which all is told."""
 
     subject: Subject
@@ -93,14 +93,14 @@ class Behind:
         return self.rows[:MOST_EVENTS]
 
 
-def look_behind(
+def provenance_of(
     ask: Ask,
     settings: Settings,
     alert_ids: Sequence[str],
     *,
     limited: bool = False,
     proof: bool = True,
-) -> list[Behind]:
+) -> list[Provenance]:
     """What lies behind these alerts, the oldest first; of one that is not there nothing.
 
     The tables are gone through once for all of them: each question opens all files of its time,
@@ -122,7 +122,7 @@ def look_behind(
     proofs = _proofs(ask, subjects) if proof else none
     batches = none if limited else _batches(ask, settings, subjects, events)
     return [
-        Behind(
+        Provenance(
             subject, packs[subject.row["pack"]], rules[n], findings[n], events[n], proofs[n],
             batches[n],
         )

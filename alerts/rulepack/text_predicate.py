@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from alerts.rulepack.joined_tests import all_hold, any_holds
+from alerts.rulepack.joined_predicates import all_hold, any_holds
 from alerts.rulepack.predicate import All, Either, Node, Not, Test, fold, leaf
 
 TextTest: TypeAlias = Callable[[str], bool]
