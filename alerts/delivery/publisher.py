@@ -246,8 +246,8 @@ class Publisher:
         alerts = self._note_published(result)
         say(
             f"job alert: gold.alert was published up to version {known.version}, which this lake "
-            f"has not: an older lake was restored; behind version {since} only what was not heard "
-            f"goes out ({alerts:,} alerts were heard beyond it)"
+            f"has not: an older lake was restored; after version {since} only what was not "
+            f"published before goes out ({alerts:,} alerts were published beyond it)"
         )
         return result
 

@@ -17,7 +17,7 @@ from alerts.delivery.publisher import LOOK_SECONDS, Publisher
 from alerts.lifecycle.alert_json import with_text
 from alerts.lifecycle.asset_context import in_context
 from alerts.lifecycle.holder_confidence import DHCP_SERVERS_DECISION as SERVERS
-from alerts.lifecycle.holder_confidence import Listening
+from alerts.lifecycle.holder_confidence import ServerWatch
 from alerts.lifecycle.payloads import ATTRIBUTED, decode_payload, to_payload, unpack_row
 from alerts.lifecycle.republish_guard import REPUBLISH_DECISION
 from alerts.lifecycle.risk_score import INCIDENT, RISK
@@ -66,7 +66,7 @@ def alert(lake: Lake, *, once: bool = False) -> Job:
     settings = lake.settings
     store = rule_store(settings)
     outgoing = Outgoing(settings)
-    servers = Listening(settings)
+    servers = ServerWatch(settings)
     # One query for all: a table between two queries would cost each alert another trigger and
     # commit.
     outputs = fold_alerts(alert_input(lake), settings, str(store.folder))

@@ -61,7 +61,7 @@ def judge_holders(
             )
 
 
-class Listening:
+class ServerWatch:
     """When each DHCP server was last heard, asked of the lake once a minute beside the batches."""
 
     def __init__(self, settings: Settings) -> None:
@@ -72,7 +72,7 @@ class Listening:
         self._thread: threading.Thread | None = None
 
     def current(self) -> list[list[str]] | None:
-        """What is known now, for `Heard.from_json`; the lake is asked again if that is due.
+        """What is known now, for `ServerLiveness.from_json`; asks the lake again if that is due.
 
         None while the first answer is still to come.
         """

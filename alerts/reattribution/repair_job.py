@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from alerts.domain.entity import event_instant
-from alerts.lifecycle.holder_confidence import Listening
+from alerts.lifecycle.holder_confidence import ServerWatch
 from alerts.reattribution.history_repair import newest_beat, note_repair, repair_history
 from alerts.reattribution.pending_attributions import PendingAttributions
 from alerts.tables import FINDING, HEARTBEAT
@@ -49,7 +49,7 @@ def repair(lake: Lake, *, once: bool = False) -> Job:
     corrected = correct(
         waiting, lake.stream(DHCP_SEGMENT, job="repair"), settings.jobs, settings.scopes
     )
-    servers = Listening(settings)
+    servers = ServerWatch(settings)
     # A run that ends by itself has to leave nothing over, so it sweeps whatever the clock says.
     sweeps = _Sweeps(lake, always=once)
     mended = time.monotonic()

@@ -10,7 +10,12 @@ from typing import Any
 from alerts.domain.entity import micros
 from alerts.lifecycle import holder_confidence
 from alerts.lifecycle.bucket_state import BucketState
-from alerts.lifecycle.holder_confidence import Listening, decided_in, decided_servers, judge_holders
+from alerts.lifecycle.holder_confidence import (
+    ServerWatch,
+    decided_in,
+    decided_servers,
+    judge_holders,
+)
 from enrich.attribution.server_liveness import ServerLiveness
 from infra.config.settings import load
 from tests.enrich.rows import IP, SCOPE, A, B, at, finding
@@ -85,7 +90,7 @@ def test_what_the_driver_decided_of_a_batch_is_read_by_its_tasks(tmp_path: Path)
 
 
 def test_nothing_is_known_of_servers_before_the_lake_answered(tmp_path: Path) -> None:
-    listening = Listening(load(home=tmp_path))
-    assert listening.current() is None
-    listening._thread.join(20)
-    assert listening.current() is None, "there is no lake here"
+    watch = ServerWatch(load(home=tmp_path))
+    assert watch.current() is None
+    watch._thread.join(20)
+    assert watch.current() is None, "there is no lake here"
