@@ -110,7 +110,7 @@ def _add_key(arguments: argparse.Namespace, settings: Settings) -> int:
     _note(settings, "key.make", key.name, {"role": key.role, **key.limits})
     print(token)
     # To stderr, so that `TOKEN=$(headgate keys add ...)` holds the token alone.
-    print("told this once; the API takes it at once", file=sys.stderr)
+    print("shown only once; the API takes it at once", file=sys.stderr)
     return 0
 
 

@@ -194,7 +194,7 @@ class Credentials:
         sources: tuple[str, ...] | None = None,
         tenants: tuple[str, ...] | None = None,
     ) -> tuple[StoredKey, str]:
-        """Make a key; returns it and its token, which is told this once.
+        """Make a key; returns it and its token, which is shown only once.
 
         `tables`, `sources`, `tenants`: all that its statements may read; with one of these it may
         do nothing else.

@@ -87,9 +87,7 @@ class AlertSummary(_Model):
 
     alert_id: str = Field(description="never changes", examples=["9f2c4e5d8a7b6c1d"])
     revision: int = Field(description="1 for the first, then counting up", examples=[2])
-    alert_status: str = Field(
-        description="where people are with it: new, triaged or closed", examples=["new"]
-    )
+    alert_status: str = Field(description="triage status: new, triaged or closed", examples=["new"])
     change_type: str = Field(
         description="what this revision did: create, update or close", examples=["update"]
     )
@@ -185,7 +183,7 @@ class Explanation(_Model):
     alert: dict[str, Any] = Field(description="its newest revision in short")
     rule: dict[str, Any] = Field(description="condition and text; `unchanged`: still in force so")
     matched: list[dict[str, Any]] = Field(description="by event: selections, tests and values")
-    attribution: dict[str, Any] = Field(description="as told, with the DHCP lines behind it")
+    attribution: dict[str, Any] = Field(description="as published, with the DHCP lines behind it")
     lineage: dict[str, Any] = Field(description="rule pack, batches and table versions")
     evidence_sql: str = Field(description="Spark SQL that shows the events, for /statements")
     again: dict[str, Any] | None = Field(None, description="what is said of it now, if asked")

@@ -16,7 +16,7 @@ from infra.process.table_output import add_output_option, print_rows
 def build(verbs: Any) -> None:
     """Register the verbs with those of `alerts`."""
     telling = verbs.add_parser(
-        "tell-early", help="tell preliminary alerts as events come, until stopped ('up' does this)"
+        "tell-early", help="send preliminary alerts as events come, until stopped ('up' does this)"
     )
     telling.set_defaults(run=_tell_early)
 
@@ -32,7 +32,7 @@ def _tell_early(args: argparse.Namespace, settings: Settings) -> int:
 
     _require(settings)
     if settings.alerts.preliminary_by != "lane":
-        raise Usage("alerts.preliminary_by is batch: job ingest tells them; set it to lane")
+        raise Usage("alerts.preliminary_by is batch: job ingest sends them; set it to lane")
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         # Python calls a handler in the middle of whatever runs, so it only sets a flag.

@@ -24,7 +24,7 @@ def build(subparsers: Any) -> None:
     """Add `verify` to the command."""
     verified = subparsers.add_parser(
         "verify",
-        help="run the live rules over history and compare with what the stream told",
+        help="run the live rules over history and compare with what the stream found",
         description="Findings, correlations and alerts of a span, computed again from the tables "
         "as they were known then. Exit code 1 when a difference has no cause.",
     )

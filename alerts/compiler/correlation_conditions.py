@@ -110,7 +110,7 @@ def require_possible(kind: str, condition: SigmaCorrelationCondition) -> None:
     if nothing and kind in _COUNTS and kind != "value_count":
         raise Untranslatable(
             f"condition {op} {count} asks for an absence: {_NO_ABSENCE}",
-            "`type: event_count` with `condition: {eq: 0}` tells that a group fell silent",
+            "`type: event_count` with `condition: {eq: 0}` alerts when a group falls silent",
         )
 
 
@@ -192,7 +192,7 @@ def _require_finding(expression: str, ways: Sequence[frozenset[tuple[str, bool]]
             f"`{expression}` is true where none of its rules fires, and then there is no group to "
             "tell it of",
             "name beside each `not` a rule that must fire, such as `a and not b`; "
-            "`type: event_count` with `condition: {eq: 0}` tells that a group fell silent",
+            "`type: event_count` with `condition: {eq: 0}` alerts when a group falls silent",
         )
 
 

@@ -23,7 +23,7 @@ VERDICTS: dict[Verdict, tuple[int, str]] = {
     "benign": (5, "it happened, and it was allowed"),
     "suspicious": (4, "it may be hostile; nobody could tell"),
     "test": (6, "an exercise, or somebody who tried the rule"),
-    "duplicate": (10, "another alert tells of the same"),
+    "duplicate": (10, "another alert is about the same"),
     "insufficient_data": (7, "the logs do not show enough to judge"),
 }
 """Each verdict with its OCSF `verdict_id` (Detection Finding, class 2004) and what it means."""

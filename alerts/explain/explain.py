@@ -40,7 +40,7 @@ from infra.errors import Fatal
 from infra.spark.sql_text import sql_text
 
 _OURS = {
-    INCIDENT: "several rules tell of one entity within a day",
+    INCIDENT: "several rules fired for one entity within a day",
     RULE_FAILED: "a rule threw and was set aside",
 }
 """Rules that are in no pack, and what they say."""

@@ -99,11 +99,11 @@ def run_lane(settings: Settings, stop: threading.Event) -> None:
     """Tell until `stop`; raises `Taken` where another process of this home does."""
     lock = ExclusiveLock(
         settings.checkpoint_root / "ingest" / "preliminary.lock",
-        lambda holder: f"preliminary alerts are told already, by process {holder}",
+        lambda holder: f"preliminary alerts are sent already, by process {holder}",
     )
     try:
         lane = ConsumerLane(settings)
-        say("preliminary alerts: told as events come")
+        say("preliminary alerts: sent as events come")
         lane.run(stop)
     finally:
         lock.release()

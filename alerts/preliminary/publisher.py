@@ -168,7 +168,7 @@ class PreliminaryPublisher:
         if all(known.is_of(table) for known, table in tables):
             return place
         say(
-            "job ingest: preliminary alerts were told up to a version that this lake has not: an "
+            "job ingest: preliminary alerts were sent up to a version that this lake has not: an "
             "older lake was restored; they go on with new findings"
         )
         return self._newest(place.waiting)

@@ -46,7 +46,7 @@ def filter_of(
     ip: Annotated[str | None, Query(description="names this address")] = None,
     alert_status: Annotated[
         Literal["open", "new", "triaged", "closed"] | None,
-        Query(description="where people are with it; open is new or triaged"),
+        Query(description="triage status; open is new or triaged"),
     ] = None,
     attribution_status: Annotated[
         Attribution | None, Query(description="what the attribution rests on")

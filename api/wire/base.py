@@ -22,6 +22,6 @@ class Visible(WireModel):
         description="whether a driver runs job `alert` now; without one requests wait for its start"
     )
     last_batch_seconds: float | None = Field(
-        description="age of the newest batch of job `alert`; null: no driver told of one",
+        description="age of the newest batch of job `alert`; null: no driver reported one",
         examples=[2.4],
     )

@@ -23,9 +23,7 @@ class IncidentItem(WireModel):
     last_seen: datetime = Field(description="the newest event that it was made of, UTC")
     risk_score: int | None = Field(description="0 to 100")
     tactics: list[str] = Field(description="ATT&CK tactics that it was made of")
-    alert_status: Literal["new", "triaged", "closed"] = Field(
-        description="where people are with it"
-    )
+    alert_status: Literal["new", "triaged", "closed"] = Field(description="triage status")
     verdict: str | None = Field(description="how it was judged")
     alert_count: int = Field(description="alerts that led to it, and those since")
     rule_count: int = Field(description="rules whose alerts these are")

@@ -69,4 +69,4 @@ class KeyMade(WireModel):
     """A key with its token."""
 
     key: KeyItem = Field(description="as it is listed")
-    token: str = Field(description="the bearer token, told this once: keep it now")
+    token: str = Field(description="the bearer token, shown only once: keep it now")

@@ -85,7 +85,7 @@ class ProposedChange(WireModel):
     expires_at: datetime = Field(description="it is gone then, and nothing was changed, UTC")
     change: NewProposal = Field(description="what is wanted; an id is whole, a span an instant")
     etag: str | None = Field(description="ETag of the alert when it was proposed")
-    before: TriageStanding | None = Field(description="where people stood with the alert then")
+    before: TriageStanding | None = Field(description="triage status of the alert then")
     after: TriageStanding | None = Field(description="where they would stand")
     hides: ProposedHiding | None = Field(description="what the suppression would have hidden")
 

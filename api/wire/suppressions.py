@@ -81,7 +81,7 @@ class SuppressionItem(WireModel):
     reason: str | None = Field(description="why")
     who: str = Field(description="who asked for it")
     asked_at: datetime = Field(description="when, UTC")
-    expires_at: datetime = Field(description="findings that arrive from then on are told, UTC")
+    expires_at: datetime = Field(description="findings that arrive later raise alerts again, UTC")
     ended_at: datetime | None = Field(description="when somebody asked to end it, UTC")
     ended_by: str | None = Field(description="who did")
     silenced: int = Field(description="alerts that it kept from the topic so far")

@@ -88,7 +88,7 @@ class AlertSelection(WireModel):
         None, description="an incident, the alerts that led to it and those since"
     )
     alert_status: Literal["open", "new", "triaged", "closed"] | None = Field(
-        None, description="where people are with it; open is new or triaged"
+        None, description="triage status; open is new or triaged"
     )
     status: Literal["open", "closed"] | None = Field(
         None, description="the former name of `alert_status`", deprecated=True

@@ -73,7 +73,7 @@ class OidcSettings(Section):
 class ApiSettings(Section):
     """The REST API."""
 
-    host: str = Field("127.0.0.1", description="address to listen on; loopback unless told")
+    host: str = Field("127.0.0.1", description="address to listen on; loopback unless set")
     port: int = Field(8765, ge=0, le=65535, description="port; 0 picks a free one")
     flight_port: int | None = Field(
         None,

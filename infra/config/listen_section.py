@@ -21,12 +21,12 @@ class SyslogListenerSettings(Section):
     protocol: Literal["tcp", "tls", "udp"] = Field(
         description="tcp (RFC 6587), tls (RFC 5425) or udp (RFC 5426)"
     )
-    host: str = Field("127.0.0.1", description="address to listen on; loopback unless told")
+    host: str = Field("127.0.0.1", description="address to listen on; loopback unless set")
     port: int = Field(ge=0, le=65535, description="port; 0 picks a free one")
     source: str = Field("syslog", description="source whose topic gets what no route takes")
     framing: SyslogFraming = Field(
         "auto",
-        description="how messages are told apart: octets (each with its length), lines, or auto, "
+        description="how messages are split: octets (each with its length), lines, or auto, "
         "which goes by the first message of a connection; udp: a datagram is a message",
     )
     tenant: str | None = Field(
@@ -69,7 +69,7 @@ class ListenKeySettings(Section):
 class OtlpListenerSettings(Section):
     """OpenTelemetry logs (OTLP). Requests are answered when Kafka has them."""
 
-    host: str = Field("127.0.0.1", description="address to listen on; loopback unless told")
+    host: str = Field("127.0.0.1", description="address to listen on; loopback unless set")
     http_port: int | None = Field(
         None, ge=0, le=65535, description="port of OTLP/HTTP (usual: 4318); none: not served"
     )
@@ -93,7 +93,7 @@ class OtlpListenerSettings(Section):
         16 * 1024 * 1024, gt=0, description="largest request once it is unpacked (HTTP)"
     )
     request_records: int = Field(
-        20_000, gt=0, description="most records of a request; the rest is told as rejected"
+        20_000, gt=0, description="most records of a request; the rest is reported as rejected"
     )
     answer_seconds: float = Field(
         10.0, gt=0, description="so long Kafka may take before the sender is told to try again"

@@ -178,7 +178,7 @@ class KafkaSettings(Section):
         description="compacted; where counts go (docs/reference/counts.md); empty: nowhere",
     )
     max_message_bytes: int = Field(
-        10 * 1024 * 1024, gt=0, description="largest record; above it the sender is told"
+        10 * 1024 * 1024, gt=0, description="largest record; a larger one is refused"
     )
     protocol: Literal["PLAINTEXT", "SSL", "SASL_SSL"] = Field(
         "PLAINTEXT", description="what the broker speaks there; PLAINTEXT only on one machine"
@@ -284,7 +284,7 @@ class AlertSettings(Section):
     )
     preliminary_levels: tuple[AlertLevel, ...] = Field(
         ("high", "critical"),
-        description="levels of Sigma rules whose findings are told early "
+        description="levels of Sigma rules whose findings are sent early "
         "(`kafka.preliminary_topic`)",
     )
     preliminary_rules: dict[str, bool] = Field(
@@ -292,7 +292,7 @@ class AlertSettings(Section):
     )
     preliminary_by: Literal["batch", "lane"] = Field(
         "batch",
-        description="what tells them: job ingest behind each batch, or a process that waits for "
+        description="what sends them: job ingest behind each batch, or a process that waits for "
         "none",
     )
     preliminary_seconds: int = Field(

@@ -241,7 +241,7 @@ def _handed_on(status: JobStatus, target: float, now: float) -> bool:
 
 def _missed(status: JobStatus | None, target: float, now: float) -> str:
     if status is None:
-        return "no driver has told of it; is it running (headgate up)?"
+        return "no driver reports it; is it running (headgate up)?"
     if status.state == "failed":
         return f"stopped for good: {status.why}"
     # Before the silence: a driver that was stopped says nothing any more, too.

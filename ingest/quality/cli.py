@@ -26,7 +26,7 @@ _UNHEARD = "no source was heard live in the last 30 days"
 
 WHAT = {
     "check": "check what ingest wrote (the default); nothing is kept",
-    "run": "what runs on a schedule: check what is new, keep it, tell of what failed",
+    "run": "what runs on a schedule: check what is new, keep it, report what failed",
     "history": "what runs found",
     "drift": "fields that are new, by source",
     "silence": "sources, how long each is silent, and how long it may be",

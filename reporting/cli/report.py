@@ -66,7 +66,7 @@ def build(subparsers: Any) -> None:
     due.add_argument(
         "--dismiss",
         metavar="NAME",
-        help="tell no more of a scheduled report that failed, such as daily-2026-11-20_2026-11-21",
+        help="no longer show a scheduled report that failed, such as daily-2026-11-20_2026-11-21",
     )
     due.set_defaults(run=run_due)
 

@@ -105,7 +105,7 @@ class Cores:
             )
         if missing := self.batches - self.measured:
             sentences.append(
-                f"{number(missing)} of {number(self.batches)} batches told no CPU time (an earlier "
+                f"{number(missing)} of {number(self.batches)} batches have no CPU time (an earlier "
                 "release, a cluster, or a system without /proc): all figures are too low by these."
             )
         return " ".join(sentences)

@@ -102,7 +102,7 @@ def _lead(
     """What a person who pays for it reads first."""
     phrase = request.interval.phrase
     if cores.hours is None or cores.average is None:
-        known = "how many cores the platform took is not known: no batch told its CPU time"
+        known = "how many cores the platform took is not known: no batch reported its CPU time"
     else:
         known = (
             f"the platform took {_little(cores.average)} cores on average, "
@@ -237,8 +237,8 @@ def _cores(cores: Cores, earlier: Cores) -> Section:
         ends=[f"{_little(row['core_hours'])} h, {_little(row['cores'])} cores" for row in rows],
     )
     empty = (
-        "Not known: no batch told its CPU time. Batches of earlier releases, on a cluster or on a "
-        "system without /proc tell none."
+        "Not known: no batch reported its CPU time. Batches of earlier releases, and those on a "
+        "cluster or a system without /proc, report none."
     )
     sums = None
     if cores.hours is not None:
@@ -318,6 +318,6 @@ def _rules(rules: list[dict[str, Any]]) -> Section:
     ]
     whole = sum(row["seconds"] for row in rules) or 1.0
     rules = [row | {"share": row["seconds"] / whole} for row in rules]
-    empty = "Nothing was told of what rules cost (headgate rules cost --live)."
+    empty = "No costs of rules are on record (headgate rules cost --live)."
     table = Table("rules", columns, rules[:_SHOWN], whole=len(rules), empty=empty)
     return Section("Rules that cost most", [table])

@@ -76,7 +76,7 @@ def test_health_needs_no_token(client: TestClient) -> None:
 
 
 def test_ready_says_why_not(client: TestClient, lake: Lake, tmp_path: Path) -> None:
-    assert "job sessions: no driver has told of it" in problem(client.get("/readyz"), 503)["detail"]
+    assert "job sessions: no driver reports it" in problem(client.get("/readyz"), 503)["detail"]
     empty = TestClient(create_app(load(home=tmp_path / "nothing")))
     answered = empty.get("/readyz")
     assert "there is no lake here" in problem(answered, 503)["detail"]

@@ -173,7 +173,7 @@ def test_two_clicks_make_one_key_and_a_reload_rotates_none(browse, app):
     (key,) = stored(app).keys
     page.reload()
     assert page.url.endswith("/admin")
-    assert page.locator("text=told this once").count() == 0
+    assert page.locator("text=shown only once").count() == 0
     assert stored(app).keys == (key,)
     assert watched.errors == []
     assert watched.violations() == []

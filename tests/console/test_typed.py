@@ -51,7 +51,7 @@ def test_what_was_typed_survives_a_session_that_ended(browse):
     assert page.input_value(f"{KEYS} select") == "analyst"
     assert page.evaluate("document.activeElement.name") == "role"
     page.click(f"{KEYS} button")
-    page.wait_for_selector("text=told this once")
+    page.wait_for_selector("text=shown only once")
     watched.go(ACCESS)
     assert page.input_value(f"{KEYS} input[name=name]") == ""
     assert watched.errors == []

@@ -51,7 +51,7 @@ def build(verbs: Any) -> None:
         help="try what is new or changed for so long first: 'rules promote' lets it alert",
     )  # fmt: skip
     parser.add_argument("--reason", default="", help="why, for those who wonder later")
-    parser.add_argument("--dry-run", action="store_true", help="only tell what would change")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would change")
     parser.add_argument("--yes", action="store_true", help="change what is there already")
     parser.add_argument("--output", choices=("text", "json"), default="text")
     parser.set_defaults(run=import_rules)

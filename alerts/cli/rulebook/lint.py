@@ -21,7 +21,7 @@ def build(verbs: Any) -> None:
     parser = verbs.add_parser(
         "lint",
         help="warnings about a rule's text, each with a code",
-        description="Reads YAML files of rules, in force or not. What does not load is told by "
+        description="Reads YAML files of rules, in force or not. What does not load is listed by "
         "'headgate rules list'; this is about what loads and is odd. Exit code 1 when something "
         "is warned of.",
     )

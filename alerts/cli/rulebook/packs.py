@@ -31,7 +31,7 @@ def build(verbs: Any) -> None:
     back.add_argument("pack", metavar="PACK", help="name or folder of a pack")
     back.add_argument("--to", default="", metavar="VERSION", help="(default: the one before)")
     back.add_argument("--reason", default="", help="why, for those who wonder later")
-    back.add_argument("--yes", action="store_true", help="do it; without, it is only told")
+    back.add_argument("--yes", action="store_true", help="do it; without, it is only shown")
     back.set_defaults(run=roll_back)
 
 

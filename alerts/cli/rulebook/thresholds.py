@@ -32,11 +32,11 @@ def build(verbs: Any) -> None:
     """Add `thresholds` below `headgate rules`."""
     parser = verbs.add_parser(
         "thresholds",
-        help="what another count, window or group of a correlation would have told",
+        help="what another count, window or group of a correlation would have raised",
         description="Runs a correlation over the findings that gold.finding still has of the rules "
         "it counts, once for each choice, through the correlator and the alert state that jobs "
         "use. Without --count, --window and --group-by it tries counts, then windows around those "
-        "in force. kept: judged alerts of the rule that the choice would still have told (fires on "
+        "in force. kept: judged alerts of the rule that the choice would still raise (it fires on "
         "one of their events, or fired for the group less than a window before); noise is what was "
         "judged false_positive or benign. --write N keeps choice N as an own rule in the first "
         "folder of alerts.rules and switches off the one it replaces; verdicts and alerts of the "

@@ -21,7 +21,7 @@ router = APIRouter(prefix="/api/v1/incidents", tags=["incidents"])
 def list_incidents(
     services: Here,
     status: Annotated[
-        Literal["open", "closed"] | None, Query(description="where people are with it; none: all")
+        Literal["open", "closed"] | None, Query(description="triage status; none: all")
     ] = None,
     limit: Annotated[int, Query(ge=1, le=500, description="incidents at most")] = 100,
 ) -> wire.IncidentList:

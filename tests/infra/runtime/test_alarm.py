@@ -79,7 +79,7 @@ def test_a_job_that_nobody_started_is_told_of(
     look(settings, now, monkeypatch)
     look(settings, now + 601, monkeypatch)
     assert [[stuck.job for stuck in each] for each in told] == [[], ["alert"]]
-    assert "no driver has told of it" in told[-1][0].why
+    assert "no driver reports it" in told[-1][0].why
 
 
 def test_of_a_job_that_was_stopped_for_good_it_is_told_at_once_and_of_one_ended_by_hand_never(

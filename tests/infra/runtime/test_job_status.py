@@ -148,7 +148,7 @@ FINE = JobStatus("ingest", "running", at=1000.0, pid=7, started_at=900.0, progre
             replace(FINE, state="backoff", progressed_at=900.0, failures=2, why="no broker"),
             "no progress for 100 s, target 60 s; it failed 2 times: no broker",
         ),
-        (None, "no driver has told of it; is it running (headgate up)?"),
+        (None, "no driver reports it; is it running (headgate up)?"),
     ],
 )
 def test_a_job_misses_its_target_by_a_sentence(status: JobStatus | None, missed: str) -> None:

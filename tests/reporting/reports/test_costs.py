@@ -88,11 +88,11 @@ def test_cores_that_nobody_measured_are_not_told_as_none() -> None:
     report = cost.compose(lake.request(HOME, "2026-11-20"))
     assert tiles(report)["Cores"] == (None, None)
     assert "how many cores the platform took is not known" in report.lead[0]
-    assert "Not known: no batch told its CPU time" in in_form(report, "html").decode()
+    assert "Not known: no batch reported its CPU time" in in_form(report, "html").decode()
     lake.add("ops.ledger", batches(DAY, 9, "alert", **told(60)))
     lake.add("ops.ledger", batches(DAY - timedelta(days=1), 9, "alert", **told(60)))
     report = cost.compose(lake.request(HOME, "2026-11-20"))
-    assert "2 of 4 batches told no CPU time" in in_form(report, "html").decode()
+    assert "2 of 4 batches have no CPU time" in in_form(report, "html").decode()
     assert tiles(report)["Cores"][1] is None, "of half the batches no rise is told"
 
 
