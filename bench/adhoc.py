@@ -18,8 +18,7 @@ import pyarrow as pa
 from api.sql.runner import Statements
 from api.sql.worker_line import Busy
 from bench.event_slice import append_rows
-from bench.event_to_alert import cut
-from bench.measure import Report
+from bench.measure import Report, cut
 from infra.config.settings import Settings, load
 from infra.delta.duckdb_views import connect
 from infra.spark.session import session

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
-from bench.event_to_alert import cut
 from bench.lines import Sent, traversal
-from bench.measure import Report
+from bench.measure import Report, cut
 from bench.whole import SLOTS, Whole, whole
 from infra.config.settings import Settings
 from infra.runtime import job_status

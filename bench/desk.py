@@ -18,8 +18,7 @@ from fastapi.testclient import TestClient
 from alerts.tables import ALERT
 from api.app import create_app
 from bench.event_slice import append_rows
-from bench.event_to_alert import cut
-from bench.measure import Report
+from bench.measure import Report, cut
 from bench.searching import search_beside
 from infra.config.settings import load
 from infra.delta.parquet_writer import arrow_schema

@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 from api.services.entities.attributed_events import By, slice_of
 from api.services.reader import Reader
 from bench.asof_history import START, Shape, mac_of, write
-from bench.event_to_alert import cut
-from bench.measure import Report
+from bench.measure import Report, cut
 from bench.plot import bars, panel
 from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import load

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import quantiles
 
 from confluent_kafka import Message, Producer
 
 from alerts.delivery.topic_listener import Listener, TopicMessage
 from bench.lines import Sent, connection, grant, lookup, traversal
-from bench.measure import Report, cpu_seconds
+from bench.measure import Report, cpu_seconds, cut
+from bench.reference import Reference, reference
 from infra.config.settings import Settings, load
 from infra.delta.duckdb_views import connect
 from infra.errors import HeadgateError
@@ -109,10 +109,18 @@ class Run:
 
 
 def run(quick: bool = False) -> Report:
-    """500 events/s for 5 minutes after a warm-up; alerts are read from the topic."""
+    """500 events/s for 5 minutes after a warm-up; alerts are read from the topic.
+
+    Before and behind it, on the same machine at the same rate, the stock queries of
+    `bench.reference`: seconds of two days do not compare, their ratio does.
+    """
     report = Report("event_to_alert", "make bench ONLY=event_to_alert")
-    done, cores = loaded(Load(200, 60) if quick else Load(500, 300))
+    load_, seconds = (Load(200, 60), 30) if quick else (Load(500, 300), 120)
+    before = reference(load_.per_second, seconds)
+    done, cores = loaded(load_)
+    after = reference(load_.per_second, seconds)
     _tell(report, done, cores)
+    _tell_reference(report, done, [before, after], seconds)
     return report
 
 
@@ -311,7 +319,7 @@ def _alive(driver: PlatformProcess) -> None:
 def _tell(report: Report, done: Run, cores: float) -> None:
     attacks = list(done.attacks.values())
     counted = [one for one in attacks if one.counted]
-    known = [one for one in counted if one.status in ("leased", "outside")]
+    known = _known(done)
     _delays(report, "lease known or outside", known, {"p50": 5.0, "p99": 10.0})
     for status in ("leased", "outside", "none"):
         _delays(report, status, [one for one in counted if one.status == status], {})
@@ -340,8 +348,39 @@ def _tell(report: Report, done: Run, cores: float) -> None:
     ]
 
 
+def _tell_reference(
+    report: Report, done: Run, references: Sequence[Reference], seconds: int
+) -> None:
+    ours = _waits(_known(done))
+    for percent in (50, 95, 99):
+        stock = report.add(
+            f"stock queries, p{percent}", [cut(each.delays, percent) for each in references], "s"
+        )
+        if stock.value:
+            ratio = cut(ours, percent) / stock.value
+            report.add(
+                f"lease known or outside beside them, p{percent}", [cut(ours, percent)], "s",
+                compared_with=stock.name, ratio=ratio, bar="<= 0.5x", met=ratio <= 0.5,
+            )  # fmt: skip
+    report.add("CPU of Spark, stock queries", [each.cores for each in references], "cores")
+    report.notes.append(
+        f"stock queries: `bench/reference.py`, Kafka to Delta to Kafka, {seconds} s before and "
+        f"{seconds} s behind; they keep no lease, parse nothing and send what matches a text"
+    )
+
+
+def _known(done: Run) -> list[Attack]:
+    return [
+        one for one in done.attacks.values() if one.counted and one.status in ("leased", "outside")
+    ]
+
+
+def _waits(attacks: Sequence[Attack]) -> list[float]:
+    return [one.appended_at - one.sent_at for one in attacks if one.appended_at is not None]
+
+
 def _delays(report: Report, name: str, attacks: Sequence[Attack], bars: dict[str, float]) -> None:
-    waits = [one.appended_at - one.sent_at for one in attacks if one.appended_at is not None]
+    waits = _waits(attacks)
     for percent in (50, 95, 99):
         value = cut(waits, percent)
         bar = bars.get(f"p{percent}")
@@ -352,8 +391,3 @@ def _delays(report: Report, name: str, attacks: Sequence[Attack], bars: dict[str
 def _counts(attacks: Sequence[Attack]) -> str:
     by_status = Counter(one.status for one in attacks)
     return ", ".join(f"{count} {status}" for status, count in sorted(by_status.items()))
-
-
-def cut(values: Sequence[float], percent: int) -> float:
-    """A percentile, as Python's inclusive method has it."""
-    return quantiles(values, n=100, method="inclusive")[percent - 1]

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from alerts.tables import FINDING
-from bench.event_to_alert import RULE, Attack, Load, cut, loaded
-from bench.measure import Report
+from bench.event_to_alert import RULE, Attack, Load, loaded
+from bench.measure import Report, cut
 from bench.plot import bars, panel
 from enrich.tables import ATTRIBUTION
 from infra.config.settings import Settings, load

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from alerts.delivery.topic_listener import Listener, TopicMessage
-from bench.event_to_alert import Attack, Load, cut, loaded
-from bench.measure import Report
+from bench.event_to_alert import Attack, Load, loaded
+from bench.measure import Report, cut
 from infra.config.settings import Settings
 
 TOPIC = "alerts.preliminary"

@@ -11,9 +11,8 @@ import sys
 import time
 from collections.abc import Iterator
 
-from bench.event_to_alert import cut
 from bench.lines import Sent, lookup, traversal
-from bench.measure import Report
+from bench.measure import Report, cut
 from bench.whole import SLOTS, Whole, whole
 from infra.config.settings import Settings
 from infra.spark.session import project_root

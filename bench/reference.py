@@ -12,14 +12,14 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import quantiles
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from bench.measure import Report, cpu_by_process, cpu_since
+from bench.measure import Report, cpu_by_process, cpu_since, cut
 from bench.realtime import INPUT, MATCH_EVERY, OUTPUT, Heard, listen, made_topics, send
 from infra.config.settings import load
 from infra.kafka.client import Broker, free_port
@@ -28,10 +28,32 @@ from infra.process import java_jars
 WARM_SECONDS = 45
 
 
+@dataclass(frozen=True)
+class Reference:
+    """What the two queries came to. `delays`: seconds of each match; `cores`: CPU of Spark."""
+
+    delays: list[float]
+    cores: float
+
+
 def run(quick: bool = False) -> Report:
     """500 lines a second, as in `event_to_alert`."""
     report = Report("reference", "make bench ONLY=reference")
     rate, seconds = (200, 45) if quick else (500, 300)
+    measured = reference(rate, seconds)
+    for percent in (50, 95, 99):
+        report.add(f"reference, p{percent}", [cut(measured.delays, percent)], "s")
+    report.add("reference, CPU of Spark", [measured.cores], "cores")
+    report.notes.append(
+        f"{rate} lines/s, one in {MATCH_EVERY} matches, {seconds} s after {WARM_SECONDS} s of "
+        "warm-up; delay: from just before a line is handed to the producer to the append time of "
+        "its match; one partition, one machine, broker and sender on it too"
+    )
+    return report
+
+
+def reference(rate: int, seconds: int) -> Reference:
+    """Both queries under so many lines a second, for so long after a warm-up."""
     home = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
     broker = Broker(home / "kafka", free_port()).start()
     kafka = load(home=home, kafka={"bootstrap": broker.address}).kafka
@@ -60,16 +82,7 @@ def run(quick: bool = False) -> Report:
     delays = [delay for at, delay in heard.delays if at >= began]
     if len(delays) < sent:  # stock queries into Kafka may send one twice
         raise AssertionError(f"{len(delays)} of {sent} matches came")
-    cuts = quantiles(delays, n=100)
-    for percent in (50, 95, 99):
-        report.add(f"reference, p{percent}", [cuts[percent - 1]], "s")
-    report.add("reference, CPU of Spark", [used / seconds], "cores")
-    report.notes.append(
-        f"{rate} lines/s, one in {MATCH_EVERY} matches, {seconds} s after {WARM_SECONDS} s of "
-        "warm-up; delay: from just before a line is handed to the producer to the append time of "
-        "its match; one partition, one machine, broker and sender on it too"
-    )
-    return report
+    return Reference(delays, used / seconds)
 
 
 def _stock(home: Path) -> SparkSession:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from bench.event_to_alert import SEED, WARM_SECONDS, Attack, Load, Run, cut, loaded
-from bench.measure import Report, cpu_seconds
+from bench.event_to_alert import SEED, WARM_SECONDS, Attack, Load, Run, loaded
+from bench.measure import Report, cpu_seconds, cut
 from infra.config.settings import Settings, load
 from infra.kafka.client import free_port
 from infra.process.subprocesses import PlatformProcess

@@ -11,7 +11,7 @@ from pydantic import IPvAnyAddress
 from api import models
 from api.problems import responses
 from api.routes.access import Here
-from api.services import leases
+from api.services.entities import leases
 from api.wire.moment import Moment
 
 router = APIRouter(prefix="/api/v1/leases", tags=["leases"])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from api.services import leases
+from api.services.entities import leases
 from api.services.reader import Reader
 from api.sql.runner import Statements
 from headgate.cli import main
