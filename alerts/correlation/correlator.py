@@ -309,9 +309,11 @@ class Correlator:
         """Look at the windows that a finding at `time` lies in, if they are not to wait."""
         span, since = definition.span, time
         if rules_out(definition):
-            # It may have taken back what kept others quiet, a span to either side.
-            if time > group.closed + span:
+            # Of windows that closed it can concern none: to look at them with each finding that
+            # comes on time would be to go through the whole group with each.
+            if time > group.closed + looks_ahead(definition):
                 return []
+            # It may have taken back what kept others quiet, a span to either side.
             since, span = time - 2 * span, 2 * span
         return self._fire(definition, group, since, time + span, again=True)
 

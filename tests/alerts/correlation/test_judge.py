@@ -12,12 +12,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from alerts.correlation import correlator as correlator_module
 from alerts.correlation import history as history_module
 from alerts.correlation.conditions import told_at_once
 from alerts.correlation.correlator import MAX_ENTRIES, CorrelationState, Correlator
 from alerts.correlation.finding import Fired
 from alerts.correlation.history import over_history
-from alerts.correlation.negation import looks_ahead
+from alerts.correlation.negation import looks_ahead, measure_without
 from alerts.domain.entity import micros
 from alerts.domain.finding import DISPROVED
 from alerts.lifecycle.bucket_state import BucketState
@@ -332,3 +333,29 @@ def test_a_full_group_whose_windows_are_open_is_not_looked_through_with_each_fin
     for number in range(MAX_ENTRIES + 500):
         correlator.feed(definition, row(Point(number, number // 50, "a", "bob", "1")))
     assert len(looks) == 500
+
+
+@pytest.mark.parametrize("kind", ["temporal", "temporal_ordered"])
+def test_what_comes_on_time_has_no_window_that_closed_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Of a noisy group each finding would go through all that it keeps."""
+    measured: list[Any] = []
+
+    def counted(*given: Any) -> Any:
+        measured.append(given)
+        return measure_without(*given)
+
+    monkeypatch.setattr(correlator_module, "measure_without", counted)
+    definition = correlation(
+        type=kind, rules=("b", "a"), count=1, any_of=(("a",),), none_of=(("b",),),
+        timespan_seconds=600,
+    )  # fmt: skip
+    correlator = Correlator(CorrelationState())
+    for number in range(600):
+        each = row(Point(number, number, "b", "bob", None))
+        assert correlator.feed(definition, each) == []
+        if number % 50 == 0:
+            assert correlator.settle(definition, micros(each["received_at"])) == []
+    # Each window once, when it closes.
+    assert len(measured) <= 600
