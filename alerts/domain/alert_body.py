@@ -24,13 +24,16 @@ class DamagedAlert(Fatal):
     """The body of an alert is damaged, and what was asked needs it whole."""
 
 
-def readable_body(text: str) -> dict[str, Any]:
-    """The body of a row of gold.alert; text that is no JSON object stands under `UNREADABLE`."""
+def readable_body(text: str | None) -> dict[str, Any]:
+    """The body of a row of gold.alert; text that is no JSON object stands under `UNREADABLE`.
+
+    None, as other hands may have written it, is such a text, of no characters.
+    """
     try:
-        body = msgspec.json.decode(text)
+        body = msgspec.json.decode(text or "")
     except (msgspec.DecodeError, UnicodeError):
         body = None
-    return body if isinstance(body, dict) else {UNREADABLE: text}
+    return body if isinstance(body, dict) else {UNREADABLE: text or ""}
 
 
 def damage(body: Mapping[str, Any], alert_id: str, revision: int) -> str | None:
