@@ -28,10 +28,14 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class _DamagedAlert:
+class DamagedCount:
+    """An alert whose body is damaged: what its columns tell of whom it is about, and what is
+    said of it."""
+
     alert_id: str
     rule_id: str
     entity_value: str
+    tenant_uid: str | None
     sentence: str
 
 
@@ -48,7 +52,7 @@ def with_alerts(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> Counted:
     alerts, damaged = _alerts(lake, pairs)
     out, left_out = [], []
     for row, finding in pairs:
-        if (lost := _lost(damaged, finding, row, lake.settings)) is not None:
+        if (lost := counting_damaged(damaged, finding, row, lake.settings)) is not None:
             left_out.append(f"finding {row['finding_id']} stays as it was attributed: {lost}")
             continue
         alert = counting(alerts, finding, row, lake.settings)
@@ -63,7 +67,7 @@ Pair = tuple[Mapping[str, Any], Mapping[str, Any]]
 """A row of gold.attribution with `was`, and its finding."""
 
 
-def _alerts(lake: Lake, pairs: Sequence[Pair]) -> tuple[list[dict[str, Any]], list[_DamagedAlert]]:
+def _alerts(lake: Lake, pairs: Sequence[Pair]) -> tuple[list[dict[str, Any]], list[DamagedCount]]:
     """The newest bodies of alerts that these findings made, or that are about the same entities
     and ever spanned an instant of the rows; and those of them whose body is damaged."""
     times = [row["event_time"] for row, _ in pairs]
@@ -94,25 +98,28 @@ def _alerts(lake: Lake, pairs: Sequence[Pair]) -> tuple[list[dict[str, Any]], li
         if sentence is None:
             alerts.append(body)
         else:
-            damaged.append(_DamagedAlert(row.alert_id, row.rule_id, row.entity_value, sentence))
+            told = (row.alert_id, row.rule_id, row.entity_value, row.tenant_uid)
+            damaged.append(DamagedCount(*told, sentence))
     return alerts, damaged
 
 
-_WHOLE = ("body", "rule_id", "entity_value")
+_WHOLE = ("body", "rule_id", "entity_value", "tenant_uid")
 """The body of an alert, and the columns that tell whose it is where its body is damaged."""
 
 
-def _lost(
-    damaged: Sequence[_DamagedAlert],
+def counting_damaged(
+    damaged: Sequence[DamagedCount],
     finding: Mapping[str, Any],
     row: Mapping[str, Any],
     settings: Settings,
 ) -> str | None:
     """What is said of the damaged alert that a finding may count on; None: there is none."""
     made, named = _made(finding, settings), _named(row, finding)
+    # With the tenant: two may have one address, and another's damage must hold up none.
+    mine = (finding["rule_id"], named, finding.get("tenant_uid"))
     for alert in damaged:
-        mine = alert.rule_id == finding["rule_id"] and alert.entity_value == named
-        if mine or alert.alert_id == made:
+        about = (alert.rule_id, alert.entity_value, alert.tenant_uid)
+        if about == mine or alert.alert_id == made:
             return alert.sentence
     return None
 

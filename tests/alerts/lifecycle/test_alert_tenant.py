@@ -9,7 +9,9 @@ import msgspec
 
 from alerts.delivery.alert_message import published_state
 from alerts.domain.alert import FoldState
+from alerts.domain.finding import identity
 from alerts.lifecycle.alert_json import with_text
+from alerts.lifecycle.alert_lookup import DamagedCount, counting_damaged
 from alerts.lifecycle.asset_context import in_context
 from alerts.lifecycle.bucket_state import HEADER, BucketState
 from alerts.lifecycle.restore_alert import revive_asked
@@ -18,7 +20,7 @@ from alerts.preliminary.message import preliminary_message
 from enrich.attribution.competing_leases import Said, rivals_of
 from enrich.attribution.confidence import assessed, standing
 from enrich.attribution.scopes import in_scope
-from infra.config.settings import ScopeSettings
+from infra.config.settings import ScopeSettings, Settings
 from infra.storage.compression import compressed
 from tests.alerts.lifecycle.test_alert_fold import (
     NOON,
@@ -86,6 +88,21 @@ def test_a_correlation_counts_each_tenants_findings_by_themselves() -> None:
     assert {line["event_uid"][:6] for line in told["evidence"]} == {"globex"}
     (row,) = [o["row"] for o in outputs if o["out"] == "alert"]
     assert row["tenant_uid"] == "globex"
+
+
+def test_a_damaged_alert_of_another_tenant_holds_up_no_attribution() -> None:
+    """Two tenants have one address; the damaged alert is about that of one of them."""
+    settings = Settings()
+    row = {"was": {"holder": {"status": "none"}}}
+    told = {"rule_id": "r", "event_uid": "e", "ip": "10.0.0.5"}
+    damaged = DamagedCount("a1", "r", "10.0.0.5", "acme", "its body is damaged")
+    for tenant, lost in (("acme", damaged.sentence), ("globex", None), (None, None)):
+        finding_row = {**told, "tenant_uid": tenant}
+        assert counting_damaged([damaged], finding_row, row, settings) == lost
+    # The alert that the finding made is its own, whatever it is about now.
+    made = identity(settings.alerts.tenant, "r", "e")
+    moved = DamagedCount(made, "r", "bb", "globex", "its body is damaged")
+    assert counting_damaged([moved], {**told, "tenant_uid": "globex"}, row, settings)
 
 
 def test_the_risk_of_a_device_is_each_tenants_own() -> None:
