@@ -66,12 +66,16 @@ def standing_filters(settings: Settings, rule: Rule) -> dict[str, KeptFilter]:
 def end_filter(settings: Settings, rule: Rule, filter_id: str) -> tuple[KeptFilter, str]:
     """Take a filter's file away and put the rules in force without it: it, and the pack's hash.
 
-    Raises `NoSuch` where it is gone, `Usage` where its file holds more.
+    Raises `NoSuch` where it is gone, `Usage` where its file holds more, or several have its id.
     """
-    known = {each.filter_id: each for each in kept_filters(settings, rule)}
-    ended = known.get(filter_id)
-    if ended is None:
+    known = [each for each in kept_filters(settings, rule) if each.filter_id == filter_id]
+    if not known:
         raise NoSuch(f"no filter {filter_id} of rule {rule.id}: somebody took it away meanwhile")
+    ended = known[0]
+    if len(known) > 1:
+        # A file that was copied, or filters without an id: which is meant nobody here knows.
+        files = ", ".join(sorted(each.path.name for each in known))
+        raise Usage(f"several filters have the id '{filter_id}' ({files}); end it in its file")
     if not ended.alone or not is_own(settings, ended.path):
         raise Usage(f"{ended.path.name} holds more than this filter; take it out of the file there")
     if ended.shared:

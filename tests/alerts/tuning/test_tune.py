@@ -15,6 +15,7 @@ from alerts.cli import tuning
 from alerts.delivery.action_request import request_action
 from alerts.rulebook.rule_store import recompile
 from alerts.tuning.judged_alerts import MOST_ALERTS, rule_history
+from alerts.tuning.kept_filters import end_filter, kept_filters
 from alerts.tuning.rule_tuning import tunable_rule
 from infra.config.settings import Settings, load
 from infra.errors import Usage
@@ -116,6 +117,24 @@ def test_a_filter_that_is_kept_is_in_force(
     assert first["kept"] is True
     assert not any(other["kept"] for other in others)
     assert f"filter 1 is kept already, by ann until 2999-01-01: {path}" in aside
+
+
+def test_of_two_filters_with_one_id_none_is_ended(home: Settings) -> None:
+    """As where a file was copied, or neither has an id."""
+    assert run(home, "tune", "login_failed", "--days", "3650", "--write", "1", *KEPT) == 0
+    folder = home.home / "rules"
+    (path,) = folder.glob("filter_*.yml")
+    rule, _ = tunable_rule(home, "login_failed")
+    (kept,) = kept_filters(home, rule)
+    copied = folder / "filter_copy.yml"
+    copied.write_text(path.read_text("utf-8"), "utf-8")
+    with pytest.raises(Usage, match=r"several filters have the id .*filter_copy.yml.*in its file"):
+        end_filter(home, rule, kept.filter_id)
+    assert path.exists()
+    assert copied.exists()
+    copied.unlink()
+    ended, _ = end_filter(home, rule, kept.filter_id)
+    assert (ended.path, path.exists()) == (path, False)
 
 
 def test_without_verdicts_it_says_what_to_do(
