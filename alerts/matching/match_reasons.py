@@ -66,6 +66,7 @@ def reasons(node: Node, event: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _reasons(node: Node, event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    node = _once(node)
     if isinstance(node, Not):
         yield {"field": "", "test": reason_text(node), "values": [], "absent": True}
     elif isinstance(node, Test):
@@ -83,6 +84,13 @@ def _reasons(node: Node, event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 yield from _reasons(part, event)
 
 
+def _once(node: Node) -> Node:
+    """What is denied twice as it is: so the compiler marks what no event is to be sought by."""
+    while isinstance(node, Not) and isinstance(node.of, Not):
+        node = node.of.of
+    return node
+
+
 def _passing(test: Test, event: Mapping[str, Any]) -> list[Any]:
     """The values of a field for which its test holds."""
     values = present(at(event, test.field))
@@ -97,13 +105,15 @@ def _passing(test: Test, event: Mapping[str, Any]) -> list[Any]:
 
 def reason_text(node: Node) -> str:
     """A tree as a person reads it: `user.name is 'root' and not (src_ip is in '10.0.0.0/8')`."""
+    node = _once(node)
     if isinstance(node, Test):
         return _test(node)
     if isinstance(node, Not):
         return f"not ({reason_text(node.of)})"
     joined = " and " if isinstance(node, All) else " or "
+    parts = map(_once, node.of)
     return joined.join(
-        f"({reason_text(p)})" if isinstance(p, All | Either) else reason_text(p) for p in node.of
+        f"({reason_text(p)})" if isinstance(p, All | Either) else reason_text(p) for p in parts
     )
 
 
@@ -120,7 +130,8 @@ def _test(test: Test) -> str:
     cased = " (case matters)" if test.cased else ""
     meant = ""
     if isinstance(test.value, int | float) and not isinstance(test.value, bool):
-        name = _NUMBERS.get(test.field, {}).get(int(test.value))
+        # A dictionary takes 2.0 for 2, and has neither 1.5 nor infinity.
+        name = _NUMBERS.get(test.field, {}).get(test.value)  # type: ignore[arg-type]
         meant = f" ({name})" if name else ""
     return f"{test.field} {_WORDS.get(test.op, test.op)} {wanted}{meant}{cased}"
 

@@ -107,6 +107,21 @@ def test_numbers_of_ocsf_are_told_with_what_they_mean() -> None:
     )
     assert reason_text(Test("status_id", "eq", 77)) == "status_id is 77"
     assert reason_text(Test("status_id", "bool", True)) == "status_id is True"
+    assert reason_text(Test("status_id", "gt", 1.5)) == "status_id > 1.5"
+    for odd in (float("inf"), float("nan")):
+        assert reason_text(Test("traffic.bytes_out", "gt", odd)) == f"traffic.bytes_out > {odd}"
+
+
+def test_what_is_denied_twice_is_told_as_it_is() -> None:
+    """As the compiler marks the log of a product that an event is not to be sought by."""
+    marked = Not(Not(Either((Test("log", "eq", "System"), Test("log", "eq", "Setup")))))
+    node = All((marked, Test("user", "eq", "bob")))
+    assert reason_text(node) == "(log is 'System' or log is 'Setup') and user is 'bob'"
+    told = reasons(node, {"log": "System", "user": "bob"})
+    assert [(one["test"], one["values"], one["absent"]) for one in told] == [
+        ("log is 'System'", ["System"], False), ("user is 'bob'", ["bob"], False),
+    ]  # fmt: skip
+    assert reason_text(Not(marked)) == "not (log is 'System' or log is 'Setup')"
 
 
 def test_the_text_of_a_rule_is_its_document_among_several(tmp_path: Path) -> None:
