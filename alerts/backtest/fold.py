@@ -141,8 +141,8 @@ class Refold:
         # Until nothing is under way: windows at the end of the span still have to close.
         while self._busy or self._back:
             self._advance(self.clock + _HOUR)
-        for name, target in sorted(self._targets.items()):
-            self._let(name, target, [], self.clock + _DAY)  # counts that were not told yet
+        for _, target in sorted(self._targets.items()):
+            self._let(target, [], self.clock + _DAY)  # counts that were not told yet
         tell(taken, self.clock)
 
     def _advance(self, now: int) -> None:
@@ -205,10 +205,10 @@ class Refold:
                 if any(row["rule_id"] != name for row in rows):
                     waits = self._looks_ahead(name, rows[-1]["pack"])
                     target.settles_at = target.newest + waits + 2 * SETTLE
-                self._let(name, target, rows, target.newest)
+                self._let(target, rows, target.newest)
             else:
                 position, target.settles_at = target.settles_at, 0
-                self._let(name, target, [], position)
+                self._let(target, [], position)
             if not target.settles_at:
                 self._busy.discard(name)
 
@@ -216,7 +216,7 @@ class Refold:
         definition = self._packs(pack).described(name)
         return looks_ahead(definition) if isinstance(definition, Correlation) else 0
 
-    def _let(self, name: str, target: _Target, rows: list[dict[str, Any]], at: int) -> None:
+    def _let(self, target: _Target, rows: list[dict[str, Any]], at: int) -> None:
         tick = {"row_kind": "tick", "target": None, "event_time": at}
         news, target.told = self._for_all[target.told :], len(self._for_all)
         step = target.state.step([*news, *rows, tick], self._packs, self._settings, at)

@@ -51,8 +51,8 @@ def found_by(rule: Rule, events: Sequence[RerunRow]) -> set[str]:
 def counted_by(ask: Ask, rule: Correlation, pack: str, since: Any, until: Any) -> set[str]:
     """Ids of the findings that a correlation makes of the findings of a span.
 
-    They are taken with their newest attribution, from twice its time span before
-    `since`, so that what the group rested from is there too.
+    They are taken with their newest attribution, from as far before `since` as `looks_back` says,
+    so that what the group rested from is there too.
     """
     from alerts.correlation.history import over_history
     from alerts.correlation.negation import looks_back

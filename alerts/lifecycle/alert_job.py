@@ -139,7 +139,7 @@ class Outputs:
                     # After a crash some tables may have the batch already; only the rest is
                     # written.
                     if table.name in writers:
-                        rows = self._rows(_payloads(batch, kind), kind, table)
+                        rows = self._rows(_payloads(batch, kind), table)
                         schema = self._targets[table.name].schema
                         writers[table.name].write(pa.RecordBatch.from_pylist(rows, schema=schema))
                 refused += [
@@ -149,7 +149,7 @@ class Outputs:
                 ]
             yield files_written([*(writer.close() for writer in writers.values()), *refused])
 
-    def _rows(self, payloads: Iterable[bytes], kind: str, table: Table) -> list[dict[str, Any]]:
+    def _rows(self, payloads: Iterable[bytes], table: Table) -> list[dict[str, Any]]:
         rows = [unpack_row(payload, table.schema) for payload in payloads]
         if table is not ALERT:
             return rows

@@ -81,7 +81,7 @@ def joining_events(events: DataFrame, classes: Sequence[int]) -> DataFrame:
 
 
 def is_event() -> Column:
-    """Whether a row that left the join is one of `waiting`, heartbeats included."""
+    """Whether a row that left the join is one of `joining_events`, heartbeats included."""
     return F.col("kind").eqNullSafe(EVENT_ROW)
 
 
@@ -98,8 +98,8 @@ def attributed(
     All columns of `events` (give it few; time, scope, src_ip and device are looked at), and `ip`,
     `role`, `holder` (its `complete_up_to` and `evidence` stay null) and `rev` of the segment, -1
     for none. `segments`: silver.dhcp_segment, or, where they are few enough to go to every
-    worker, what `asof.collected(asof.statements(segments, whole=True), CARRIED)` gave: that spares
-    a shuffle of the events.
+    worker, what `asof_join.as_arrow(statements(segments, whole=True), CARRIED)` gave: that spares a
+    shuffle of the events.
 
     `at`: as it was known then, only with segments as a DataFrame; none: as it is known now.
     """

@@ -108,7 +108,7 @@ def show_thresholds(args: argparse.Namespace, settings: Settings) -> int:
     if args.summary:
         outcomes = [evaluate_threshold(choice, history, settings) for choice in choices]
         rows = _rows(current, choices, outcomes, history)
-        notes = list(_limits(source, current, choices, outcomes, history))
+        notes = list(_limits(source, current, outcomes, history))
         print_document(
             {"rule": current.id, "since": history.since.isoformat(), "until": now.isoformat(),
              "findings": len(history.rows), "choices": rows, "notes": notes}
@@ -119,7 +119,7 @@ def show_thresholds(args: argparse.Namespace, settings: Settings) -> int:
         return 1
     outcomes = [evaluate_threshold(choice, history, settings) for choice in choices]
     _print(args.output, current, choices, outcomes, history)
-    for line in _limits(source, current, choices, outcomes, history):
+    for line in _limits(source, current, outcomes, history):
         print(printable(line), file=sys.stderr)
     if args.write is None:
         return 0
@@ -235,7 +235,6 @@ def _print(
 def _limits(
     source: RuleSource,
     current: Correlation,
-    choices: Sequence[Correlation],
     outcomes: Sequence[ThresholdOutcome],
     history: ThresholdHistory,
 ) -> Iterator[str]:
