@@ -49,19 +49,29 @@ def faults(row: dict[str, Any]) -> list[str]:
     ]
 
 
+def _shape(kind: T.DataType) -> Any:
+    """The fields of a type by name; of an array what it holds, in a list; None: a leaf."""
+    if isinstance(kind, T.StructType):
+        return {field.name: _shape(field.dataType) for field in kind.fields}
+    return [_shape(kind.elementType)] if isinstance(kind, T.ArrayType) else None
+
+
+# Made once: Spark's types of all columns take longer than a row's whole check.
+EVENT_SHAPE = _shape(EVENT.schema)
+
+
 def misfits(row: dict[str, Any]) -> list[str]:
     """Leaves of a row that silver.event has no column for: Arrow would lose them unseen."""
-    return list(_misfits(row, EVENT.schema, ""))
+    return list(_misfits(row, EVENT_SHAPE, ""))
 
 
-def _misfits(value: Any, kind: T.DataType, where: str) -> Iterator[str]:
-    if isinstance(kind, T.StructType) and isinstance(value, dict):
-        types = {field.name: field.dataType for field in kind.fields}
+def _misfits(value: Any, shape: Any, where: str) -> Iterator[str]:
+    if isinstance(shape, dict) and isinstance(value, dict):
         for name, one in value.items():
-            if name not in types:
+            if name not in shape:
                 yield f"{where}{name}"
             else:
-                yield from _misfits(one, types[name], f"{where}{name}.")
-    elif isinstance(kind, T.ArrayType) and isinstance(value, list):
+                yield from _misfits(one, shape[name], f"{where}{name}.")
+    elif isinstance(shape, list) and isinstance(value, list):
         for one in value:
-            yield from _misfits(one, kind.elementType, where)
+            yield from _misfits(one, shape[0], where)
