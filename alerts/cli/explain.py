@@ -151,7 +151,8 @@ def _value(value: Any) -> str:
 
 
 def _holder(attribution: Mapping[str, Any]) -> str:
-    """Who held the address, and how surely: `leased: 10.0.0.5 was lt-1 (02:..) from A to B ...`."""
+    """Who held the address, and how surely: `attribution leased: 10.0.0.5 was lt-1 (02:..), lease
+    from A to B, confidence 90 of 100`."""
     mac, name = attribution.get("mac"), attribution.get("hostname")
     start, end = attribution.get("lease_start"), attribution.get("lease_end")
     confidence = attribution.get("confidence")

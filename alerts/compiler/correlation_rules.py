@@ -59,16 +59,7 @@ def correlation_of(
     # Each once and in order: for `temporal_ordered` the order is the condition.
     order = references(parsed)
     counted = tuple(dict.fromkeys(names.get(name, name) for name in order))
-    condition = parsed.condition
-    more: dict[str, Any] = {}
-    if isinstance(condition, SigmaExtendedCorrelationCondition):
-        ways = alternatives(condition, order)
-        more["any_of"] = tuple(tuple(names.get(n, n) for n in way.fire) for way in ways)
-        if any(way.never for way in ways):
-            more["none_of"] = tuple(tuple(names.get(n, n) for n in way.never) for way in ways)
-        # It has no count of its own, and cannot hold below the smallest of its sets.
-        least = min(len(way.fire) for way in ways)
-        condition = SigmaCorrelationCondition(SigmaCorrelationConditionOperator.GTE, least)
+    condition, more = _counted(parsed.condition, order, names)
     _check_condition(sigma_type, condition)
     if upper is not None:
         _require_upper(sigma_type, kind, upper)
@@ -107,6 +98,21 @@ def correlation_of(
         names,
         rules,
     )
+
+
+def _counted(
+    condition: Any, order: Sequence[str], names: Mapping[str, str]
+) -> tuple[SigmaCorrelationCondition, dict[str, Any]]:
+    """A condition as a count, and of an expression over rules its sets by their ids."""
+    if not isinstance(condition, SigmaExtendedCorrelationCondition):
+        return condition, {}
+    ways = alternatives(condition, order)
+    sets = {"any_of": tuple(tuple(names.get(n, n) for n in way.fire) for way in ways)}
+    if any(way.never for way in ways):
+        sets["none_of"] = tuple(tuple(names.get(n, n) for n in way.never) for way in ways)
+    # It has no count of its own, and cannot hold below the smallest of its sets.
+    least = min(len(way.fire) for way in ways)
+    return SigmaCorrelationCondition(SigmaCorrelationConditionOperator.GTE, least), sets
 
 
 def _type(sigma_type: str, kind: str) -> str:
