@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -51,6 +51,9 @@ REPAIR_JOB = "mend"
 
 _CHUNK = 500
 """Addresses of one commit: what is held in memory, and what a crash does again."""
+
+_MOST_TOLD = 20
+"""Findings that are named one by one where they cannot be attributed anew."""
 
 _RECENT = timedelta(hours=1)
 
@@ -184,8 +187,8 @@ def _retell(
     """Findings and attributed events of some addresses, as `segments` say now."""
     counted = _attributions(lake, asked, segments, stamp)
     attributions = counted.rows
-    for sentence in counted.left_out:
-        say(f"repair: {sentence}; restore the table from a backup and repair that address again")
+    for line in told_of_left_out(counted.left_out):
+        say(f"repair: {line}")
     done.left_out += len(counted.left_out)
     events = retold(lake, asked, segments)
     done.findings += len(attributions)
@@ -193,6 +196,14 @@ def _retell(
     for table, rows in ((ATTRIBUTION, attributions), (ATTRIBUTED_EVENT, events)):
         if rows and not done.dry:
             lake.add(table, rows, json.dumps({REPAIR_JOB: done.run}))
+
+
+def told_of_left_out(sentences: Sequence[str]) -> Iterator[str]:
+    """What to say of findings that could not be attributed anew: one alert may fold thousands."""
+    for sentence in sentences[:_MOST_TOLD]:
+        yield f"{sentence}; restore the table from a backup and repair that address again"
+    if (more := len(sentences) - _MOST_TOLD) > 0:
+        yield f"{more:,} more findings stay as they were attributed: alerts of theirs are damaged"
 
 
 def _segments(

@@ -14,7 +14,7 @@ from alerts.cli.reattribution import show
 from alerts.domain.entity import micros
 from alerts.lifecycle.alert_job import alert
 from alerts.reattribution import history_repair as mending
-from alerts.reattribution.history_repair import repair_history
+from alerts.reattribution.history_repair import repair_history, told_of_left_out
 from alerts.reattribution.repair_job import repair, repair_now
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore
@@ -303,3 +303,12 @@ def test_what_a_repair_came_to_is_told(form: str, capsys: pytest.CaptureFixture[
     printed = capsys.readouterr().out
     assert "changed" in printed
     assert "3" in printed
+
+
+def test_of_thousands_of_findings_that_stay_some_are_named_and_all_counted() -> None:
+    names = [f"finding f{n} stays as it was attributed: its alert is damaged" for n in range(1_500)]
+    few, many = list(told_of_left_out(names[:2])), list(told_of_left_out(names))
+    assert [line.startswith(name) for line, name in zip(few, names, strict=False)] == [True, True]
+    assert len(many) == 21
+    assert many[-1].startswith("1,480 more findings stay as they were attributed")
+    assert list(told_of_left_out([])) == []
