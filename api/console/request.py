@@ -128,6 +128,8 @@ FOR_TENANTS = frozenset(
         "/entity/{kind}/{value:path}",
         "/reports",
         "/reports/file/{name}",
+        "/reports/runs/{run_id}/end",
+        "/reports/dismiss",
         "/logout",
     }
 )

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from alerts.delivery.feed import START
+from alerts.lifecycle.risk_score import INCIDENT
+from alerts.tables import ALERT
 from api.console.request import FOR_TENANTS as PAGES
 from api.routes.access import FOR_TENANTS
 from api.services.alerts import feed
@@ -19,7 +22,9 @@ from api.services.reader import Reader
 from api.tenant_views import NotForTenants
 from tests.api.tenant_desk import NAMES, OTHERS_CASES, TenantDesk, assert_own
 from tests.api.test_tenants import NOBODY, OTHER, OWN, operations
+from tests.console.test_incident_alerts import row as incident
 from tests.event_loop import run_apart
+from tests.headgate.as_code.delta_by_hand import append_rows
 
 
 @pytest.fixture(scope="module")
@@ -316,3 +321,25 @@ def test_what_cannot_be_limited_is_not_there_to_be_asked(desk: TenantDesk) -> No
     nobody = Reader(desk.settings, ())
     assert nobody.rows("SELECT * FROM gold.alert", needs=("gold.alert",)) == []
     nobody.close()
+
+
+def test_incidents_and_names_over_rest_are_the_tenants(tmp_path: Path) -> None:
+    desk = TenantDesk(tmp_path)
+    ann, lake = desk.limited("ann"), desk.settings.lake_root
+    made = [
+        incident(f"made-{tenant or 'nobodys'}", 0, 45, rule_id=INCIDENT, tenant_uid=tenant,
+                 title=NAMES[tenant])
+        for tenant in NAMES
+    ]  # fmt: skip
+    append_rows(lake, ALERT, made)
+    listed = ann.get("/api/v1/incidents")
+    assert [each["incident_id"] for each in listed.json()["items"]] == ["made-acme"]
+    assert ann.get("/api/v1/incidents/made-acme").status_code == 200
+    for name in ("made-globex", "made-nobodys"):
+        assert ann.get(f"/api/v1/incidents/{name}").status_code == 404
+    assert_own(desk, listed.text)
+    names = {name: ann.get("/api/v1/entities", params={"name": name}) for name in NAMES.values()}
+    for name, answer in names.items():
+        assert answer.status_code == 200, answer.text
+        assert {each["value"] for each in answer.json()["items"]} == ({OWN} & {name})
+    desk.close()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from api.services.act_store import StateFolder
 from api.services.runs import command_runs
 from api.services.runs.command_runs import MOST_OF_ONE, CommandRuns
 from api.services.runs.report_runs import ReportDesk
@@ -17,6 +20,7 @@ from api.wire.runs import ReportWanted
 from infra.config.settings import Settings, load
 from infra.errors import Usage
 from infra.process.subprocesses import CommandResult
+from infra.runtime.report_failures import ReportFailure, leave_failures
 from tests.api.desk import audited, ended
 from tests.api.tenant_desk import TenantDesk, assert_own
 from tests.api.test_tenants import OTHER, OWN
@@ -231,3 +235,49 @@ def test_the_runs_of_one_leave_places_to_others(
         runs.submit("report", "root", {"tenant": None}, ("report",), lambda _: {})
     finally:
         runs.close()
+
+
+def test_a_tenant_looks_after_its_own_reports_over_rest_and_on_the_page(
+    desk: TenantDesk, ann: TestClient
+) -> None:
+    missing = {
+        tenant: ReportFailure(
+            report="weekly", subject=tenant, tenant=tenant, every="week", interval="2026-W47",
+            stem=f"tenant-{tenant}.weekly-2026-W47", made=False,
+            tried_at=datetime.now(UTC).isoformat(), problem="no room", span="2026-11-16/2026-11-23",
+        )
+        for tenant in ("acme", "globex")
+    }  # fmt: skip
+    leave_failures(desk.settings, list(missing.values()))
+    listed = ann.get("/api/v1/reports/scheduled")
+    assert [each["name"] for item in listed.json()["items"] for each in item["failures"]] == [
+        missing["acme"].stem
+    ]
+    assert_own(desk, listed.text)
+    failures = "/api/v1/reports/scheduled/failures"
+    assert ann.delete(f"{failures}/{missing['globex'].stem}").status_code == 404
+    browser = TestClient(desk.app, follow_redirects=False, raise_server_exceptions=False)
+    key = desk.key("ann-looks", "analyst", tenants=("acme",))
+    assert browser.post("/login", data={"key": key, "next": "/"}).status_code == 303
+    run = {
+        "id": "y" * 22, "state": "running", "who": "ann-looks", "ended_at": None,
+        "made_at": datetime.now(UTC).isoformat(), "problem": None, "report": "daily",
+        "interval": DAY, "subject": "", "tenant": "acme", "files": [], "progress": None,
+        "step": None, "pid": os.getpid(), "pid_since": None,
+    }  # fmt: skip
+    runs = StateFolder(desk.settings, "runs-report", timedelta(days=7))
+    runs.put(run["id"], run)
+    page = browser.get("/reports").text
+    csrf = {"csrf": csrf_of(page)}
+    for address, more in (
+        (f"/reports/runs/{run['id']}/end", {}),
+        ("/reports/dismiss", {"name": missing["acme"].stem}),
+    ):
+        assert f'action="{address}"' in page
+        assert browser.post(address, data=csrf | more).headers.get("location") == "/reports"
+        assert f'action="{address}"' not in browser.get("/reports").text
+    theirs = {"name": missing["globex"].stem}
+    assert browser.post("/reports/dismiss", data=csrf | theirs).status_code == 404
+    assert ann.delete(f"{failures}/{missing['acme'].stem}").status_code == 404, "it is dismissed"
+    leave_failures(desk.settings, [])
+    runs.take(run["id"])
