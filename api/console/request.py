@@ -15,6 +15,9 @@ from api.console.session import COOKIE, ConsoleSession, Sessions
 from api.routes.access import Services, services_of
 from infra.errors import Usage
 
+_MOST_FIELDS = 6_000
+"""Of a form: a case is opened with 5,000 alerts at most."""
+
 
 def console_sessions(request: Request) -> Sessions:
     """The sessions of the console."""
@@ -57,7 +60,11 @@ async def form_fields(request: Request) -> dict[str, list[str]]:
     """The fields of a form, in plain URL encoding."""
     fields: dict[str, list[str]] = {}
     body = (await request.body()).decode("utf-8", "replace")
-    for name, value in parse_qsl(body, keep_blank_values=True, max_num_fields=2000):
+    try:
+        pairs = parse_qsl(body, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+    except ValueError:
+        raise Usage(f"a form has at most {_MOST_FIELDS} fields; choose fewer") from None
+    for name, value in pairs:
         fields.setdefault(name, []).append(value)
     return fields
 

@@ -24,27 +24,30 @@ FROM gold.alert_current
 """
 MOST = 2_000
 """Alerts that a page shows; it says where there are more."""
+MOST_INCIDENTS = 200
+"""Incidents that a page shows."""
 
 
 def alerts_by_id(reader: Reader, ids: Sequence[str]) -> list[ReaderRow]:
-    """These alerts, oldest first."""
+    """These alerts, oldest first; one more than `MOST` where there are more."""
     return reader.rows(
         f"{_SHOWN} WHERE list_contains($ids, alert_id)"
-        f" ORDER BY window_start, alert_id LIMIT {MOST}",
+        f" ORDER BY window_start, alert_id LIMIT {MOST + 1}",
         {"ids": list(ids)},
         needs=_NEEDS,
     )
 
 
 def alerts_of_incident(reader: Reader, incident_id: str) -> list[ReaderRow]:
-    """The incident, the alerts that led to it and those since, oldest first."""
+    """The incident, then the alerts that led to it and those since, oldest first; one more of these
+    than `MOST` where there are more."""
     return reader.rows(
         f"""WITH shown AS ({_SHOWN})
         SELECT shown.* REPLACE (i.incident_id AS incident_id),
                i.incident_id IS NOT NULL AND i.raised_in IS NULL AS led
         FROM shown JOIN {INDEX} i USING (alert_id)
         WHERE i.incident_id = $id OR i.alert_id = $id
-        ORDER BY shown.window_start, shown.alert_id LIMIT {MOST}""",
+        ORDER BY shown.alert_id <> $id, shown.window_start, shown.alert_id LIMIT {MOST + 2}""",
         {"id": incident_id},
         needs=_OF_INCIDENTS,
     )
@@ -55,7 +58,7 @@ def incidents(
     status: Literal["open", "closed"] | None = None,
     *,
     incident_id: str | None = None,
-    limit: int = 200,
+    limit: int = MOST_INCIDENTS,
 ) -> list[ReaderRow]:
     """Incidents, the newest first, with how many alerts each has, of how many rules."""
     return reader.rows(

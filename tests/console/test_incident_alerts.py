@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from alerts.lifecycle.risk_score import INCIDENT
 from alerts.tables import ALERT
-from api.services.attack_alerts import alerts_of_incident, incidents
+from api.services.attack_alerts import MOST, MOST_INCIDENTS, alerts_of_incident, incidents
 from api.services.console.alert_list import ListFilter, grouped
 from infra.delta.catalog import table
 from tests.alerts.lifecycle.test_alert_fold import NOON
@@ -45,7 +46,7 @@ def test_alerts_that_led_to_an_incident_belong_to_it(tmp_path: Path) -> None:
     reader = desk.app.state.services.reader
     of_it = alerts_of_incident(reader, "made")
     assert [(each["alert_id"], each["led"]) for each in of_it] == [
-        ("guessed", True), ("made", False), ("since", False),
+        ("made", False), ("guessed", True), ("since", False),
     ]  # fmt: skip
     (incident,) = incidents(reader)
     assert (incident["alerts"], incident["rules"]) == (2, 2)
@@ -54,6 +55,7 @@ def test_alerts_that_led_to_an_incident_belong_to_it(tmp_path: Path) -> None:
     text = page.get("/incidents/made").text
     assert "1 alert led to the incident" in text, text[text.find("<h1>") :]
     assert "/alerts?incident=made&" in html.unescape(text)
+    assert page.get("/incidents/since").status_code == 404, "an alert, and no incident"
     assert page.get("/alerts").text.count('href="/incidents/made"') == 3, "its own row's, too"
 
 
@@ -120,3 +122,55 @@ def test_rest_has_incidents_with_their_alerts(tmp_path: Path) -> None:
         answer = rest.get(f"/api/v1/incidents/{name}")
         assert answer.status_code == 404
         assert f"no incident '{name}'" in answer.json()["detail"]
+
+
+def test_an_incident_of_more_alerts_than_a_page_shows_says_so_and_opens_a_case(
+    tmp_path: Path,
+) -> None:
+    desk = PlainDesk(tmp_path, devices=0)
+    lake = desk.settings.lake_root
+    # The newest of all: it is told all the same.
+    append_rows(lake, ALERT, [row("made", 9_000, 9_001, rule_id=INCIDENT)])
+    since = [row(f"since-{n:04}", n, n + 1, incident_id="made") for n in range(MOST)]
+    append_rows(lake, ALERT, since)
+    append_rows(lake, table("ops.case_act"), [])
+    rest, page = desk.client("bob", "read"), desk.browser("ann", "analyst")
+
+    def told() -> tuple[bool, int]:
+        answer = rest.get("/api/v1/incidents/made").json()
+        text = page.get("/incidents/made").text
+        assert ("alerts are shown; the list under Alerts has all" in text) is answer["more"]
+        assert ("<span>more than " in text) is answer["more"]
+        assert len(answer["alerts"]) == text.count('data-row="since-')
+        return answer["more"], len(answer["alerts"])
+
+    assert told() == (False, MOST)
+    append_rows(lake, ALERT, [row("since-late", 8_000, 8_001, incident_id="made")])
+    assert told() == (True, MOST)
+    text = page.get("/incidents/made").text
+    ids = re.findall(r'name="id" value="([^"]+)"', text)
+    form = {"csrf": re.findall(r'name="csrf" value="([^"]+)"', text)[0], "title": "x", "id": ids}
+    assert len(ids) == MOST + 1
+    opened = page.post("/cases", data=form)
+    assert opened.status_code == 303
+    assert "alerts are shown; the evidence bundle has all" in page.get(opened.headers["location"]).text
+    many = page.post("/cases", data=form | {"id": ids * 3})
+    assert many.status_code == 422
+    assert "a form has at most 6000 fields" in many.text
+
+
+def test_the_list_of_incidents_says_where_it_ends(tmp_path: Path) -> None:
+    desk = PlainDesk(tmp_path, devices=0)
+    lake, page = desk.settings.lake_root, desk.browser("ann", "read")
+    made = [row(f"made-{n:03}", n, n + 1, rule_id=INCIDENT) for n in range(MOST_INCIDENTS)]
+    append_rows(lake, ALERT, made)
+    append_rows(lake, table("ops.case_act"), [])
+    address = "/cases?tab=incidents"
+    assert "the newest 200" not in page.get(address).text
+    append_rows(lake, ALERT, [row("made-late", 900, 901, rule_id=INCIDENT)])
+    text = page.get(address).text
+    assert "the newest 200" in text
+    assert "made-late" in text
+    assert 'data-row="made-000"' not in text
+    (link,) = re.findall(r'href="(/alerts\?rule_id=[^"]+)"', text)
+    assert "201 alerts" in page.get(html.unescape(link)).text

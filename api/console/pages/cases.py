@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from alerts.domain.verdict import VERDICTS
+from alerts.lifecycle.risk_score import INCIDENT
 from api.console.attack_picture import attack_picture
 from api.console.page import Page, console_router
 from api.console.pages.act import Analyst
@@ -38,6 +39,8 @@ def cases_page(request: Request, services: Here, session: Signed, tab: str = "op
     """The list of cases, or of incidents that rules made."""
     if tab not in dict(TABS):
         raise Usage(f"tab: '{tab}' is none of {', '.join(dict(TABS))}")
+    most = attack_alerts.MOST_INCIDENTS + 1
+    known = attack_alerts.incidents(services.reader, limit=most) if tab == "incidents" else []
     return respond(
         request,
         "cases.html",
@@ -45,7 +48,8 @@ def cases_page(request: Request, services: Here, session: Signed, tab: str = "op
         tab=tab,
         tabs=TABS,
         cases=[] if tab == "incidents" else services.cases.listed(tab),
-        incidents=attack_alerts.incidents(services.reader) if tab == "incidents" else [],
+        incidents=known[: attack_alerts.MOST_INCIDENTS],
+        more=len(known) > attack_alerts.MOST_INCIDENTS,
     )
 
 
@@ -53,20 +57,20 @@ def cases_page(request: Request, services: Here, session: Signed, tab: str = "op
 def incident_page(request: Request, services: Here, session: Signed, incident_id: str) -> Response:
     """One incident: what was seen of one attack, by tactic and time."""
     rows = attack_alerts.alerts_of_incident(services.reader, incident_id)
-    incident = next((row for row in rows if row["alert_id"] == incident_id), None)
-    if incident is None:
+    if not rows or (rows[0]["alert_id"], rows[0]["rule_id"]) != (incident_id, INCIDENT):
         raise HTTPException(404, f"no incident '{incident_id}'; Cases lists incidents")
-    alerts = [row for row in rows if row is not incident]
+    incident, alerts = rows[0], rows[1:]
+    shown = alerts[: attack_alerts.MOST]
     return respond(
         request,
         "incident.html",
         page=PAGE,
         incident=incident,
-        alerts=alerts,
-        lanes=attack_picture(alerts or [incident]),
+        alerts=shown,
+        lanes=attack_picture(shown or [incident]),
         cases=services.cases.listed(alert_id=incident_id),
         bundle=services.evidence.newest(session.caller, "incident", incident_id) or False,
-        most=attack_alerts.MOST,
+        more=len(alerts) > len(shown),
     )
 
 
@@ -111,7 +115,8 @@ def add_to_case(request: Request, services: Here, session: Analyst, form: Checke
 def case_page(request: Request, services: Here, session: Signed, case_id: str) -> Response:
     """One case."""
     case = services.cases.get(case_id)
-    alerts = attack_alerts.alerts_by_id(services.reader, case.alerts)
+    known = attack_alerts.alerts_by_id(services.reader, case.alerts)
+    alerts = known[: attack_alerts.MOST]
     others = [other for other in services.cases.listed("open") if other.case_id != case.case_id]
     return respond(
         request,
@@ -123,7 +128,7 @@ def case_page(request: Request, services: Here, session: Signed, case_id: str) -
         others=others[:50],
         bundle=services.evidence.newest(session.caller, "case", case.case_id) or False,
         verdicts=[(verdict, meaning) for verdict, (_, meaning) in VERDICTS.items()],
-        most=attack_alerts.MOST,
+        more=len(known) > len(alerts),
     )
 
 

@@ -50,11 +50,11 @@ def read_incident(
     known = incidents(services.reader, incident_id=whole)
     if not known:
         raise _no_incident(incident_id)
-    rows = alerts_of_incident(services.reader, whole)
+    alerts = alerts_of_incident(services.reader, whole)[1:]
     return wire.IncidentDetail(
         **_item(known[0]),
-        alerts=[_alert(row) for row in rows if row["alert_id"] != whole],
-        more=len(rows) >= MOST,
+        alerts=[_alert(row) for row in alerts[:MOST]],
+        more=len(alerts) > MOST,
     )
 
 
