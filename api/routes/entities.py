@@ -29,14 +29,15 @@ def find_entities(
     name: Annotated[
         str,
         Query(
-            description="name of a user, host or domain, or how it begins, in any case; an address",
+            description="name of a user or host, or how it begins; a domain; an address",
             min_length=1,
             max_length=253,
             examples=["ws-3310", "ann"],
         ),
     ],
 ) -> wire.NamedEntities:
-    """Users, hosts and domains by this name, or beginning so; an address as the tables write it.
+    """Users and hosts by this name, in any case, or beginning so; the domain; an address as the
+    tables write it.
 
     Names are looked for in events of the last seven days, and in all leases and alerts.
     """

@@ -41,6 +41,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> PlainDesk:
             event(2, query={"hostname": "Cdn.Bad.Example"}),
             *(event(3 + place, user_name=name) for place, name in enumerate(WHO)),
             event(60 * 24 * 9, user_name="long-ago"),
+            event(60 * 24 * 6, user_name="svc"),
+            *(event(100 + place, user_name=f"svc-{place}") for place in range(2_001)),
         ],
     )
     held = {"scope": "default", "ip": "10.0.0.7", "mac": "02:00:00:00:00:07", "kind": "lease"}
@@ -94,6 +96,14 @@ def test_the_beginning_of_a_name_lists_who_is_called_so_and_says_when_there_are_
     few = ann.get("/entity?q=clerk-1").text
     assert few.count('href="/entity/user/clerk-') == 10
     assert "type more" not in few
+
+
+def test_a_whole_name_is_found_among_very_many_that_begin_so(
+    ann: TestClient, desk: PlainDesk
+) -> None:
+    assert ann.get("/entity?q=SVC").headers["location"] == "/entity/user/svc"
+    answer = desk.client("eve", "read").get("/api/v1/entities?name=svc").json()
+    assert (answer["items"][0]["value"], answer["more"]) == ("svc", True)
 
 
 def test_what_nothing_has_says_where_was_looked(ann: TestClient) -> None:

@@ -15,6 +15,7 @@ LOOKED_BACK = timedelta(days=7)
 """How old the events are in which names are looked for; leases and alerts count whenever."""
 MOST = 20
 _MOST_ROWS = 2_000
+"""That are looked at, of whole names first: a short beginning may be that of very many."""
 
 _OF_EVENTS: dict[str, Literal["user", "host"]] = {
     "user_name": "user",
@@ -25,19 +26,22 @@ _OF_EVENTS: dict[str, Literal["user", "host"]] = {
 """Whose name a column of the answer is."""
 _EVENTS = f"""
 SELECT user_name, actor.user.name AS actor, host_name, src_endpoint.hostname AS src_host,
-       {{domain}} AS domain, max(time) AS last
+       coalesce({{domain}}, FALSE) AS domain, max(time) AS last,
+       coalesce({{domain}}, FALSE) OR list_contains([lower(user_name), lower(actor.user.name),
+         lower(host_name), lower(src_endpoint.hostname)], $name) AS whole
 FROM silver.events
 WHERE time >= $since AND time < $until
   AND (starts_with(lower(user_name), $name) OR starts_with(lower(actor.user.name), $name)
        OR starts_with(lower(host_name), $name)
        OR starts_with(lower(src_endpoint.hostname), $name) OR {{domain}})
-GROUP BY ALL ORDER BY last DESC LIMIT {_MOST_ROWS}
+GROUP BY ALL ORDER BY whole DESC, last DESC LIMIT {_MOST_ROWS}
 """
 _DOMAIN = "(lower(query.hostname) = $name OR ends_with(lower(query.hostname), '.' || $name))"
 _LEASES = f"""
-SELECT 'host' AS kind, hostname AS value, max(known_at) AS last FROM silver.dhcp_segment
+SELECT 'host' AS kind, hostname AS value, max(known_at) AS last, lower(hostname) = $name AS whole
+FROM silver.dhcp_segment
 WHERE starts_with(lower(hostname), $name) AND kind <> 'heartbeat'
-GROUP BY ALL ORDER BY last DESC LIMIT {_MOST_ROWS}
+GROUP BY ALL ORDER BY whole DESC, last DESC LIMIT {_MOST_ROWS}
 """
 _ALERTS = f"""
 SELECT asked.kind, $typed AS value, max(event_time) AS last FROM {INDEX} alert,
@@ -71,7 +75,7 @@ def address_of(typed: str) -> tuple[Literal["ip", "mac"], str] | None:
 
 
 def entities_named(reader: Reader, typed: str, now: datetime) -> list[EntityName]:
-    """Users, hosts and domains by this name, or beginning so: whole names and newest first.
+    """Users and hosts by this name, or beginning so, and the domain: whole names and newest first.
 
     At most `MOST` + 1, so that a caller can tell that there are more.
     """
