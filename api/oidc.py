@@ -193,7 +193,7 @@ class Provider:
         )
 
         def decoded(again: bool) -> dict[str, Any]:
-            keys = KeySet.import_key_set(self._key_set(again))  # type: ignore[arg-type]
+            keys = KeySet.import_key_set(self._key_set(again))  # type: ignore[arg-type]  # JSON
             return jwt.decode(token, keys, algorithms=algorithms).claims
 
         try:

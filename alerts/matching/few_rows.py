@@ -193,7 +193,7 @@ class FewRows:
         # To look whether a None is among some hundred numbers takes longer than to look them up.
         with suppress(KeyError):
             return list(map(known.__getitem__, texts))
-        numbers: list[int] = list(map(known.get, texts))  # type: ignore[arg-type]
+        numbers: list[int] = list(map(known.get, texts))  # type: ignore[arg-type]  # or None
         unknown = [place for place, number in enumerate(numbers) if number is None]
         fresh = dict.fromkeys(map(texts.__getitem__, unknown), 0)
         missing = list(fresh)

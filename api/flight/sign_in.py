@@ -87,7 +87,7 @@ class KnownCaller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has
         self._ended(exception)
 
 
-class FlightSignIn(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+class FlightSignIn(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
     """Looks at the header `authorization` of each call, and counts the call."""
 
     def __init__(self, settings: Settings, access: Access, quotas: Quotas, meters: Meters) -> None:
@@ -139,7 +139,7 @@ class FlightSignIn(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         )
 
 
-class NoFurtherHandshake(flight.ServerAuthHandler):  # type: ignore[misc]
+class NoFurtherHandshake(flight.ServerAuthHandler):  # type: ignore[misc]  # pyarrow has no types
     """Lets the handshake end: its header says who calls, as that of any other call."""
 
     def authenticate(self, outgoing: Any, incoming: Any) -> None:

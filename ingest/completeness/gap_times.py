@@ -50,7 +50,8 @@ def _newest(connection: duckdb.DuckDBPyConnection, place: TopicPartitionKey) -> 
         asked = {"topic": place[0], "partition": place[1], "since": since}
         row = connection.execute(_NEWEST, asked).fetchone()
         if row and row[0] is not None:
-            return row[0]  # type: ignore[no-any-return]
+            newest: datetime = row[0]
+            return newest
     return None
 
 

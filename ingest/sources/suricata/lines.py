@@ -99,8 +99,8 @@ _Flow, _Http = _struct("Flow", _FLOW), _struct("Http", _HTTP_FIELDS)
 _DNS_FIELDS: Mapping[str, Any] = {
     **dict.fromkeys(("type", "rcode", "rrname", "rrtype", "rdata", "flags"), str),
     "ttl": _Ttl,
-    "queries": list[_struct("Query", _QUERY)],  # type: ignore[misc]
-    "answers": list[_struct("Answer", _ANSWER)],  # type: ignore[misc]
+    "queries": list[_struct("Query", _QUERY)],  # type: ignore[misc]  # made at run time
+    "answers": list[_struct("Answer", _ANSWER)],  # type: ignore[misc]  # made at run time
     "grouped": dict[str, list[str]],
     **dict.fromkeys(("version", "id", "tx_id", "opcode"), _Any64),
     **dict.fromkeys(("qr", "aa", "tc", "rd", "ra", "z"), bool),

@@ -240,7 +240,7 @@ def _host(fields: Mapping[str, Any]) -> str | None:
     for path in ("host.name", "host.hostname", "beat.hostname", "agent.hostname"):
         value = _at(fields, path)
         if is_of(value, str) and value:
-            return value  # type: ignore[no-any-return]
+            return value  # type: ignore[no-any-return]  # text, or a column of it
     return fields["host"] if is_of(fields.get("host"), str) else None
 
 

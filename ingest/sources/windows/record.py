@@ -221,7 +221,7 @@ class Fields:
                 if value not in NOTHING:
                     return value
             elif value is not None and (text := _of_many(valued, value)) is not None:
-                return text  # type: ignore[no-any-return]
+                return text  # type: ignore[no-any-return]  # or a column of it
         return None
 
     def text(self, *names: str) -> str | None:
@@ -235,7 +235,7 @@ class Fields:
                     return value
             elif value is not None and (text := _of_many(valued, value)) is not None:
                 self._took(name)
-                return text  # type: ignore[no-any-return]
+                return text  # type: ignore[no-any-return]  # or a column of it
         return None
 
     def _took(self, name: str) -> None:
@@ -289,7 +289,7 @@ class Fields:
                 ip_address, zone = known
                 if not zone:
                     self._took(name)
-                return ip_address  # type: ignore[no-any-return]
+                return ip_address  # type: ignore[no-any-return]  # or a column of it
         return None
 
     def flag(self, *names: str) -> bool | None:

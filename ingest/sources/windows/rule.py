@@ -147,7 +147,7 @@ def _outcome(code: int | None) -> int | None:
 
 def names(text: str | None) -> list[str] | None:
     """The words of a list that Windows writes with line ends and tabs between."""
-    return each(_words_of, text)  # type: ignore[no-any-return]
+    return each(_words_of, text)  # type: ignore[no-any-return]  # `each` gives what it is given
 
 
 def _words_of(text: str | None) -> list[str] | None:
