@@ -38,6 +38,11 @@ _NAMED = f"""
 SELECT alert_id || ':' || revision AS name, body FROM {ALERT.name}
 WHERE list_contains($names, alert_id || ':' || revision)
 """
+_FIRSTS = f"""
+SELECT alert_id, revision, body FROM {ALERT.name}
+WHERE suppressed_by IS NULL AND list_contains($alerts, alert_id)
+  AND list_contains($names, alert_id || ':' || revision)
+"""
 _WAITING = f"""
 SELECT alert_id, revision, activity, body, sequence FROM {ALERT.name}
 WHERE suppressed_by IS NULL AND alert_id = $alert AND revision BETWEEN $first AND $last
@@ -94,6 +99,32 @@ def _held_at(revision: Revision, version: int, why: str) -> HeldAlert:
     return HeldAlert(number, number, version, why[:_WHY])
 
 
+def looked_at(
+    ask: _Ask, held: Held, left: frozenset[str], is_news: Callable[[Revision], bool]
+) -> list[str]:
+    """Of what is held back the alerts of which something may go out now.
+
+    Asked for all at once, for each question goes through the table: of a damaged one that is still
+    there as it was `let_go` would say no more.
+    """
+    waiting = {alert: hold.first for alert, hold in held.items() if hold.why}
+    names = [f"{alert}:{first}" for alert, first in waiting.items()]
+    torn: dict[str, bool] = {}
+    for row in ask(_FIRSTS, {"alerts": list(waiting), "names": names}, needs=(ALERT.name,)):
+        revision = Revision(row["alert_id"], row["revision"], "", row["body"])
+        still = revision.name not in left and is_news(revision) and not _is_whole(revision)
+        torn[revision.alert_id] = torn.get(revision.alert_id, True) and still
+    return sorted(alert for alert in held if not torn.get(alert, False))
+
+
+def _is_whole(revision: Revision) -> bool:
+    try:
+        messages_of(revision.body, "")
+    except ValueError:
+        return False
+    return True
+
+
 def let_go(
     ask: _Ask,
     alert_id: str,
@@ -128,11 +159,7 @@ def _each_once(revisions: Iterable[Revision]) -> list[Revision]:
     """Of a revision that is there twice, the one that can go out: a person put it in again."""
     chosen: dict[int, Revision] = {}
     for revision in revisions:
-        if revision.revision in chosen:
-            with suppress(ValueError):
-                messages_of(revision.body, "")
-                chosen[revision.revision] = revision
-        else:
+        if revision.revision not in chosen or _is_whole(revision):
             chosen[revision.revision] = revision
     return list(chosen.values())
 

@@ -33,7 +33,16 @@ from confluent_kafka import (
 from alerts.delivery import publish_offset
 from alerts.delivery.alert_message import Revision
 from alerts.delivery.feed import sequence_of
-from alerts.delivery.held_back import Going, Held, held_sentence, left_out, let_go, sort_out, within
+from alerts.delivery.held_back import (
+    Going,
+    Held,
+    held_sentence,
+    left_out,
+    let_go,
+    looked_at,
+    sort_out,
+    within,
+)
 from alerts.delivery.publish_offset import SET, AlertOffset
 from alerts.domain.alert_body import PUT_BACK
 from alerts.lifecycle import republish_guard
@@ -345,7 +354,7 @@ class Publisher:
             with AskedViews(self._settings.lake_root) as views:
                 sent = sum(
                     self._let_go_of(client, views, alert_id, left)
-                    for alert_id in sorted(self._place.held)
+                    for alert_id in looked_at(views.rows, self._place.held, left, self._is_news)
                 )
         except (Retryable, duckdb.Error) as error:
             # Other alerts do not wait for it.

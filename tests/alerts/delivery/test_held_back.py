@@ -21,6 +21,7 @@ from alerts.delivery.held_back import (
     HeldAlert,
     held_sentence,
     let_go,
+    looked_at,
     sort_out,
     within,
 )
@@ -41,11 +42,13 @@ class Table:
         self.out: list[tuple[str, int]] = []
         self.version = 0
         self.commits: list[list[Revision]] = []
+        self.asked = 0
 
     def ask(
         self, sql: str, asked: Mapping[str, Any], needs: tuple[str, ...] = ()
     ) -> list[dict[str, Any]]:
         assert needs == ("gold.alert",)
+        self.asked += 1
         if "BETWEEN" in sql:
             span = range(asked["first"], asked["last"] + 1)
             return [
@@ -54,9 +57,9 @@ class Table:
                 if alert == asked["alert"] and number in span
             ]
         return [
-            {"alert_id": alert, "revision": number}
-            for alert, number in self.rows
-            if alert in asked["alerts"]
+            {"alert_id": alert, "revision": number} | ({"body": row.body} if "body" in sql else {})
+            for (alert, number), row in self.rows.items()
+            if alert in asked["alerts"] and row.name in asked.get("names", [row.name])
         ]
 
     def commit(self, *rows: Revision) -> None:
@@ -70,10 +73,15 @@ class Table:
 
     def look(self) -> None:
         """What is held back no longer goes out."""
-        for alert in sorted(self.held):
+        left = frozenset(self.left)
+        some = looked_at(self.ask, self.held, left, is_news)
+        for alert in self.held.keys() - some:
+            # Those that are passed over would have nothing to say.
+            waits = self.held[alert]
+            assert let_go(self.ask, alert, waits, left, is_news) == ([], waits)
+        for alert in some:
             while (hold := self.held.get(alert)) is not None:
-                left = frozenset(self.left)
-                going, then = let_go(self.ask, alert, hold, left, lambda revision: True)
+                going, then = let_go(self.ask, alert, hold, left, is_news)
                 if then == hold:
                     break
                 self.out += [(each.revision.alert_id, each.revision.revision) for each in going]
@@ -85,6 +93,11 @@ class Table:
         """Put a whole body in the place of a damaged one."""
         was = self.rows[alert, number]
         self.rows[alert, number] = Revision(alert, number, was.activity, WHOLE, was.sequence)
+
+
+def is_news(_: Revision) -> bool:
+    """Of no lake from a backup all is news."""
+    return True
 
 
 def revision(alert: str, number: int, body: str | None = WHOLE, sequence: int = 0) -> Revision:
@@ -177,13 +190,15 @@ def test_what_was_put_in_again_goes_out_once() -> None:
             for n, body in rows
         ]
 
-    going, then = let_go(ask, "a", hold, frozenset(), lambda revision: True)
+    assert looked_at(ask, {"a": hold}, frozenset(), is_news) == ["a"]
+    going, then = let_go(ask, "a", hold, frozenset(), is_news)
     assert ([each.revision.revision for each in going], then) == ([1, 2], None)
 
 
 def test_what_consumers_had_before_a_restore_does_not_go_out_again() -> None:
     table = Table()
     table.commit(revision("a", 1, TORN), revision("a", 2), revision("a", 3))
+    assert looked_at(table.ask, table.held, frozenset(), lambda _: False) == ["a"]
     going, then = let_go(
         table.ask, "a", table.held["a"], frozenset(), lambda revision: revision.revision > 2
     )
@@ -199,6 +214,18 @@ def test_what_later_commits_bring_is_held_back_by_them() -> None:
     assert within(table.ask, table.held, later) == {"a": HeldAlert(1, 2, 1, table.held["a"].why)}
     gone = {"c": HeldAlert(1, 9, 1, "torn")}
     assert within(table.ask, gone, []) == {}, "a lake that does not have it makes it anew"
+
+
+def test_of_many_that_wait_it_is_asked_once_which_may_go() -> None:
+    table = Table()
+    table.commit(*(revision(f"a{number:03}", 1, TORN) for number in range(MOST_HELD)))
+    some = ["a003", "a100", "a200", "a300"]
+    table.repair("a003", 1)
+    table.left.add("a100:1")
+    del table.rows["a200", 1]
+    table.held["a300"] = HeldAlert(1, 1, 1, "")  # the rest of it is going out
+    assert looked_at(table.ask, table.held, frozenset(table.left), is_news) == some
+    assert table.asked == 1
 
 
 def test_too_much_stops_all_and_says_so() -> None:
