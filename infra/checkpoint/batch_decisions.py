@@ -57,11 +57,20 @@ def _sum(decisions: Mapping[str, Any]) -> int:
     return zlib.crc32(json.dumps(decisions).encode())
 
 
-def forget_digest(folder: Path, number: int) -> None:
-    """Let the offsets of a batch that is done be written anew
-    (`infra.streaming.checkpoint_sources`)."""
-    if decisions_file(folder, number).exists():
-        decision = decided(folder, number)
-        write_decision(
-            folder, number, {name: what for name, what in decision.items() if name != "digest"}
-        )
+FORMER_DIGESTS = "former_digests"
+"""The decision that keeps the digests of offsets that were written anew since a batch was planned:
+tables that have it already know it by one of these."""
+
+
+def forget_digest(folder: Path, number: int, former: str | None = None) -> None:
+    """Let the offsets of a batch be written anew (`infra.streaming.checkpoint_sources`).
+
+    `former`: their digest until now, where the batch is not done: tables may have it already.
+    """
+    known = decided(folder, number) if decisions_file(folder, number).exists() else {}
+    decision = {name: what for name, what in known.items() if name != "digest"}
+    if former is not None:
+        before = decision.get(FORMER_DIGESTS, [])
+        decision[FORMER_DIGESTS] = [*(each for each in before if each != former), former]
+    if decision != known:
+        write_decision(folder, number, decision)

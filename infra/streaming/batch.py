@@ -15,7 +15,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from infra.checkpoint.batch_decisions import decided, decisions_file, write_decision
+from infra.checkpoint.batch_decisions import (
+    FORMER_DIGESTS,
+    decided,
+    decisions_file,
+    write_decision,
+)
 from infra.process.batch_telemetry import BatchRecord
 from infra.process.clock import clock
 from infra.streaming.progress import Pulse
@@ -51,6 +56,10 @@ class Batch:
     """What whoever watches the job sees of it."""
     _unwritten: list[str] | None = None
     """Decisions that are written down later, where that is so."""
+
+    def is_of(self, digest: str) -> bool:
+        """Whether its offsets have that digest, or had it in a release before this one."""
+        return digest == self.digest or digest in self.decisions.get(FORMER_DIGESTS, ())
 
     def will_commit(self, paths: Iterable[str]) -> None:
         """Say which tables each batch of the job commits to: who reads several of them is woken

@@ -16,7 +16,14 @@ from pyspark.sql import DataFrame
 
 from infra.checkpoint.batch_decisions import forget_digest
 from infra.checkpoint.log_files import write_entry
-from infra.checkpoint.offset_log import NO_PLACE, Input, _table_of, numbers, offset_lines
+from infra.checkpoint.offset_log import (
+    NO_PLACE,
+    Input,
+    _table_of,
+    digest_of,
+    numbers,
+    offset_lines,
+)
 from infra.delta.log_reader import table_id
 from infra.errors import Fatal
 from infra.spark.internals import streamed_paths
@@ -78,7 +85,8 @@ def _extend(job: str, spark: Path, known: Sequence[int], matched: Sequence[int |
                 f"let the release before end a batch (headgate run {job} --once), then start this"
             )
         # Else they would be taken for damaged: they are no longer those it was worked on with.
-        forget_digest(spark.parent, number)
+        done = number in numbers(spark / "commits")
+        forget_digest(spark.parent, number, None if done else digest_of(file.read_bytes()))
         write_entry(file, "\n".join([*head, *fresh]))
 
 

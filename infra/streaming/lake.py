@@ -301,7 +301,7 @@ class Lake(DeltaTables):
             # Markers of a job only grow, so nothing newer can lie behind this one.
             if marker["batch"] < run.batch_id:
                 return False
-            if marker["digest"] != run.digest:
+            if not run.is_of(marker["digest"]):
                 raise Fatal(
                     f"{table.name} holds batch {run.batch_id} of job {run.job} made from other "
                     f"offsets than {run.folder} has now; restore the checkpoint it was made with"

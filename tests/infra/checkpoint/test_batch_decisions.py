@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from infra.checkpoint.batch_decisions import (
+    FORMER_DIGESTS,
     SEAL,
     decided,
     decisions_file,
@@ -85,3 +86,12 @@ def test_a_digest_that_is_forgotten_leaves_all_else_and_its_checksum(folder: Pat
     assert list(json.loads(decisions_file(folder, 7).read_text())) == ["pack", SEAL]
     with pytest.raises(FileNotFoundError):
         decided(folder, 8)
+
+
+def test_former_digests_of_a_batch_that_is_not_done_are_kept(folder: Path) -> None:
+    write_decision(folder, 7, {"pack": "a", "digest": "of a done one"})
+    for number in (7, 8):
+        for former in ("first", "second", "first"):
+            forget_digest(folder, number, former)
+        assert decided(folder, number)[FORMER_DIGESTS] == ["second", "first"]
+    assert decided(folder, 7) == {"pack": "a", FORMER_DIGESTS: ["second", "first"]}

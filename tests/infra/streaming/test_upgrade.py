@@ -83,6 +83,22 @@ def test_a_table_that_was_read_twice_is_read_on_once(lake: Lake) -> None:
         assert seen(lake) == [1, 1, 2, 10, 20]
 
 
+def test_a_batch_under_way_that_a_table_has_already_is_not_refused_and_not_written_twice(
+    lake: Lake,
+) -> None:
+    lake.ensure(OLD, EXTRA, SEEN)
+    lake.add(OLD, [{"n": 1}], "test")
+    lake.add(EXTRA, [{"n": 10}], "test")
+    watch(lake, OLD, EXTRA, OLD).wait()
+    assert seen(lake) == [1, 1, 10]
+    # As after a kill between the commit of the last table and Spark's own.
+    not_done(lake)
+    lake.add(OLD, [{"n": 2}], "test")
+    for _ in range(2):
+        watch(lake, OLD, EXTRA).wait()
+        assert seen(lake) == [1, 1, 2, 10]
+
+
 def test_twins_at_two_places_are_not_taken_for_one() -> None:
     a, b, later = (json.dumps({"reservoirId": name, "reservoirVersion": version, "index": -1})
                    for name, version in (("a", 1), ("b", 1), ("a", 2)))  # fmt: skip
@@ -252,16 +268,22 @@ def test_an_input_more_is_refused_while_a_batch_is_under_way(lake: Lake) -> None
     lake.ensure(OLD, EXTRA, SEEN)
     lake.add(OLD, [{"n": 1}], "test")
     watch(lake, OLD).wait()
-    commits = lake.settings.checkpoint_root / "watch" / "spark" / "commits"
-    newest = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
-    for file in (commits / str(newest), commits / f".{newest}.crc"):
-        file.unlink(missing_ok=True)
+    newest = not_done(lake)
     before = _contents(lake.settings.checkpoint_root)
     with pytest.raises(
         Fatal, match=rf"batch {newest} was under way .*\(headgate run watch --once\)"
     ):
         watch(lake, OLD, EXTRA)
     assert _contents(lake.settings.checkpoint_root) == before
+
+
+def not_done(lake: Lake) -> int:
+    """Take back that Spark noted the newest batch of job `watch` as done; its number."""
+    commits = lake.settings.checkpoint_root / "watch" / "spark" / "commits"
+    newest = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
+    for file in (commits / str(newest), commits / f".{newest}.crc"):
+        file.unlink(missing_ok=True)
+    return newest
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
