@@ -96,15 +96,19 @@ def read(
 ) -> Iterator[tuple[OffsetRange, list[Message]]]:
     """The messages of each range, one range after the other, each in some lists.
 
-    `options`: of `reader_options`. Raises `Retryable` where messages are gone or do not come.
+    `options`: of `reader_options`. Raises `Retryable` where messages are gone or do not come: by
+    any other error the batch would count as one that nobody can read.
     """
     heard: list[KafkaError] = []
     consumer = Consumer({**options, **_password(options), "error_cb": heard.append})
     try:
         _know_leaders(consumer, ranges)
         for wanted in ranges:
-            for messages in _messages(consumer, wanted, heard, patience):
-                yield wanted, messages
+            try:
+                for messages in _messages(consumer, wanted, heard, patience):
+                    yield wanted, messages
+            except KafkaException as error:
+                raise Retryable(f"{wanted}: {error.args[0].str()}") from None
     finally:
         consumer.close()
 
@@ -162,7 +166,7 @@ def _messages(
             if due == wanted.end:
                 break
         if hole is not None:
-            _require_held(consumer, wanted, hole)
+            _require_held(consumer, wanted, hole, min(_METADATA_SECONDS, patience))
         if due > before:
             until = time.monotonic() + patience
         elif time.monotonic() > until:
@@ -170,6 +174,8 @@ def _messages(
             raise Retryable(f"{wanted}: no message from {due} on came in {patience:.0f} s{why}")
         if messages:
             yield messages
+            # Who works on them for long has not waited for the next.
+            until = time.monotonic() + patience
 
 
 def _several(consumer: Consumer, most: int) -> list[Message]:
@@ -192,11 +198,13 @@ def _reached(message: Message, wanted: OffsetRange) -> int:
     return (-1 if offset is None else offset) + (error is None)
 
 
-def _require_held(consumer: Consumer, wanted: OffsetRange, due: int) -> None:
+def _require_held(consumer: Consumer, wanted: OffsetRange, due: int, seconds: float) -> None:
     """Raises `Retryable` where the broker has not what is due: then it is gone, and what comes next
     is no hole that a transaction or a compaction left."""
     place = TopicPartition(wanted.topic, wanted.partition)
-    watermarks = consumer.get_watermark_offsets(place, timeout=20.0, cached=False)
-    if watermarks is None or watermarks[0] > due:
-        first = "unknown" if watermarks is None else watermarks[0]
+    watermarks = consumer.get_watermark_offsets(place, timeout=seconds, cached=False)
+    if watermarks is None:
+        raise Retryable(f"{wanted}: the broker does not say whether it has message {due}")
+    if watermarks[0] > due:
+        first = watermarks[0]
         raise Retryable(f"{wanted}: message {due} is gone; the first that is there is {first}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import shutil
+import threading
 import time
 from importlib.metadata import files
 from pathlib import Path
@@ -213,6 +214,45 @@ def test_what_the_broker_has_no_more_is_refused_by_name(broker: Broker, tmp_path
         m.offset() for _, some in read([OffsetRange(topics[0], 0, 10, 15)], options) for m in some
     ]
     assert got == [10, 11, 12, 13, 14]
+
+
+def test_who_works_on_messages_for_long_has_not_waited_for_the_next(
+    broker: Broker, tmp_path: Path
+) -> None:
+    settings = settings_of(broker, tmp_path)
+    topics = make(settings, "sshd")
+    hostile(settings, topics, 1, 1)
+    wanted = OffsetRange(topics[0], 0, 0, 2)
+    parts = read([wanted], reader_options(settings.kafka), patience=5.0)
+    assert [m.offset() for m in next(parts)[1]] == [0]
+    time.sleep(5.5)
+    later = threading.Timer(1.0, hostile, (settings, topics, 1, 1))
+    later.start()
+    assert [m.offset() for _, some in parts for m in some] == [1]
+    later.join()
+
+
+@pytest.mark.full
+def test_a_broker_that_goes_away_at_a_hole_is_waited_for_and_the_range_is_named(
+    own_broker: Broker, tmp_path: Path
+) -> None:
+    settings = settings_of(own_broker, tmp_path)
+    topics = make(settings, "sshd")
+    client = producer(settings.kafka, **{"transactional.id": f"{tmp_path.name}-t"})
+    client.init_transactions(20)
+    for count in (1_100, 10):
+        client.begin_transaction()
+        for number in range(count):
+            client.produce(topics[0], b"%d" % number)
+        client.commit_transaction(20)
+    wanted = ranges_of(settings, topics)[0]
+    assert wanted.end == 1_112
+    parts = read([wanted], reader_options(settings.kafka), patience=3.0)
+    # All messages come with one answer, and at most a thousand are taken of it at once.
+    assert len(next(parts)[1]) <= 1_000
+    own_broker.stop()
+    with pytest.raises(Retryable, match=rf"topic {topics[0]}, partition 0, offsets 0-1112: "):
+        list(parts)
 
 
 @pytest.mark.parametrize("part", ["headers", "key", "value"])
