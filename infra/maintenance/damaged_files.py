@@ -3,7 +3,7 @@
 A file of a table is written once: of one name there is one content, which the backup's manifest
 has the digest of. So what differs from it is damaged, and jobs may run meanwhile: a reader sees
 the former file or the whole one. Nothing that an erasure took out comes back: only files that the
-table has now are looked at.
+table has are put back, and one that leaves it meanwhile goes again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from infra.delta.schema import Table
 from infra.errors import Fatal
 from infra.maintenance.backup import Show, backup_parts, copy_file, digest_of_file
 from infra.maintenance.restore import read_manifest
-from infra.storage.paths import Location
+from infra.storage.paths import Location, delete
 
 
 @dataclass
@@ -65,7 +65,11 @@ def put_back_damaged(
         # Looked up again: meanwhile an erasure may have taken it out of the table.
         if _digest(file) != whole["sha256"] and name in _files_of(settings, each):
             _put(made / "lake" / each.path / name, file, whole["sha256"])
-            result.files.append(f"{each.path}/{name}")
+            # An erasure may have taken it out, and deleted it, while it was copied.
+            if name in _files_of(settings, each):
+                result.files.append(f"{each.path}/{name}")
+            else:
+                delete([file])
         result.compared += 1
         done += whole["bytes"]
         show(done, total)
@@ -113,12 +117,13 @@ def _replace(copy: Path, file: Path, digest: str) -> None:
             raise Fatal(f"{copy}: changed while it was copied; nothing was put back of it")
         # Who remembers a file by its time is to see another one.
         os.utime(beside)
-        if file.exists():
-            was = file.stat()
+        there = file.exists()
+        was = (file if there else file.parent).stat()
+        if there:
             beside.chmod(stat.S_IMODE(was.st_mode))
-            # Root is not to take it from the jobs.
-            if os.geteuid() == 0:
-                os.chown(beside, was.st_uid, was.st_gid)
+        # Root is not to take it from the jobs, which have to read it.
+        if os.geteuid() == 0:
+            os.chown(beside, was.st_uid, was.st_gid)
         beside.replace(file)
     finally:
         beside.unlink(missing_ok=True)

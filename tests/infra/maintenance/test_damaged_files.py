@@ -16,7 +16,8 @@ from headgate.cli import main
 from infra.config.settings import Settings, load
 from infra.delta.catalog import catalog
 from infra.errors import Fatal, Usage
-from infra.maintenance.backup import backup
+from infra.maintenance import damaged_files
+from infra.maintenance.backup import backup, copy_file
 from infra.maintenance.damaged_files import put_back_damaged
 from tests.examples import examples
 from tests.headgate.as_code.delta_by_hand import append_rows
@@ -103,6 +104,40 @@ def test_what_an_erasure_took_out_of_the_table_does_not_come_back(tmp_path: Path
     erased.unlink()
     assert put_back_damaged(settings, made).files == []
     assert not erased.exists()
+
+
+def test_what_an_erasure_takes_out_while_it_is_copied_does_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = lake(tmp_path / "home")
+    made = backup(settings, tmp_path / "backups")
+    file, kept = data(settings)[0], data(settings)[1]
+    file.write_bytes(b"damaged")
+    kept.write_bytes(b"damaged")
+
+    def erased_meanwhile(source: Path, target: Path) -> tuple[str, int]:
+        if source.name == file.name:
+            removed = {"remove": {"path": file.name, "dataChange": True}}
+            (file.parent / "_delta_log" / f"{2:020}.json").write_text(json.dumps(removed))
+            file.unlink()
+        return copy_file(source, target)
+
+    monkeypatch.setattr(damaged_files, "copy_file", erased_meanwhile)
+    result = put_back_damaged(settings, made)
+    assert [Path(name).name for name in result.files] == [kept.name]
+    assert not file.exists()
+    assert pq.read_table(kept).num_rows == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_file_that_was_gone_belongs_to_whom_its_table_does(tmp_path: Path) -> None:
+    settings = lake(tmp_path / "home")
+    made = backup(settings, tmp_path / "backups")
+    file = data(settings)[0]
+    os.chown(file.parent, 4711, 4712)
+    file.unlink()
+    assert len(put_back_damaged(settings, made).files) == 1
+    assert (file.stat().st_uid, file.stat().st_gid) == (4711, 4712)
 
 
 def test_a_copy_that_is_damaged_itself_is_refused_and_the_file_stays(tmp_path: Path) -> None:
