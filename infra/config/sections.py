@@ -68,6 +68,16 @@ class SourceSettings(Section):
     def _tz(cls, value: str) -> str:
         return _zone(value)
 
+    @field_validator("accounts")
+    @classmethod
+    def _accounts(cls, value: dict[str, str]) -> dict[str, str]:
+        spelled: dict[str, str] = {}
+        for account in value:
+            # Products write them in any case; of two spellings one would count, and nobody knows.
+            if (first := spelled.setdefault(account.lower(), account)) != account:
+                raise ValueError(f"accounts: '{first}' and '{account}' are one account; keep one")
+        return value
+
     @model_validator(mode="after")
     def _packed(self) -> SourceSettings:
         if self.format == "protobuf" and not (self.schema_file or self.registry):

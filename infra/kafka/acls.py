@@ -66,12 +66,11 @@ def _forwarder(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
 def _ingest(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
     kafka = settings.kafka
     yield Grant("topic", kafka.topic_prefix, "Read", prefixed=True)
-    # An erasure's certificate says how long logs stay there.
+    # An erasure's certificate says how long logs stay there, and the driver asks how long topics
+    # keep what is unread (`headgate ledger --check`).
     yield Grant("topic", kafka.topic_prefix, "DescribeConfigs", prefixed=True)
     yield Grant("group", _GROUPS, "Read", prefixed=True)
     yield Grant("topic", kafka.tick_topic, "Write")
-    # Its driver asks how long topics keep what is unread (`headgate ledger --check`).
-    yield Grant("topic", kafka.topic_prefix, "DescribeConfigs", prefixed=True)
     yield Grant("topic", kafka.tick_topic, "DescribeConfigs")
     yield Grant("topic", topic_of(_QUALITY, kafka), "Write")
     if kafka.preliminary_topic:
@@ -130,8 +129,8 @@ def _listener(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
 
 
 def _driver(settings: Settings, sources: Sequence[str]) -> Iterator[Grant]:
-    parts = (_ingest, _alert, _rollup)
-    yield from dict.fromkeys(grant for part in parts for grant in part(settings, sources))
+    for part in (_ingest, _alert, _rollup):
+        yield from part(settings, sources)
 
 
 SERVICES: Mapping[str, tuple[str, Callable[[Settings, Sequence[str]], Iterator[Grant]]]] = {
@@ -147,7 +146,8 @@ SERVICES: Mapping[str, tuple[str, Callable[[Settings, Sequence[str]], Iterator[G
 
 def grants(service: str, settings: Settings, sources: Sequence[str] = ()) -> list[Grant]:
     """The rights of a service. `sources` narrow a forwarder to their topics."""
-    return list(SERVICES[service][1](settings, sources))
+    # Two parts of a service may need the same.
+    return list(dict.fromkeys(SERVICES[service][1](settings, sources)))
 
 
 def acl_command(grant: Grant, user: str, bootstrap: str) -> str:

@@ -62,6 +62,8 @@ def test_ports_and_keys_write_the_topics_of_their_tenant(tmp_path: Path) -> None
         ({"listen": {"syslog": [{"protocol": "udp", "port": 0, "tenant": "acmee"}]}},
          "listen: no tenant 'acmee'"),
         ({"tenants": ["Acme"]}, "'Acme': small letters, digits and -"),
+        ({"sources": {"azure_audit": {"accounts": {"6F1C-AB": "acme", "6f1c-ab": "acme"}}}},
+         "accounts: '6F1C-AB' and '6f1c-ab' are one account; keep one"),
         ({"tenants": ["a.b"]}, "'a.b': small letters"),
     ],
 )  # fmt: skip

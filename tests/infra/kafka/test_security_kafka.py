@@ -27,7 +27,7 @@ from alerts.delivery.publisher import Publisher, read_all
 from infra.config.settings import KafkaSettings, Settings, WebhookSettings, load
 from infra.delta.duckdb_views import connect
 from infra.errors import Fatal, Retryable
-from infra.kafka.acls import Grant, apply, grants
+from infra.kafka.acls import SERVICES, Grant, apply, grants
 from infra.kafka.auth import environment
 from infra.kafka.client import (
     COMPACTION_LAG_MS,
@@ -329,6 +329,12 @@ def test_who_delivers_to_webhooks_may_read_what_it_delivers() -> None:
     for service in ("ingest", "driver"):
         assert wanted <= set(grants(service, hooked))
         assert not wanted <= set(grants(service, bare))
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_no_right_is_asked_for_twice(service: str) -> None:
+    given = grants(service, load(webhooks=HOOKS))
+    assert len(given) == len(set(given))
 
 
 def test_a_missing_right_is_named(plant: Plant) -> None:
