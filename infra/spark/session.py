@@ -218,79 +218,70 @@ def _ship(spark: SparkSession, wheel: Path, home: Path) -> None:
     spark.sparkContext.addPyFile(str(packed))
 
 
+_EVERY_SESSION = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Or what times look like, and where days begin, hangs on the machine's zone.
+    "spark.sql.session.timeZone": "UTC",
+    # A bad cast or an overflow fails; without it, it becomes a null that nobody sees.
+    "spark.sql.ansi.enabled": "true",
+    # By itself Spark listens on the address of the host's name, for the whole network.
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    # At its default of 100, eight jobs throw out each other's compiled code: a fifth of what
+    # they cost was compiling it again with each batch.
+    "spark.sql.codegen.cache.maxEntries": "2000",
+    # First in, first out, a long task of a job over history would hold up alerts.
+    "spark.scheduler.mode": "FAIR",
+    "spark.scheduler.allocation.file": Path(__file__).with_name("fairscheduler.xml").as_uri(),
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    ARROW_BYTES: str(NO_LIMIT),
+    # VACUUM and listings run 10,000 tasks with the default.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
+    # By default each look at a table's log is 50 tasks.
+    "spark.databricks.delta.snapshotPartitions": "2",
+    # Saves 0.4 s a commit.
+    "spark.databricks.delta.allFilesInCrc.enabled": "false",
+    # The first lower() would build ICU's tables of all characters: seconds of a start.
+    "spark.sql.icu.caseMappings.enabled": "false",
+    # At its default of 10 ms four idle queries burn a third of a core.
+    "spark.sql.streaming.pollingDelay": "200ms",
+    "spark.sql.streaming.stopTimeout": "30s",
+    "spark.sql.streaming.minBatchesToRetain": "20",
+    # Also how long a snapshot of state waits to be kept: who is killed before starts slower.
+    "spark.sql.streaming.stateStore.maintenanceInterval": "10s",
+    "spark.sql.streaming.metricsEnabled": "false",
+    # Without Hadoop's native library, its FileContext forks a `readlink` for every look at a
+    # local path: some 30 processes a second with four idle jobs, 40 % of both cores.
+    "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
+    "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
+    # The local file system keeps checksums of its own.
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    # Spark's own code warns of a coming pandas once a batch, from each worker.
+    "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning:pyspark.sql.pandas.serializers",
+    # Named parameters beside Delta's parser fail without it (UNBOUND_SQL_PARAMETER).
+    "spark.sql.legacy.parameterSubstitution.constantsOnly": "true",
+}
+
+
 def conf_of(settings: Settings, own: Path | None, *, small_batches: bool) -> dict[str, str]:
     """Spark's settings for a session; those of `settings.spark.conf` stand above all others.
 
     `own`: the folder for what a JVM that begins needs only while it lives.
     """
     log = Path(__file__).with_name("log4j2.properties")
-    # Without memory some threads die and others wait for them: rather all at once, and by name.
-    options = (
-        f"-XX:+ExitOnOutOfMemoryError {shlex.quote(f'-Dlog4j2.configurationFile={log}')} "
-        # Spark takes the error of a batch that is stopped apart with a pattern that needs much.
-        "-Djava.net.preferIPv4Stack=true -Xss4m"
-    )
-    if settings.spark.small:
-        room = _heap_at_first(settings.spark.driver_memory) if small_batches else ""
-        compiler = _STANDING_JVM if small_batches else _BRIEF_JVM
-        options = f"{compiler} {_SMALL_JVM} {room}{options}"
-    local = settings.spark.local
-    if local:
-        options = appcds.options() + options
-    in_bucket = bucketed(settings.lake_root)
+    local, in_bucket = settings.spark.local, bucketed(settings.lake_root)
     archives = [
         *(() if local else java_jars.paths("spark")),
         *(java_jars.paths("bucket") if in_bucket else ()),
     ]
-    conf = {
+    conf = _EVERY_SESSION | {
         "spark.jars": ",".join(str(path) for path in archives),
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        # Or what times look like, and where days begin, hangs on the machine's zone.
-        "spark.sql.session.timeZone": "UTC",
-        # A bad cast or an overflow fails; without it, it becomes a null that nobody sees.
-        "spark.sql.ansi.enabled": "true",
         "spark.sql.warehouse.dir": str(settings.home.absolute() / "spark" / "warehouse"),
         "spark.driver.memory": settings.spark.driver_memory,
-        "spark.driver.extraJavaOptions": options,
-        # By itself Spark listens on the address of the host's name, for the whole network.
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        # At its default of 100, eight jobs throw out each other's compiled code: a fifth of what
-        # they cost was compiling it again with each batch.
-        "spark.sql.codegen.cache.maxEntries": "2000",
-        # First in, first out, a long task of a job over history would hold up alerts.
-        "spark.scheduler.mode": "FAIR",
-        "spark.scheduler.allocation.file": Path(__file__).with_name("fairscheduler.xml").as_uri(),
-        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": _java_options(settings, log, small_batches=small_batches),
         "spark.sql.shuffle.partitions": str(settings.spark.shuffle_partitions),
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        ARROW_BYTES: str(NO_LIMIT),
-        # VACUUM and listings run 10,000 tasks with the default.
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
-        # By default each look at a table's log is 50 tasks.
-        "spark.databricks.delta.snapshotPartitions": "2",
-        # Saves 0.4 s a commit.
-        "spark.databricks.delta.allFilesInCrc.enabled": "false",
-        # The first lower() would build ICU's tables of all characters: seconds of a start.
-        "spark.sql.icu.caseMappings.enabled": "false",
-        # At its default of 10 ms four idle queries burn a third of a core.
-        "spark.sql.streaming.pollingDelay": "200ms",
-        "spark.sql.streaming.stopTimeout": "30s",
-        "spark.sql.streaming.minBatchesToRetain": "20",
-        # Also how long a snapshot of state waits to be kept: who is killed before starts slower.
-        "spark.sql.streaming.stateStore.maintenanceInterval": "10s",
-        "spark.sql.streaming.metricsEnabled": "false",
-        # Without Hadoop's native library, its FileContext forks a `readlink` for every look at a
-        # local path: some 30 processes a second with four idle jobs, 40 % of both cores.
-        "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
-        "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
-        # The local file system keeps checksums of its own.
-        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-        # Spark's own code warns of a coming pandas once a batch, from each worker.
-        "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning:pyspark.sql.pandas.serializers",
-        # Named parameters beside Delta's parser fail without it (UNBOUND_SQL_PARAMETER).
-        "spark.sql.legacy.parameterSubstitution.constantsOnly": "true",
     }
     if in_bucket:
         conf |= _bucket()
@@ -314,6 +305,21 @@ def conf_of(settings: Settings, own: Path | None, *, small_batches: bool) -> dic
     conf |= auth.conf(settings) | auth.umask_conf(settings.mask)
     conf |= settings.spark.conf
     return conf | hand_to_executors(settings, conf)
+
+
+def _java_options(settings: Settings, log: Path, *, small_batches: bool) -> str:
+    """Options of the driver's JVM."""
+    # Without memory some threads die and others wait for them: rather all at once, and by name.
+    options = (
+        f"-XX:+ExitOnOutOfMemoryError {shlex.quote(f'-Dlog4j2.configurationFile={log}')} "
+        # Spark takes the error of a batch that is stopped apart with a pattern that needs much.
+        "-Djava.net.preferIPv4Stack=true -Xss4m"
+    )
+    if settings.spark.small:
+        room = _heap_at_first(settings.spark.driver_memory) if small_batches else ""
+        compiler = _STANDING_JVM if small_batches else _BRIEF_JVM
+        options = f"{compiler} {_SMALL_JVM} {room}{options}"
+    return appcds.options() + options if settings.spark.local else options
 
 
 def _heap_at_first(memory: str) -> str:
