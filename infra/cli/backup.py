@@ -15,7 +15,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 from infra.config.settings import Settings
 from infra.errors import Usage
 from infra.maintenance.backup import Show, backup, left_at
-from infra.maintenance.damaged_files import put_back_damaged
+from infra.maintenance.damaged_files import PutBack, put_back_damaged
 from infra.maintenance.restore import restore
 from infra.streaming.outbox import note_audit
 
@@ -64,21 +64,28 @@ def _restore(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _put_back(arguments: argparse.Namespace, settings: Settings) -> int:
-    made, tables = arguments.backup, arguments.table or ()
-    with _bar() as show:
-        done = put_back_damaged(settings, made, tables, show)
-    for name in done.files:
-        print(f"{settings.lake_root / name}: put back", file=sys.stderr)
-    if done.files:
-        print("an API that runs lists what it read before, until its next start", file=sys.stderr)
-        spool = settings.home.absolute() / "spool"
-        note_audit(spool, "backup.put_back", str(made), {"files": done.files})
+    made, tables, done = arguments.backup, arguments.table or (), PutBack()
+    try:
+        with _bar() as show:
+            put_back_damaged(settings, made, tables, show, done)
+    finally:
+        # Also of those before one that could not be put back.
+        _note_put_back(settings, made, done)
     younger = f"; {done.not_in_backup} are not in the backup" if done.not_in_backup else ""
     print(
         f"{done.compared} files of tables compared, {len(done.files)} put back{younger}",
         file=sys.stderr,
     )
     return 0
+
+
+def _note_put_back(settings: Settings, made: Path, done: PutBack) -> None:
+    for name in done.files:
+        print(f"{settings.lake_root / name}: put back", file=sys.stderr)
+    if done.files:
+        print("an API that runs lists what it read before, until its next start", file=sys.stderr)
+        spool = settings.home.absolute() / "spool"
+        note_audit(spool, "backup.put_back", str(made), {"files": done.files})
 
 
 @contextmanager

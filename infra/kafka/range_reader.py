@@ -46,7 +46,7 @@ _ASKED_HEADERS = methodcaller("headers")
 
 _WAIT = 0.1
 
-_METADATA_SECONDS = 20.0
+_ANSWER_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def _know_leaders(consumer: Consumer, ranges: Sequence[OffsetRange]) -> None:
     if len({wanted.topic for wanted in ranges}) > 1:
         # A broker that does not answer now is waited for where the messages are.
         with suppress(KafkaException):
-            consumer.list_topics(timeout=_METADATA_SECONDS)
+            consumer.list_topics(timeout=_ANSWER_SECONDS)
 
 
 def headers_of(message: Message) -> list[tuple[str, bytes | None]] | None:
@@ -166,7 +166,7 @@ def _messages(
             if due == wanted.end:
                 break
         if hole is not None:
-            _require_held(consumer, wanted, hole, min(_METADATA_SECONDS, patience))
+            _require_held(consumer, wanted, hole, min(_ANSWER_SECONDS, patience))
         if due > before:
             until = time.monotonic() + patience
         elif time.monotonic() > until:

@@ -21,10 +21,10 @@ from infra.delta.catalog import catalog, table
 from infra.delta.data_files import listed_files
 from infra.delta.log_reader import newest_version
 from infra.delta.schema import Table
-from infra.errors import Fatal
+from infra.errors import Fatal, NoLakeHere
 from infra.maintenance.backup import Show, backup_parts, copy_file, digest_of_file
 from infra.maintenance.restore import read_manifest
-from infra.storage.paths import Location, delete
+from infra.storage.paths import Location, delete, there
 
 
 @dataclass
@@ -43,14 +43,20 @@ def put_back_damaged(
     made: Path,
     tables: Sequence[str] = (),
     show: Show = lambda done, total: None,
+    result: PutBack | None = None,
 ) -> PutBack:
     """Compare the files of these tables, else of all, with a backup; put back those that differ.
 
-    Raises `Usage` for no backup and for a table that there is not, `Fatal` where the backup's own
-    copy is damaged, or a file cannot be put back; what was put back before stays.
+    `result`: is filled on the way. Raises `Usage` for no backup and for a table that there is not,
+    `Fatal` where there is no lake, a table's log or the backup's own copy is damaged, or a file
+    cannot be put back; what was put back before stays, and is in `result`.
     """
+    if not there(settings.lake_root):
+        raise NoLakeHere(
+            f"{settings.lake_root}: there is no lake here; restore the backup without --damaged"
+        )
     manifest = read_manifest(made, backup_parts(settings))["files"]
-    result, known = PutBack(), []
+    result, known = result or PutBack(), []
     for each in _wanted(tables):
         for name, size in _files_of(settings, each).items():
             whole = manifest.get(f"lake/{each.path}/{name}")
@@ -83,8 +89,14 @@ def _wanted(tables: Sequence[str]) -> list[Table]:
 def _files_of(settings: Settings, each: Table) -> dict[str, int]:
     """The files that a table has now, and their bytes, as its log has them."""
     folder = settings.lake_root / each.path
-    newest = newest_version(folder)
-    listed = listed_files(folder, newest) if newest >= 0 else []
+    try:
+        newest = newest_version(folder)
+        listed = listed_files(folder, newest) if newest >= 0 else []
+    except (OSError, ValueError) as error:
+        raise Fatal(
+            f"{each.name}: its log cannot be read ({error}), and files of logs are not put back "
+            "alone: restore the whole backup, or put back other tables with --table"
+        ) from None
     return {file.name: int(file.entry["size"]) for file in listed}
 
 
@@ -117,9 +129,9 @@ def _replace(copy: Path, file: Path, digest: str) -> None:
             raise Fatal(f"{copy}: changed while it was copied; nothing was put back of it")
         # Who remembers a file by its time is to see another one.
         os.utime(beside)
-        there = file.exists()
-        was = (file if there else file.parent).stat()
-        if there:
+        exists = file.exists()
+        was = (file if exists else file.parent).stat()
+        if exists:
             beside.chmod(stat.S_IMODE(was.st_mode))
         # Root is not to take it from the jobs, which have to read it.
         if os.geteuid() == 0:

@@ -153,6 +153,38 @@ def test_a_copy_that_is_damaged_itself_is_refused_and_the_file_stays(tmp_path: P
     assert [each.name for each in file.parent.iterdir() if each.name.startswith(".")] == []
 
 
+def test_a_log_that_cannot_be_read_is_named_with_what_to_do(tmp_path: Path) -> None:
+    settings = lake(tmp_path / "home")
+    made = backup(settings, tmp_path / "backups")
+    (data(settings)[0].parent / "_delta_log" / f"{1:020}.json").write_text('{"add": {"pa')
+    with pytest.raises(Fatal, match=r": its log cannot be read .*restore the whole backup"):
+        put_back_damaged(settings, made)
+    with pytest.raises(Fatal, match="there is no lake here; restore the backup without --damaged"):
+        put_back_damaged(load(home=tmp_path / "other"), made)
+
+
+def test_what_was_put_back_before_one_that_could_not_be_is_told_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = lake(tmp_path / "home", commits=1)
+    made = backup(settings, tmp_path / "backups")
+    by_table = {str(file.parent.relative_to(str(settings.lake_root))): file
+                for file in data(settings)}  # fmt: skip
+    first, last = (by_table[each.path] for each in catalog().values() if each.name in TABLES)
+    for file in (first, last):
+        file.write_bytes(b"damaged")
+    (made / "lake" / last.relative_to(str(settings.lake_root))).write_bytes(b"damaged as well")
+    command = ["--home", str(settings.home), "backup", "restore", str(made), "--damaged"]
+    assert main(command) == 1
+    said = capsys.readouterr().err
+    assert f"{first}: put back" in said
+    assert "is not what was backed up" in said
+    (noted,) = (settings.home / "spool" / "audit").glob("backup.put_back-*.json")
+    assert json.loads(json.loads(noted.read_text("utf-8"))["detail"])["files"] == [
+        str(first.relative_to(str(settings.lake_root)))
+    ]
+
+
 def test_the_command_says_what_it_put_back_and_the_audit_has_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
