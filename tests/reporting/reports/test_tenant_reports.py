@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,8 @@ def subject_of(desk: TenantDesk, name: str, tenant: str = "acme") -> str:
     return {"device": IP, "incident": desk.ids[tenant]}.get(name, "")
 
 
+# Several tests ask of the same report; the module's lake stays as it is.
+@cache
 def made(
     desk: TenantDesk, name: str, tenant: str | None = "acme", interval: Interval = SPAN
 ) -> Report:
