@@ -90,7 +90,7 @@ def _of_sshd(values: Mapping[str, str]) -> str:
     ip = values.get("SourceIP") or values.get("client_ip")
     if user or ip:
         # Of a rule that asks whether there is any address, the value is no address.
-        shown = address(ip) or "203.0.113.9"
+        shown = address(ip or "") or "203.0.113.9"
         return f"Failed password for {user or 'ann'} from {shown} port 50000 ssh2"
     return values.get(KEYWORDS) or values.get("Message") or "x"
 

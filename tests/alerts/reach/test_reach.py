@@ -178,6 +178,8 @@ def test_fields_that_a_log_may_have_are_asked(
                 "TargetResources.ModifiedProperties.NewValue|contains": 'State":0',
             },
         ),
+        # Without an address, which a line of sshd has all the same.
+        ({"product": "linux", "service": "sshd"}, {"User": "root"}),
         # Two of the properties that an operation changed.
         (
             {"product": "azure", "service": "auditlogs"},
