@@ -126,6 +126,7 @@ def _side(
     for row in refold.findings:
         if since <= row["event_time"] < until:
             findings[row["rule_id"]] += 1
+    raised = Counter(alert.rule_id for alert in alerts)
     days = Counter(f"{event_instant(alert.raised):%Y-%m-%d}" for alert in alerts)
     entities = Counter((alert.entity_type, alert.entity_value) for alert in alerts)
     return {
@@ -136,7 +137,7 @@ def _side(
                 "title": rule.title,
                 "level": rule.level,
                 "findings": findings[rule_id],
-                "alerts": sum(alert.rule_id == rule_id for alert in alerts),
+                "alerts": raised[rule_id],
                 # Nothing found says little of a rule whose events were not there.
                 "events": events_of(rule_id, pack, events),
                 "note": "" if rule.alerting else "makes no alerts by itself (level, or counted)",

@@ -130,8 +130,7 @@ def _test(test: Test) -> str:
     cased = " (case matters)" if test.cased else ""
     meant = ""
     if isinstance(test.value, int | float) and not isinstance(test.value, bool):
-        # A dictionary takes 2.0 for 2, and has neither 1.5 nor infinity.
-        name = _NUMBERS.get(test.field, {}).get(test.value)  # type: ignore[arg-type]
+        name = _NUMBERS.get(test.field, {}).get(test.value)  # type: ignore[arg-type]  # 2.0 is 2
         meant = f" ({name})" if name else ""
     return f"{test.field} {_WORDS.get(test.op, test.op)} {wanted}{meant}{cased}"
 
