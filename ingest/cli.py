@@ -45,7 +45,7 @@ def parser_of(
     or zone that does not exist.
     """
     lookup(source)
-    known = _with_zone(settings or ParseSettings(), source, tz)
+    parse_settings = _with_zone(settings or ParseSettings(), source, tz)
     headers = {} if header is None else {"header": header}
 
     def parse(
@@ -53,7 +53,7 @@ def parser_of(
     ) -> list[dict[str, Any]]:
         received_at = datetime.now(UTC) if now is None else now
         record = Record(record_id, source, "import", received_at, raw, headers)
-        return [ocsf_object(row) for row in event_rows([record], known)]
+        return [ocsf_object(row) for row in event_rows([record], parse_settings)]
 
     return parse
 
@@ -75,12 +75,12 @@ def parse_command(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate parse`: the file's records as OCSF objects on standard output."""
     now = _moment(args.now)
     header = _bytes(args.header) if args.header else b""
-    known = _with_zone(ParseSettings.of(settings), args.source, args.tz)
+    parse_settings = _with_zone(ParseSettings.of(settings), args.source, args.tz)
     source = lookup(args.source)
-    work = partial(_parsed, known=known, args=args, now=now, header=header)
+    work = partial(_parsed, parse_settings=parse_settings, args=args, now=now, header=header)
     # `parse ... | head` ends the pipe, which is no error.
     with suppress(BrokenPipeError), _opened(args.file) as stream:
-        packed = known.format(args.source) is not None
+        packed = parse_settings.format(args.source) is not None
         batches = _batches(whole(stream) if packed else pieces(stream, source, header))
         with closing(map_in_order(work, batches)) as written:
             for lines in written:
@@ -91,7 +91,7 @@ def parse_command(args: argparse.Namespace, settings: Settings) -> int:
 
 def _parsed(
     batch: list[RecordPiece],
-    known: ParseSettings,
+    parse_settings: ParseSettings,
     args: argparse.Namespace,
     now: datetime,
     header: bytes,
@@ -103,7 +103,9 @@ def _parsed(
     ]
     encode = msgspec.json.Encoder().encode
     with no_collection():
-        return b"".join(encode(ocsf_object(row)) + b"\n" for row in event_rows(records, known))
+        return b"".join(
+            encode(ocsf_object(row)) + b"\n" for row in event_rows(records, parse_settings)
+        )
 
 
 def _headed(header: bytes) -> dict[str, bytes]:

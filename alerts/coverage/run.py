@@ -128,7 +128,7 @@ def _leaves(pack: RulePack) -> set[str]:
 
 
 def _silent(state: CoverageState) -> dict[str, datetime]:
-    """Sources that were told as silent and not heard since, and since when they are."""
+    """Sources that were reported as silent and not heard since, and since when they are."""
     ordered = sorted(
         (silence.since, silence.source)
         for silence in state.told.values()

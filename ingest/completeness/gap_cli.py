@@ -21,9 +21,9 @@ def build(commands: Any) -> None:
     """Register the commands."""
     gaps = commands.add_parser("gaps", help="messages the broker lost before they were read")
     verbs = gaps.add_subparsers(dest="verb", required=True)
-    shown = verbs.add_parser("list", help="what is missing; exit 1 if there is any")
-    add_output_option(shown)
-    shown.set_defaults(run=_gaps)
+    list_parser = verbs.add_parser("list", help="what is missing; exit 1 if there is any")
+    add_output_option(list_parser)
+    list_parser.set_defaults(run=_gaps)
     taken = verbs.add_parser("accept", help="go on without what 'headgate gaps list' states")
     taken.add_argument("statement", help="the statement that 'headgate gaps list' gives")
     taken.add_argument("--reason", required=True, help="why it is right to go on; it is kept")

@@ -47,8 +47,8 @@ def _newest(connection: duckdb.DuckDBPyConnection, place: TopicPartitionKey) -> 
     for back in _LOOKS:
         # A day above Python's first, as DuckDB may shift it by a zone.
         since = datetime.now(UTC) - back if back else datetime(1, 1, 2, tzinfo=UTC)
-        asked = {"topic": place[0], "partition": place[1], "since": since}
-        row = connection.execute(_NEWEST, asked).fetchone()
+        bounds = {"topic": place[0], "partition": place[1], "since": since}
+        row = connection.execute(_NEWEST, bounds).fetchone()
         if row and row[0] is not None:
             newest: datetime = row[0]
             return newest
@@ -56,15 +56,15 @@ def _newest(connection: duckdb.DuckDBPyConnection, place: TopicPartitionKey) -> 
 
 
 def goes_on(
-    settings: Settings, wanted: dict[TopicPartitionKey, int]
+    settings: Settings, offsets: dict[TopicPartitionKey, int]
 ) -> dict[TopicPartitionKey, datetime]:
     """The broker's time of the first message from an offset on, by partition; one that has none
     is missing in the answer."""
-    if not wanted:
+    if not offsets:
         return {}
     log = PartitionLog(settings.kafka)
     try:
-        first = log.first(wanted)
+        first = log.first(offsets)
     finally:
         log.close()
     return {

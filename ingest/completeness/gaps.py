@@ -135,9 +135,9 @@ def _missing(settings: Settings, at: Checkpoint) -> tuple[Gap, ...]:
     if at.done is None:
         return ()
     # Also partitions that no batch has read yet: retention may have taken their first messages.
-    wanted = {*at.offsets, *broker.partitions(settings.kafka.topic_prefix)}
-    held = broker.held(wanted)
-    gaps = compare_offsets(at, held, broker.ids(topic for topic, _ in wanted))
+    places = {*at.offsets, *broker.partitions(settings.kafka.topic_prefix)}
+    held = broker.held(places)
+    gaps = compare_offsets(at, held, broker.ids(topic for topic, _ in places))
     by_partition = {(gap.topic, gap.partition): gap for gap in gaps}
     there = {
         place: held[place]

@@ -50,16 +50,18 @@ def first_new(
     which bronze no longer has the file that a batch wrote count as the same. Raises `Retryable`
     when the broker gives no messages.
     """
-    known = _Bronze(bronze, at)
+    bronze_log = _Bronze(bronze, at)
     taken = {place: runs for place, runs in _taken(at).items() if place in held}
-    sought = {place: known.newest(place, runs, held[place]) for place, runs in taken.items()}
+    sought = {place: bronze_log.newest(place, runs, held[place]) for place, runs in taken.items()}
     newest = {place: place_row for place, place_row in sought.items() if place_row is not None}
     if not newest:
         return {}
     with closing(PartitionLog(kafka)) as log:
         now = log.messages({place: offset for place, (_, offset) in newest.items()})
-        others = [entry for entry in now if known.differs(entry, *newest[entry], now[entry])]
-        return {place: _first(place, taken[place], held[place], known, log) for place in others}
+        others = [entry for entry in now if bronze_log.differs(entry, *newest[entry], now[entry])]
+        return {
+            place: _first(place, taken[place], held[place], bronze_log, log) for place in others
+        }
 
 
 @dataclass(frozen=True)
@@ -104,18 +106,18 @@ def _first(
     place: TopicPartitionKey,
     runs: Sequence[_Run],
     held: BrokerRange,
-    known: _Bronze,
+    bronze_log: _Bronze,
     log: PartitionLog,
 ) -> int:
     """The first message that is another, by halving: all after it are others too."""
 
     def other(run: _Run, offset: int) -> bool:
         now = log.messages({place: offset})
-        return place in now and known.differs(place, run, offset, now[place])
+        return place in now and bronze_log.differs(place, run, offset, now[place])
 
     end = held.end
     for run in runs:
-        offsets = known.offsets(place, run, held)
+        offsets = bronze_log.offsets(place, run, held)
         # A log loses its end, never its middle: so what differs is all behind one place.
         same = bisect_left(offsets, True, key=partial(other, run))
         if same < len(offsets):
@@ -157,12 +159,12 @@ class _Bronze:
     def _column(
         self, name: str, place: TopicPartitionKey, run: _Run, within: list[Any]
     ) -> list[Any]:
-        wanted = [("topic", "==", place[0]), ("partition", "==", place[1]), *within]
+        filters = [("topic", "==", place[0]), ("partition", "==", place[1]), *within]
         results: list[Any] = []
         for file in self._of(run.batch):
             # A file that is gone, as after an erasure, or that is damaged says nothing.
             with suppress(FileNotFoundError, pa.ArrowInvalid):
-                rows = pq.read_table(to_read(file), columns=[name], filters=wanted)
+                rows = pq.read_table(to_read(file), columns=[name], filters=filters)
                 results += rows.column(name).to_pylist()
         return results
 
@@ -204,24 +206,24 @@ class PartitionLog:
         )
 
     def messages(
-        self, wanted: Mapping[TopicPartitionKey, int]
+        self, offsets: Mapping[TopicPartitionKey, int]
     ) -> dict[TopicPartitionKey, bytes | None]:
         """The messages at these offsets; one that is not there is missing in the answer."""
-        first = self.first(wanted)
+        first = self.first(offsets)
         return {
             place: message.value()
             for place, message in first.items()
-            if message.offset() == wanted[place]
+            if message.offset() == offsets[place]
         }
 
-    def first(self, wanted: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, Message]:
+    def first(self, offsets: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, Message]:
         """The first message of each partition from an offset on; one that has none there is
         missing in the answer."""
         messages: dict[TopicPartitionKey, Message] = {}
-        waiting = {*wanted}
+        waiting = {*offsets}
         end = time.monotonic() + _SECONDS
         try:
-            self._reader.assign([TopicPartition(*key, offset) for key, offset in wanted.items()])
+            self._reader.assign([TopicPartition(*key, offset) for key, offset in offsets.items()])
             while waiting:
                 if time.monotonic() > end:
                     raise Retryable(f"the broker gives no messages of {min(waiting)[0]}")

@@ -97,7 +97,7 @@ def count_ranges(
         again = _counted(connection, [stretches[n] for n in short], None)
         counted |= {n: _beside(again[index], counted[n]) for index, n in enumerate(short)}
     holes = _holes(connection, stretches, counted)
-    return [_found(stretch, counted[n], holes[n]) for n, stretch in enumerate(stretches)]
+    return [_counted_stretch(stretch, counted[n], holes[n]) for n, stretch in enumerate(stretches)]
 
 
 @dataclass(frozen=True)
@@ -150,9 +150,9 @@ def _counted(
         if since is None
         else f"r.received_at >= TIMESTAMPTZ '{since.isoformat()}'"
     )
-    asked = _COUNT.format(bits=BITS, low=BLOCK - 1, where=where, ours=_OURS)
+    sql = _COUNT.format(bits=BITS, low=BLOCK - 1, where=where, ours=_OURS)
     counteds: dict[int, _Counted] = {n: {} for n in range(len(stretches))}
-    for n, block, rows, different, ours, within in connection.execute(asked).fetchall():
+    for n, block, rows, different, ours, within in connection.execute(sql).fetchall():
         # Rows before the stretch, less how many different ones these are.
         before = (rows - ours) - (different - within)
         counteds[n][block] = _Block(within, ours - within, before)
@@ -246,7 +246,7 @@ def _joined(spans: Sequence[Span]) -> list[Span]:
     return joined_spans
 
 
-def _found(stretch: Stretch, counted: _Counted, holes: list[Span]) -> CountedStretch:
+def _counted_stretch(stretch: Stretch, counted: _Counted, holes: list[Span]) -> CountedStretch:
     if stretch.holes == "inside" and holes and holes[0][0] == stretch.first:
         # Bronze may begin later than the partition, as after retention.
         holes = holes[1:]

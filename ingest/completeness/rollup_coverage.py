@@ -56,8 +56,8 @@ def span(
     # Only whole hours: one that ends behind `until` would count too much.
     bounds = {"since": since, "until": until - HOUR + timedelta(microseconds=1)}
     changed = RECOUNT.name in there and connection.execute(_CHANGED, bounds).fetchone()
-    asked = _COMPARED.format(still=_STILL if changed else "")
-    hours = [row[0] for row in connection.execute(asked, bounds).fetchall()]
+    sql = _COMPARED.format(still=_STILL if changed else "")
+    hours = [row[0] for row in connection.execute(sql, bounds).fetchall()]
     if not hours:
         return until, until
     start = end = hours[0] + HOUR

@@ -42,9 +42,9 @@ def decode_avro(raw: bytes, packed: Format) -> bytes:
         raise Unreadable(f"not Avro of this schema: {type(error).__name__}: {error}") from None
 
 
-def _one(raw: bytes, known: Any, field: str | None) -> bytes:
+def _one(raw: bytes, schema: Any, field: str | None) -> bytes:
     stream = io.BytesIO(raw)
-    schemaless_reader = import_module("fastavro").schemaless_reader(stream, known, None)
+    schemaless_reader = import_module("fastavro").schemaless_reader(stream, schema, None)
     # The library stops at the record's end; bytes behind it would be a way to hide something.
     if stream.tell() != len(raw):
         raise Unreadable(f"trailing bytes after the Avro record, at byte {stream.tell()}")
@@ -63,11 +63,11 @@ def _container(raw: bytes, field: str | None) -> bytes:
     return b"\n".join(lines)
 
 
-def text_of(found: Any, field: str | None) -> bytes:
+def text_of(decoded: Any, field: str | None) -> bytes:
     """What the parser gets of a decoded message. Raises `Unreadable`."""
     if field is None:
-        return msgspec.json.encode(found)
-    value = found.get(field) if isinstance(found, dict) else None
+        return msgspec.json.encode(decoded)
+    value = decoded.get(field) if isinstance(decoded, dict) else None
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -96,8 +96,8 @@ def _of_registry(registry: str, number: int) -> Any:
         raise Unreadable(f"schema {number} of the registry is no Avro schema: {error}") from None
 
 
-def _parsed(found: Schema, named: dict[str, Any]) -> Any:
-    for reference in found.references:
+def _parsed(schema: Schema, named: dict[str, Any]) -> Any:
+    for reference in schema.references:
         # Avro resolves names only backwards, so what is named is parsed first.
         _parsed(reference, named)
-    return import_module("fastavro.schema").parse_schema(json.loads(found.text), named)
+    return import_module("fastavro.schema").parse_schema(json.loads(schema.text), named)

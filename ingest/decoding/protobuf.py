@@ -116,14 +116,14 @@ def _of_registry(registry: str, number: int, indexes: Sequence[int]) -> Any:
         raise Unreadable(f"schema {number} of the registry, message {indexes}: {error}") from None
 
 
-def _files(found: Schema) -> Iterator[Any]:
+def _files(schema: Schema) -> Iterator[Any]:
     """The file descriptors of a registered schema, each before who imports it."""
-    for reference in found.references:
+    for reference in schema.references:
         for file in _files(reference):
             file.name = reference.name
             yield file
     descriptors = import_module("google.protobuf.descriptor_pb2")
-    content = base64.b64decode(found.text)
+    content = base64.b64decode(schema.text)
     several = descriptors.FileDescriptorSet()
     try:  # a folder has what protoc writes, a registry one file
         several.ParseFromString(content)
@@ -134,7 +134,7 @@ def _files(found: Schema) -> Iterator[Any]:
         pass
     file = descriptors.FileDescriptorProto()
     file.ParseFromString(content)
-    file.name = file.name or found.name
+    file.name = file.name or schema.name
     yield file
 
 
@@ -143,10 +143,10 @@ def _pool(files: Sequence[Any]) -> Any:
     descriptors = import_module("google.protobuf.descriptor_pb2")
     brought = {file.name for file in files}
     for name in _WELL_KNOWN:
-        known = import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR
+        well_known = import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR
         # A schema may bring a copy of its own; a pool refuses two files of one name that differ.
-        if known.name not in brought:
-            pool.Add(descriptors.FileDescriptorProto.FromString(known.serialized_pb))
+        if well_known.name not in brought:
+            pool.Add(descriptors.FileDescriptorProto.FromString(well_known.serialized_pb))
     for file in files:
         pool.Add(file)
     return pool

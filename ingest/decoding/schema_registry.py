@@ -64,10 +64,10 @@ def _with_references(registry: str, name: str, answer: dict[str, Any], form: str
         path = (
             f"/subjects/{quote(reference['subject'], safe='')}/versions/{int(reference['version'])}"
         )
-        asked = _asked(registry, path, form)
-        if asked is None:
+        body = _asked(registry, path, form)
+        if body is None:
             raise Retryable(f"the schema registry names {path} and does not have it")
-        named.append(_with_references(registry, reference["name"], asked, form))
+        named.append(_with_references(registry, reference["name"], body, form))
     return Schema(name, str(answer["schema"]), tuple(named))
 
 

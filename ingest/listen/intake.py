@@ -39,10 +39,10 @@ class Origin:
     def headers(self) -> tuple[tuple[str, bytes], ...]:
         """As every message from there carries it: `host` (who sent it), `sender`, and `arrived`,
         as the broker's time is later while it is away."""
-        shown = f"[{self.address}]" if ":" in self.address else self.address
+        host = f"[{self.address}]" if ":" in self.address else self.address
         fields = {
             "host": self.address,
-            "sender": f"{self.protocol}://{shown}:{self.port}",
+            "sender": f"{self.protocol}://{host}:{self.port}",
             "arrived": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
         if self.certificate is not None:

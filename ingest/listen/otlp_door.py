@@ -43,7 +43,7 @@ class OtlpKeys:
         for key in settings.listen.otlp.keys:
             token = of_file(key.token_file, f"listen.otlp.keys '{key.name}': token_file")
             digest = _digest(token)
-            if any(digest == known for _, known in self._digests):
+            if any(digest == token_digest for _, token_digest in self._digests):
                 raise Fatal(f"listen.otlp.keys '{key.name}': another key has the same token")
             self._digests.append((key.name, digest))
 
@@ -55,7 +55,11 @@ class OtlpKeys:
         kind, _, token = (authorization or "").partition(" ")
         digest = _digest(token.strip()) if kind.lower() == "bearer" else b""
         # All are compared, so that the time taken does not tell which key came near.
-        names = [name for name, known in self._digests if hmac.compare_digest(known, digest)]
+        names = [
+            name
+            for name, token_digest in self._digests
+            if hmac.compare_digest(token_digest, digest)
+        ]
         return names[0] if names else None
 
 

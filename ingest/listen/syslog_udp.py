@@ -33,14 +33,14 @@ class SyslogUdp:
         self._listen = listen
         self._intake = intake
         self._sock = bound(options.host, options.port, socket.SOCK_DGRAM, "listen.syslog")
-        wanted = int(listen.udp_buffer_mb * 1024 * 1024)
-        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)
+        requested = int(listen.udp_buffer_mb * 1024 * 1024)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, requested)
         # Linux doubles what is asked for, and halves nothing of what it grants (socket(7)).
         granted = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
-        if granted < wanted:
+        if granted < requested:
             say(
-                f"listen: {self.address}: the kernel grants {granted} of {wanted} bytes; "
-                f"sysctl -w net.core.rmem_max={wanted} allows them"
+                f"listen: {self.address}: the kernel grants {granted} of {requested} bytes; "
+                f"sysctl -w net.core.rmem_max={requested} allows them"
             )
         self._paused: asyncio.Task[None] | None = None
         self._news = News(say)

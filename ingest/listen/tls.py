@@ -28,15 +28,15 @@ def grpc_credentials(files: CertificateFiles) -> grpc.ServerCredentials:
     import grpc
 
     certificate = LiveCertificate(files)
-    shown = certificate.version
+    version = certificate.version
 
     def newest() -> grpc.ServerCertificateConfiguration | None:
-        nonlocal shown
+        nonlocal version
         certificate.renew()
-        if certificate.version == shown:
+        if certificate.version == version:
             return None  # gRPC goes on with what it has
         configuration = _configuration(files)
-        shown = certificate.version
+        version = certificate.version
         return configuration
 
     return grpc.dynamic_ssl_server_credentials(

@@ -70,8 +70,8 @@ def joins_by(record: Record, settings: ParseSettings) -> str | None:
         return None
     # Whoever cannot be asked is a piece of its own, where parsing says why.
     with suppress(Exception):
-        known = decoded_record(record, settings)
-        return source.part_of(known, Context(known, settings))
+        decoded = decoded_record(record, settings)
+        return source.part_of(decoded, Context(decoded, settings))
     return None
 
 
@@ -187,15 +187,15 @@ def _events_of(
     record = records[0]
     try:
         source = lookup(record.source)
-        known = [decoded_record(record, settings) for record in records]
-        context = Context(known[0], settings)
-        if len(known) > 1 and isinstance(source, JoiningSource):
-            events = source.join(known, context)
+        decoded = [decoded_record(record, settings) for record in records]
+        context = Context(decoded[0], settings)
+        if len(decoded) > 1 and isinstance(source, JoiningSource):
+            events = source.join(decoded, context)
         else:
-            require_few_lines(known[0].raw, whole_file=source.whole_file)
+            require_few_lines(decoded[0].raw, whole_file=source.whole_file)
             # A bound on size alone does not stop an input made to be slow to read.
-            with bounded_time(known[0].raw):
-                events = source.parse(known[0], context)
+            with bounded_time(decoded[0].raw):
+                events = source.parse(decoded[0], context)
         if not events:
             raise Unreadable("the parser found no event in it")
         # What the parser made counts too: not every format shows its number of events in its bytes.

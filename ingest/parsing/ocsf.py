@@ -203,10 +203,10 @@ def metadata(product: Mapping[str, str], stamp: Stamp, **fields: str | None) -> 
     }
 
 
-def observables(*found: tuple[str, int, Any]) -> list[dict[str, Any]] | None:
+def observables(*candidates: tuple[str, int, Any]) -> list[dict[str, Any]] | None:
     """Observables from (OCSF path, type_id, value), without the empty ones and repeats."""
     # Through a dictionary and not a set, so that the order stays and two runs give the same row.
-    return [_observable(*fromkey) for fromkey in dict.fromkeys(found) if fromkey[2]] or None
+    return [_observable(*fromkey) for fromkey in dict.fromkeys(candidates) if fromkey[2]] or None
 
 
 @lru_cache(maxsize=65536)

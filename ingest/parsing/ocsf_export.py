@@ -78,33 +78,33 @@ def ocsf_object(row: Mapping[str, Any]) -> dict[str, Any]:
     return results
 
 
-def _keep_valid(found: dict[str, Any]) -> None:
+def _keep_valid(event: dict[str, Any]) -> None:
     """OCSF knows nine HTTP methods; another, such as PROPFIND, goes to `unmapped`."""
-    request = found.get("http_request", {})
+    request = event.get("http_request", {})
     if request.get("http_method", "GET") not in HTTP_METHODS:
         method = request.pop("http_method")
-        found["unmapped"] = found.get("unmapped", {}) | {"http_method": method}
+        event["unmapped"] = event.get("unmapped", {}) | {"http_method": method}
 
 
-def _move_misplaced(found: dict[str, Any]) -> None:
+def _move_misplaced(event: dict[str, Any]) -> None:
     """What the class has no place for: of a finding its evidence, of others `unmapped`.
 
     A finding also keeps its endpoints where all other events have them, which OCSF does
     not provide for: who searches for an address must not have to know the class.
     """
-    uid = found["class_uid"]
+    uid = event["class_uid"]
     if uid == FINDING:
-        evidence = {name: found[name] for name in found if name in _EVIDENCE}
-        if "evidences" not in found and evidence.keys() - NO_EVIDENCE:
-            found["evidences"] = [evidence]
-    misplaced = KINDS[uid].without & found.keys()
+        evidence = {name: event[name] for name in event if name in _EVIDENCE}
+        if "evidences" not in event and evidence.keys() - NO_EVIDENCE:
+            event["evidences"] = [evidence]
+    misplaced = KINDS[uid].without & event.keys()
     if not misplaced:
         return
-    moved = {name: found.pop(name) for name in sorted(misplaced) if not _kept(uid, name)}
+    moved = {name: event.pop(name) for name in sorted(misplaced) if not _kept(uid, name)}
     if uid == FINDING:
         moved = {name: value for name, value in moved.items() if name not in _EVIDENCE}
     if moved:
-        found["unmapped"] = found.get("unmapped", {}) | moved
+        event["unmapped"] = event.get("unmapped", {}) | moved
 
 
 def _kept(uid: int, name: str) -> bool:
@@ -113,13 +113,13 @@ def _kept(uid: int, name: str) -> bool:
     return uid == FINDING and name in ("src_endpoint", "dst_endpoint")
 
 
-def _merge(found: dict[str, Any], more: dict[str, Any]) -> None:
+def _merge(event: dict[str, Any], more: dict[str, Any]) -> None:
     for name, value in more.items():
-        old = found.get(name)
+        old = event.get(name)
         if isinstance(old, dict) and isinstance(value, dict):
             _merge(old, value)
         else:
-            found[name] = value
+            event[name] = value
 
 
 def _about(row: Mapping[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
@@ -273,10 +273,10 @@ def _script(script: dict[str, Any]) -> dict[str, Any]:
 def _service(service: dict[str, Any]) -> dict[str, Any]:
     renamed = {"start_type": "service_start_type", "start_name": "service_start_name"}
     renamed |= {"type": "service_type"}
-    shown = {renamed.get(name, name): value for name, value in service.items()}
-    if "display_name" in shown:
-        shown["labels"] = [f"display_name:{shown.pop('display_name')}"]
-    return shown
+    renamed_fields = {renamed.get(name, name): value for name, value in service.items()}
+    if "display_name" in renamed_fields:
+        renamed_fields["labels"] = [f"display_name:{renamed_fields.pop('display_name')}"]
+    return renamed_fields
 
 
 def _tls(tls: dict[str, Any]) -> dict[str, Any]:

@@ -310,8 +310,8 @@ def _opens_json(first: bytes) -> bool:
 @cache
 def sources() -> Mapping[str, Source]:
     """Every source there is, by name."""
-    known = {source.name: source for module in source_modules() for source in module.SOURCES}
-    return MappingProxyType(known)
+    by_name = {source.name: source for module in source_modules() for source in module.SOURCES}
+    return MappingProxyType(by_name)
 
 
 def source_modules() -> Iterator[ModuleType]:
@@ -336,11 +336,11 @@ def _listing_modules() -> Iterator[str]:
 
 def lookup(name: str) -> Source:
     """The source called `name`; raises `Usage` with the names there are."""
-    known = sources()
-    if name in known:
-        return known[name]
+    by_name = sources()
+    if name in by_name:
+        return by_name[name]
     family, _, kind = name.partition(":")
-    member = known[family].member(kind) if family in known else None
+    member = by_name[family].member(kind) if family in by_name else None
     if member is None:
-        raise Usage(f"no source '{name}'; there are {', '.join(sorted(known))}")
+        raise Usage(f"no source '{name}'; there are {', '.join(sorted(by_name))}")
     return member

@@ -202,22 +202,22 @@ def severity(line: Line) -> int:
     return SEVERITIES[level] if type(level) is int and 0 <= level <= 7 else 1
 
 
-def counted(found: Event, line: Line) -> Event:
-    """`found` with the count of its repetitions, where syslog says the line came so often."""
+def counted(event: Event, line: Line) -> Event:
+    """`event` with the count of its repetitions, where syslog says the line came so often."""
     times = line.rest.get("repeated")
     if times:
-        more = msgspec.json.decode(found["more"]) if found.get("more") else {}
-        found["more"] = encode(more | {"count": times})
-    return found
+        more = msgspec.json.decode(event["more"]) if event.get("more") else {}
+        event["more"] = encode(more | {"count": times})
+    return event
 
 
-def with_device(found: Event) -> Event:
-    """`found` with a device where OCSF requires one and the line names none."""
+def with_device(event: Event) -> Event:
+    """`event` with a device where OCSF requires one and the line names none."""
     # OCSF requires a device of the classes about systems and about discovery.
-    if found.get("category_uid") in (1, 5) and not found.get("device"):
-        more = msgspec.json.decode(found["more"]) if found.get("more") else {}
-        found["more"] = encode({"device": {"name": "unknown", "type_id": 0}} | more)
-    return found
+    if event.get("category_uid") in (1, 5) and not event.get("device"):
+        more = msgspec.json.decode(event["more"]) if event.get("more") else {}
+        event["more"] = encode({"device": {"name": "unknown", "type_id": 0}} | more)
+    return event
 
 
 def names_of(program: str | None) -> tuple[str, ...]:

@@ -162,7 +162,7 @@ def _write_bsd(text: str, when: datetime, zone: ZoneInfo) -> str | None:
     }
     changed = text
     # From the back, so that a part that changes its length moves no part yet to be replaced.
-    for name, position in sorted(_spans(part), key=lambda found: -found[1]):
+    for name, position in sorted(_spans(part), key=lambda span: -span[1]):
         changed = changed[:position] + new[name] + changed[part.end(name) :]
     return f"{local:%a}{changed[3:]}" if text[3:4] in (",", " ") and text[:3] in _DAYS else changed
 

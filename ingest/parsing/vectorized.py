@@ -133,25 +133,25 @@ def nowhere(*leaves: pa.Array) -> pa.Array:
     return is_null
 
 
-def observables(rows: int, *found: tuple[str, int, pa.Array]) -> pa.Array:
+def observables(rows: int, *candidates: tuple[str, int, pa.Array]) -> pa.Array:
     """Observables from (OCSF path, type_id, values), those that are null or empty left out."""
     kind = EVENT_ARROW.field("observables").type
-    present = np.empty((rows, len(found)), np.bool_)
-    for place, (_, _, values) in enumerate(found):
+    present = np.empty((rows, len(candidates)), np.bool_)
+    for place, (_, _, values) in enumerate(candidates):
         # Null compares to null in Arrow; NumPy needs a plain truth value.
         present[:, place] = np.asarray(pc.fill_null(pc.binary_length(values), 0)) > 0
     ends = np.zeros(rows + 1, np.int32)
     np.cumsum(present.sum(axis=1), out=ends[1:])
     # Row by row and in each the paths in their order: places in all values, column after column.
-    row, which = np.divmod(np.flatnonzero(present), len(found))
+    row, which = np.divmod(np.flatnonzero(present), len(candidates))
     places = which * rows + row
-    values = pa.concat_arrays([values for _, _, values in found]).take(pa.array(places))
+    values = pa.concat_arrays([values for _, _, values in candidates]).take(pa.array(places))
     of = pa.array(which.astype(np.int32))
     elements = pa.StructArray.from_arrays(
         [
-            pa.array([name for name, _, _ in found]).take(of),
-            pa.array([OBSERVABLE[type_id] for _, type_id, _ in found]).take(of),
-            pa.array([type_id for _, type_id, _ in found], pa.int32()).take(of),
+            pa.array([name for name, _, _ in candidates]).take(of),
+            pa.array([OBSERVABLE[type_id] for _, type_id, _ in candidates]).take(of),
+            pa.array([type_id for _, type_id, _ in candidates], pa.int32()).take(of),
             values,
         ],
         fields=[kind.value_type.field(index) for index in range(4)],

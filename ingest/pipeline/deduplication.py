@@ -178,9 +178,9 @@ class Redelivery:
 def _known(memory: sqlite3.Connection, rows: Sequence[_Row]) -> dict[int, str]:
     """The keys that were seen before, with the first event of each."""
     # In the order of the table, which is several times faster than at random.
-    asked = sorted({key for row in rows for key in row[:2] if key is not None})
+    keys = sorted({key for row in rows for key in row[:2] if key is not None})
     memory.execute("CREATE TEMP TABLE asked (key INTEGER PRIMARY KEY)")
-    memory.executemany("INSERT INTO asked VALUES (?)", zip(asked, strict=True))
+    memory.executemany("INSERT INTO asked VALUES (?)", zip(keys, strict=True))
     results: dict[int, str] = {}
     for table in ("generation_0", "generation_1"):
         results |= dict(memory.execute(f"SELECT key, uid FROM asked JOIN {table} USING (key)"))
@@ -244,10 +244,10 @@ def _find(events: pa.RecordBatch) -> list[pa.RecordBatch]:
             # A dead letter has no fields of its own: two of them would look the same.
             readable = events.column("dead_letter_reason").is_null()
             # Of the columns asked for alone: an event has some three hundred leaves.
-            asked = events.select(
+            key_columns = events.select(
                 list(dict.fromkeys((*_EVERY, *(c.split(".")[0] for c in columns))))
             )
-            named = asked.filter(pc.and_(of_source, readable))
+            named = key_columns.filter(pc.and_(of_source, readable))
             record_batches.append(_keys(named, source, columns))
     return record_batches
 

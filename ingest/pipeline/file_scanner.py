@@ -45,7 +45,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CHUNK = 1024 * 1024
 
 
-class _Found(NamedTuple):
+class _SeenFile(NamedTuple):
     """A file as a listing shows it; `modified` is in microseconds since 1970."""
 
     path: str
@@ -73,7 +73,7 @@ def is_local(path: str) -> bool:
     return "://" not in path or path.startswith("file://")
 
 
-def listing(spark: SparkSession, *patterns: str) -> Iterator[_Found]:
+def listing(spark: SparkSession, *patterns: str) -> Iterator[_SeenFile]:
     """The files that folders or patterns name, at any depth below a folder.
 
     Names that begin with a dot are of those who are still writing; empty files are
@@ -83,7 +83,7 @@ def listing(spark: SparkSession, *patterns: str) -> Iterator[_Found]:
         yield from _local(pattern) if is_local(pattern) else _remote(spark, pattern)
 
 
-def _local(pattern: str) -> Iterator[_Found]:
+def _local(pattern: str) -> Iterator[_SeenFile]:
     pattern = os.path.abspath(pattern.removeprefix("file://"))
     below = os.path.join(glob.escape(pattern), "**", "*") if os.path.isdir(pattern) else pattern
     names = iter((pattern,)) if os.path.isfile(pattern) else glob.iglob(below, recursive=True)
@@ -94,13 +94,13 @@ def _local(pattern: str) -> Iterator[_Found]:
         except OSError:
             continue  # gone since it was listed, or a link to nothing
         if stat.S_ISREG(status.st_mode) and status.st_size:
-            yield _Found(name, status.st_size, status.st_mtime_ns // 1000)
+            yield _SeenFile(name, status.st_size, status.st_mtime_ns // 1000)
 
 
-def _remote(spark: SparkSession, pattern: str) -> Iterator[_Found]:
+def _remote(spark: SparkSession, pattern: str) -> Iterator[_SeenFile]:
     for file in remote_files(spark, pattern):
         if file.size and not file.name.startswith("."):
-            yield _Found(file.path, file.size, file.modified_ms * 1000)
+            yield _SeenFile(file.path, file.size, file.modified_ms * 1000)
 
 
 def _digest(path: str, size: int | None = None) -> str:
@@ -133,7 +133,7 @@ class Scanner:
         self._tell = tell
         self._known = self._seen()
         self._again: dict[int, float] = {}
-        self._waiting: dict[str, tuple[_Found, float, float]] = {}
+        self._waiting: dict[str, tuple[_SeenFile, float, float]] = {}
         self._named: set[str] = set()
         self._changed: list[str] = []
 
@@ -179,7 +179,7 @@ class Scanner:
                 step(sum(piece.size for piece in group))
         return total._replace(waiting=(*self._waiting, *self._changed))
 
-    def _ready(self, folder: FolderSettings) -> Iterator[_Found]:
+    def _ready(self, folder: FolderSettings) -> Iterator[_SeenFile]:
         """Files that are new or changed, and finished."""
         listed: set[int] = set()
         for candidate in listing(self._lake.spark, *folder.paths):
@@ -193,13 +193,13 @@ class Scanner:
                 self._waiting.pop(candidate.path, None)
                 yield candidate
 
-    def _is_known(self, found: _Found) -> bool:
+    def _is_known(self, file: _SeenFile) -> bool:
         """Whether it was decided about as it is now, and not to be looked at again."""
-        path = hash(found.path)
+        path = hash(file.path)
         if self._again.get(path, math.inf) < time.monotonic():
             del self._again[path]
             return False
-        return self._known.get(path) == hash((found.size, found.modified))
+        return self._known.get(path) == hash((file.size, file.modified))
 
     def _is_text(self, path: str) -> bool:
         """Whether a name can be written down; one that cannot is told."""
@@ -212,29 +212,29 @@ class Scanner:
             return False
         return True
 
-    def _is_finished(self, found: _Found, settle: float) -> bool:
+    def _is_finished(self, file: _SeenFile, settle: float) -> bool:
         """Not written to for `settle` seconds, by its own time or, where that lies, by ours."""
         now = time.monotonic()
         # By the file's own time a file that has long been there is taken with the first look.
-        if 0 <= settle <= time.time() - found.modified / 1e6:
+        if 0 <= settle <= time.time() - file.modified / 1e6:
             return True
-        last, since, first = self._waiting.get(found.path, (None, now, now))
+        last, since, first = self._waiting.get(file.path, (None, now, now))
         # A copy that keeps the old time of its file still grows: so size and time must rest.
-        if last != found:
+        if last != file:
             since = now
-        self._waiting[found.path] = (found, since, first)
+        self._waiting[file.path] = (file, since, first)
         if now - since >= settle:
             return True
-        if now - first > SLOW_SECONDS and found.path not in self._named:
-            self._named.add(found.path)
+        if now - first > SLOW_SECONDS and file.path not in self._named:
+            self._named.add(file.path)
             self._tell(
-                f"{found.path}: still grows ({found.size} bytes now); it is read when it is "
+                f"{file.path}: still grows ({file.size} bytes now); it is read when it is "
                 f"finished, {settle:g} s after the last change"
             )
         return False
 
     def _decide(
-        self, name: str, folder: FolderSettings, group: Sequence[_Found]
+        self, name: str, folder: FolderSettings, group: Sequence[_SeenFile]
     ) -> list[dict[str, Any]]:
         hashes = self._hashes(group)
         rows = []
@@ -267,7 +267,7 @@ class Scanner:
         self,
         name: str,
         folder: FolderSettings,
-        found: _Found,
+        file: _SeenFile,
         content: str,
         state: str,
         reason: str | None,
@@ -276,9 +276,9 @@ class Scanner:
             "found_at": datetime.now(UTC),
             "job": self._job,
             "folder": name,
-            "path": found.path,
-            "size": found.size,
-            "modified_at": found.modified_at,
+            "path": file.path,
+            "size": file.size,
+            "modified_at": file.modified_at,
             "hash": content,
             "state": state,
             "reason": reason,
@@ -289,7 +289,7 @@ class Scanner:
             "tenant_uid": folder.tenant,
         }
 
-    def _hashes(self, group: Sequence[_Found]) -> dict[str, str]:
+    def _hashes(self, group: Sequence[_SeenFile]) -> dict[str, str]:
         """Hashes by path, without files that changed meanwhile or cannot be read."""
         if not is_local(group[0].path):
             spark = self._lake.spark
@@ -321,8 +321,8 @@ def escaped_path(path: str) -> str:
     return "".join(f"\\{letter}" if letter in "\\{}[]*?," else letter for letter in path)
 
 
-def _groups(ready: Iterator[_Found]) -> Iterator[list[_Found]]:
-    group: list[_Found] = []
+def _groups(ready: Iterator[_SeenFile]) -> Iterator[list[_SeenFile]]:
+    group: list[_SeenFile] = []
     size = 0
     for candidate in ready:
         if group and (len(group) >= GROUP_FILES or size + candidate.size > _GROUP_BYTES):
@@ -342,7 +342,7 @@ class _Before(NamedTuple):
     content: dict[str, Row]
 
     @classmethod
-    def of(cls, lake: Lake, group: Sequence[_Found], hashes: Mapping[str, str]) -> _Before:
+    def of(cls, lake: Lake, group: Sequence[_SeenFile], hashes: Mapping[str, str]) -> _Before:
         """Asks the table once for a group."""
         paths = [candidate.path for candidate in group]
         rows = (
@@ -367,9 +367,9 @@ class _Before(NamedTuple):
             {row["hash"]: row for row in taken},
         )
 
-    def verdict(self, found: _Found, content: str) -> tuple[str, str | None] | None:
+    def verdict(self, file: _SeenFile, content: str) -> tuple[str, str | None] | None:
         """What becomes of a file, and why; None: nothing, it is known."""
-        last = self.taken.get(found.path)
+        last = self.taken.get(file.path)
         if last is not None and last["hash"] == content:
             return None
         other = self.content.get(content)
@@ -377,24 +377,24 @@ class _Before(NamedTuple):
         if other is not None and is_local(other["path"]) and not _holds(other):
             return "renamed", f"taken as {other['path']}"
         # The same beginning and more behind it: somebody still writes to it.
-        if last is not None and found.size > last["size"] and is_local(found.path):
+        if last is not None and file.size > last["size"] and is_local(file.path):
             try:
-                grown = _digest(found.path, last["size"]) == last["hash"]
+                grown = _digest(file.path, last["size"]) == last["hash"]
             except OSError:
                 return None
             if grown:
-                return self._grown(found, last)
+                return self._grown(file, last)
         return "taken", None
 
-    def _grown(self, found: _Found, last: Row) -> tuple[str, str] | None:
-        newest = self.newest[found.path]
+    def _grown(self, file: _SeenFile, last: Row) -> tuple[str, str] | None:
+        newest = self.newest[file.path]
         if newest["state"] == "refused" and (
-            newest["size"] == found.size
+            newest["size"] == file.size
             or newest["found_at"].astimezone(UTC) > datetime.now(UTC) - TELL_AGAIN
         ):
             return None
         return "refused", (
-            f"still grows: {last['size']} bytes when it was taken, {found.size} now; what was "
+            f"still grows: {last['size']} bytes when it was taken, {file.size} now; what was "
             "added is not read. Only finished files belong here; send a log that grows through "
             "Kafka"
         )

@@ -164,21 +164,21 @@ def through(
     batch only says how far the input is finished, which needs no worker.
     """
     tables = (*((RECORD,) if records is not None else ()), EVENT, *(s.table for s in stages))
-    wanted = [table for table in tables if not lake.has(table, run)]
-    run.will_commit(lake.path(table) for table in wanted)
-    targets = {table.name: lake.target(table, run) for table in wanted}
-    again = Redelivery(lake, run, committed=EVENT not in wanted)
+    unwritten = [table for table in tables if not lake.has(table, run)]
+    run.will_commit(lake.path(table) for table in unwritten)
+    targets = {table.name: lake.target(table, run) for table in unwritten}
+    again = Redelivery(lake, run, committed=EVENT not in unwritten)
     files: list[DataFile] = []
-    if wanted and records is None:
+    if unwritten and records is None:
         files = Pass(parsing, targets, stages, reach).alone()
-    elif wanted and records is not None:
+    elif unwritten and records is not None:
         targets |= {again.stage.table.name: again.target()}
         stages = (*stages, again.stage)
         files = Pass(parsing, targets, stages, reach).over(lake.spark, records)
         # Workers cannot know what other workers have: the rare batch with repeats is parsed twice
         # (decision 0008).
         if repeats := again.repeats(files):
-            discard(lake, wanted, files)
+            discard(lake, unwritten, files)
             files = Pass(parsing, targets, stages, reach, repeats).over(lake.spark, records)
             again.drop(files)
     # Not what lies between offsets: of a partition that is new the first may be in the millions.
@@ -186,7 +186,7 @@ def through(
     run.counts["read"] = written + run.rows.get(RECORD.name, 0)
     more = {stage.table.name: stage.more for stage in stages if stage.more is not None}
     # In the order of the data: whoever sees a finding can read its event.
-    for table in wanted:
+    for table in unwritten:
         own = [file for file in files if file.table == table.name]
         further = more[table.name](run) if table.name in more else ()
         lake.commit(table, run, [*own, *further])
@@ -228,13 +228,13 @@ def messages(
     Offsets that retention took before they were read stop the job: nothing is skipped unseen.
     """
     kafka = settings.kafka
-    wanted = ("subscribePattern", kafka.topic_prefix.replace(".", "\\.") + ".*")
+    subscription = ("subscribePattern", kafka.topic_prefix.replace(".", "\\.") + ".*")
     if topics is not None:
-        wanted = ("subscribe", ",".join(topics))
+        subscription = ("subscribe", ",".join(topics))
     return (
         spark.readStream.format("kafka")
         .options(**spark_options(kafka))
-        .option(*wanted)
+        .option(*subscription)
         .option("groupIdPrefix", "headgate-ingest")
         # Only of a new checkpoint: what was sent before the first start is read as well.
         .option("startingOffsets", "earliest")

@@ -110,15 +110,15 @@ class Topics:
         Raises `Fatal` for a topic that is not the one it was, and for one whose log lost its end:
         what was in it is gone, and a person has to know.
         """
-        wanted = {topic for topic, _ in taken} - {self._kafka.tick_topic}
-        topic_ids = self._broker.ids(wanted)
-        for topic in sorted(wanted):
+        topics = {topic for topic, _ in taken} - {self._kafka.tick_topic}
+        topic_ids = self._broker.ids(topics)
+        for topic in sorted(topics):
             if topic not in topic_ids:
                 raise Retryable(f"topic {topic}: the broker does not know it at the moment")
             if own_id(self._known.setdefault(topic, topic_ids[topic])) != topic_ids[topic]:
                 raise Fatal(f"topic {topic} was made anew; {LOOK}")
-        self._same({(topic, int(part)) for topic, part in taken if topic in wanted})
-        return {topic: self._known[topic] for topic in wanted}
+        self._same({(topic, int(part)) for topic, part in taken if topic in topics})
+        return {topic: self._known[topic] for topic in topics}
 
     def _same(self, places: set[TopicPartitionKey]) -> None:
         """Raises `Fatal` where a broker that began anew has another log than the one read."""

@@ -62,7 +62,7 @@ class Fetch:
         """
         held: list[_Held] = []
         room_rows, room_bytes = rows, size
-        for wanted, messages in read(self.tasks[task], self.options):
+        for offset_range, messages in read(self.tasks[task], self.options):
             with no_collection():
                 start, headers = 0, list(map(headers_of, messages))
                 sizes = list(map(_size, messages, headers))
@@ -70,8 +70,8 @@ class Fetch:
                 ends = list(accumulate(sizes[start : start + room_rows]))
                 # The one that reaches the bound is among them: a large one must get through.
                 taken = min(bisect_left(ends, room_bytes) + 1, len(ends))
-                if not held or held[-1].range is not wanted:
-                    held.append(_Held(wanted, [], []))
+                if not held or held[-1].range is not offset_range:
+                    held.append(_Held(offset_range, [], []))
                 held[-1].messages.extend(messages[start : start + taken])
                 held[-1].headers.extend(headers[start : start + taken])
                 start, room_rows = start + taken, room_rows - taken
@@ -88,23 +88,23 @@ class Fetch:
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
     def _records(
-        self, wanted: OffsetRange, messages: Sequence[Message], headers: Sequence[_Headers]
+        self, offset_range: OffsetRange, messages: Sequence[Message], headers: Sequence[_Headers]
     ) -> pa.RecordBatch:
-        names, count = self.names[wanted.topic], len(messages)
+        names, count = self.names[offset_range.topic], len(messages)
         offsets = pa.array([message.offset() for message in messages], pa.int64())
         some = any(headers)
         millis = pa.array([message.timestamp()[1] for message in messages], pa.int64())
         columns = {
             "record_id": pc.binary_join_element_wise(
-                f"{names.topic_id}:{wanted.partition}:", offsets.cast(pa.string()), ""
+                f"{names.topic_id}:{offset_range.partition}:", offsets.cast(pa.string()), ""
             ),
             "source": pa.repeat(names.source, count),
             "mode": pa.array([mode_of(each or ()) for each in headers])
             if some
             else pa.repeat("live", count),
             "received_at": pc.multiply_checked(millis, 1000),
-            "topic": pa.repeat(wanted.topic, count),
-            "partition": pa.repeat(pa.scalar(wanted.partition, pa.int32()), count),
+            "topic": pa.repeat(offset_range.topic, count),
+            "partition": pa.repeat(pa.scalar(offset_range.partition, pa.int32()), count),
             "offset": offsets,
             "raw": joined([message.value() for message in messages], pa.binary()),
             "headers": pa.array(map(header_rows, headers), _HEADERS)

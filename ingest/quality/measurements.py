@@ -150,17 +150,17 @@ def _volume(connection: duckdb.DuckDBPyConnection, hour: datetime) -> dict[str, 
     """Events of each source that arrived in an hour."""
     start, end = compared(connection, hour, hour + HOUR)
     bounds = {"start": hour, "end": hour + HOUR, "ours": list(OURS)}
-    asked = _VOLUME_COUNTED if start < end else _VOLUME
-    return dict(connection.execute(asked, bounds).fetchall())
+    sql = _VOLUME_COUNTED if start < end else _VOLUME
+    return dict(connection.execute(sql, bounds).fetchall())
 
 
 def _has_records(connection: duckdb.DuckDBPyConnection) -> bool:
-    asked = "SELECT 1 FROM duckdb_views() WHERE schema_name = 'bronze' AND view_name = 'record'"
-    return connection.execute(asked).fetchone() is not None
+    sql = "SELECT 1 FROM duckdb_views() WHERE schema_name = 'bronze' AND view_name = 'record'"
+    return connection.execute(sql).fetchone() is not None
 
 
 def _rows() -> str:
-    wanted = [
+    columns = [
         "event_uid",
         "source",
         "class_uid",
@@ -175,7 +175,7 @@ def _rows() -> str:
         *presences(),
     ]
     return (
-        f"SELECT {', '.join(wanted)} FROM silver.event {_WHICH} "
+        f"SELECT {', '.join(columns)} FROM silver.event {_WHICH} "
         # The newest first: where the limit cuts, what is left out is the oldest.
         "ORDER BY received_at DESC LIMIT $most"
     )

@@ -110,7 +110,7 @@ def outcome_history(
     most: int = 1_000,
 ) -> list[dict[str, Any]]:
     """Outcomes of runs in `[since, until)`, the newest run first, its failures before the rest."""
-    asked = {"since": since, "until": until, "failed": failed, "most": most}
-    result = connection.execute(HISTORY, asked)
+    bounds = {"since": since, "until": until, "failed": failed, "most": most}
+    result = connection.execute(HISTORY, bounds)
     names = [column[0] for column in result.description or ()]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]

@@ -56,8 +56,8 @@ def run(settings: Settings, now: datetime | None = None) -> Ran:
                 # run.
                 since = min(max(since, datetime.fromisoformat(state.until)), until)
             spool = outcome_store.spool_of(settings, "drift")
-            known = unmapped_fields.known_fields(connection, spool)
-            fields = unmapped_fields.learn(connection, known, since, until)
+            baselines = unmapped_fields.known_fields(connection, spool)
+            fields = unmapped_fields.learn(connection, baselines, since, until)
         finally:
             connection.close()
         measured = measure_written(settings, since, until, now=run_at)

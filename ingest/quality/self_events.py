@@ -29,12 +29,12 @@ SOURCE = "headgate"
 NAMED = 50
 """Fields that one record names; of more it says how many."""
 
-_Said = dict[str, Any]
+_Record = dict[str, Any]
 
 
 def of_outcomes(
     outcomes: Sequence[Outcome], state: QualityState, run_at: datetime
-) -> Iterator[_Said]:
+) -> Iterator[_Record]:
     """A record for each expectation that failed, and for each that is met again.
 
     What failed in the last run already is an update. Sources that are silent have records
@@ -73,19 +73,21 @@ def of_outcomes(
         }
 
 
-def of_silences(found: Sequence[Silence], state: QualityState, run_at: datetime) -> Iterator[_Said]:
+def of_silences(
+    silences: Sequence[Silence], state: QualityState, run_at: datetime
+) -> Iterator[_Record]:
     """A record for each silence that began, and for each that ended; none while it lasts.
 
-    When they were told is kept: such a pause is no habit of its source
+    When they were reported is kept: such a pause is no habit of its source
     (`ingest.quality.silence_baseline`).
     """
     oldest = (run_at - LOOK_BACK).isoformat()
     kept = {
-        name: [instant for instant in message if instant >= oldest]
-        for name, message in state.told.items()
+        name: [instant for instant in instants if instant >= oldest]
+        for name, instants in state.told.items()
     }
-    state.told = {name: message for name, message in kept.items() if message}
-    for silence in found:
+    state.told = {name: instants for name, instants in kept.items() if instants}
+    for silence in silences:
         since = state.silent.get(silence.source)
         newest = silence.newest.isoformat()
         # Another newest record means that it was heard in between, however shortly.
@@ -100,7 +102,7 @@ def of_silences(found: Sequence[Silence], state: QualityState, run_at: datetime)
             yield _silence(silence, newest, "create", run_at)
 
 
-def _silence(one: Silence, since: str, activity: str, run_at: datetime) -> _Said:
+def _silence(one: Silence, since: str, activity: str, run_at: datetime) -> _Record:
     over = activity == "close"
     return {
         "kind": "source_silent",
@@ -121,7 +123,7 @@ def _silence(one: Silence, since: str, activity: str, run_at: datetime) -> _Said
     }
 
 
-def of_drift(fields: Sequence[Field], run_at: datetime) -> Iterator[_Said]:
+def of_drift(fields: Sequence[Field], run_at: datetime) -> Iterator[_Record]:
     """A record for each source that has fields it did not have before."""
     new: dict[str, list[Field]] = {}
     for field in fields:
@@ -151,7 +153,7 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def send(settings: Settings, records: Sequence[_Said], seconds: float = 30.0) -> None:
+def send(settings: Settings, records: Sequence[_Record], seconds: float = 30.0) -> None:
     """Put the records into the topic; raises `Retryable` when the broker does not take all."""
     if not records:
         return

@@ -20,7 +20,7 @@ OUTAGE = timedelta(minutes=15)
 _USUAL = 3
 """A silence that was told so often within the look-back is a habit after all: each night."""
 
-_TOLD, _OUT, LOST = "told as silent", "nothing arrived at all", "its messages were lost"
+_REPORTED, _OUT, LOST = "reported as silent", "nothing arrived at all", "its messages were lost"
 _UNREAD = "its files were not read"
 """Why a pause is left out."""
 
@@ -78,18 +78,18 @@ class SilenceHabit:
     left: list[Left] = field(default_factory=list)
 
 
-def habit(heard: SourceActivity, unknown: Unknown, told: Iterable[datetime]) -> SilenceHabit:
-    """How long a source usually pauses at most. `told`: instants at which it was told as silent."""
-    instants = sorted(told)
-    longest, silent = heard.short, []
+def habit(activity: SourceActivity, unknown: Unknown, reported: Iterable[datetime]) -> SilenceHabit:
+    """How long a source usually pauses at most. `reported`: when it was reported as silent."""
+    instants = sorted(reported)
+    longest, silent = activity.short, []
     left: list[tuple[float, Left]] = []
-    for start, end in heard.long:
+    for start, end in activity.long:
         whole = (end - start).total_seconds()
         usual = whole - unknown.within((start, end))
-        # The pause was told as a silence while it lasted.
+        # The pause was reported as a silence while it lasted.
         if bisect_right(instants, end) > bisect_right(instants, start):
             silent.append(usual)
-            left.append((whole, Left(start, whole, _TOLD)))
+            left.append((whole, Left(start, whole, _REPORTED)))
             continue
         longest = max(longest, usual)
         if usual < whole:
@@ -100,16 +100,18 @@ def habit(heard: SourceActivity, unknown: Unknown, told: Iterable[datetime]) -> 
     return SilenceHabit(longest, [pause for whole, pause in left if whole > longest])
 
 
-def outages(found: Sequence[SourceActivity], since: datetime, at: datetime) -> list[SilentInterval]:
+def outages(
+    activities: Sequence[SourceActivity], since: datetime, at: datetime
+) -> list[SilentInterval]:
     """Times longer than `OUTAGE` in which none of the sources was heard, ticks left aside."""
     steps: list[tuple[datetime, int]] = []
-    for heard in found:
-        for start, end in ((since, heard.first), *heard.long, (heard.newest, at)):
+    for activity in activities:
+        for start, end in ((since, activity.first), *activity.long, (activity.newest, at)):
             steps += [(start, 1), (end, -1)]
     quiet, began, out = 0, since, []
     # Where one ends and another begins at the same instant, something was heard between them.
     for instant, step in sorted(steps):
-        if quiet == len(found) and instant - began > OUTAGE:
+        if quiet == len(activities) and instant - began > OUTAGE:
             out.append((began, instant))
         quiet += step
         began = instant

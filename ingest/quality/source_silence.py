@@ -53,7 +53,7 @@ _NAMED = 3
 
 
 # What has no topic was read from a file, and may lie ahead of where ingest has got.
-_HEARD = """
+_ACTIVITIES = """
 WITH minute AS (
   SELECT source, time_bucket(INTERVAL 1 MINUTE, received_at) AS minute,
          min(received_at) AS first, max(received_at) AS last
@@ -163,48 +163,50 @@ def silences(
     connection: duckdb.DuckDBPyConnection,
     settings: Settings,
     at: datetime,
-    told: Mapping[str, datetime] = MappingProxyType({}),
+    silent_since: Mapping[str, datetime] = MappingProxyType({}),
     now: datetime | None = None,
 ) -> list[Silence]:
     """Every source that was heard live lately, as of `at`, up to where ingest has got.
 
-    `told`: sources called silent until now, and since when. Such a silence lasts until the source
+    `silent_since`: sources called silent until now. Such a silence lasts until the source
     is heard again, also once its habit, or the source itself, is too old to be looked at.
     `now`: files that were read until then count, though it is after `at`; None: all.
     """
     since = at - LOOK_BACK
-    heard = _heard(connection, since, at, now)
-    out = _outages(connection, heard, since, at)
+    activities = _activities(connection, since, at, now)
+    out = _outages(connection, activities, since, at)
     lost = _lost(connection, settings, since)
     filed, stops = _unread(connection, since)
     silent = QualityState.load(quality_folder(settings)).told
     result = []
-    for habit_row in heard:
-        gaps = [gap for topic, gap in lost if _feeds(topic, habit_row.source)]
-        unread = stops if any(_feeds(name, habit_row.source) for name in filed) else ()
+    for activity in activities:
+        gaps = [gap for topic, gap in lost if _feeds(topic, activity.source)]
+        unread = stops if any(_feeds(name, activity.source) for name in filed) else ()
         unknown = Unknown(out, gaps, unread)
-        instants = map(datetime.fromisoformat, silent.get(habit_row.source, ()))
+        instants = map(datetime.fromisoformat, silent.get(activity.source, ()))
         result.append(
-            _judged(habit_row, unknown, habit(habit_row, unknown, instants), at, settings, told)
+            _judged(
+                activity, unknown, habit(activity, unknown, instants), at, settings, silent_since
+            )
         )
     # Whoever is silent for longer than the look back is in no count, and must still be named.
-    known = {habit_row.source for habit_row in heard}
+    known = {activity.source for activity in activities}
     result += [
         _forgotten(source, newest, at, settings)
-        for source, newest in told.items()
+        for source, newest in silent_since.items()
         if source not in known
     ]
-    return sorted(result, key=lambda habit_row: habit_row.source)
+    return sorted(result, key=lambda activity: activity.source)
 
 
-def _heard(
+def _activities(
     connection: duckdb.DuckDBPyConnection, since: datetime, at: datetime, now: datetime | None
 ) -> list[SourceActivity]:
     start, end = compared(connection, since, at)
-    asked = _HEARD.format(counted=_COUNTED if start < end else "")
+    sql = _ACTIVITIES.format(counted=_COUNTED if start < end else "")
     bounds: dict[str, object] = {"since": since, "start": start, "end": end, "at": at, "now": now}
     bounds |= {"ours": list(OURS), "short": OUTAGE.total_seconds()}
-    rows = connection.execute(asked, bounds).fetchall()
+    rows = connection.execute(sql, bounds).fetchall()
     return [
         SourceActivity(
             source, first, newest, minutes, short, [(began, ended) for began, ended in long or ()]
@@ -215,12 +217,12 @@ def _heard(
 
 def _outages(
     connection: duckdb.DuckDBPyConnection,
-    heard: Sequence[SourceActivity],
+    activities: Sequence[SourceActivity],
     since: datetime,
     at: datetime,
 ) -> list[SilentInterval]:
     """Times in which nothing arrived at all, no source and no tick."""
-    quiet = outages(heard, since, at)
+    quiet = outages(activities, since, at)
     if not quiet:
         return []
     ticks = [row[0] for row in connection.execute(_TICKS, {"since": since, "at": at}).fetchall()]
@@ -288,29 +290,29 @@ def _own(source: str, settings: Settings) -> int | None:
 
 
 def _judged(
-    heard: SourceActivity,
+    activity: SourceActivity,
     unknown: Unknown,
     usual: SilenceHabit,
     at: datetime,
     settings: Settings,
-    told: Mapping[str, datetime],
+    silent_since: Mapping[str, datetime],
 ) -> Silence:
     allowed: float | None
-    own, least = _own(heard.source, settings), settings.jobs.silent_minutes
+    own, least = _own(activity.source, settings), settings.jobs.silent_minutes
     if own is not None:
         allowed, why = _by_settings(own)
     # One that was called silent stays judged, though its habit goes out of the look-back.
-    elif heard.minutes < LEAST_MINUTES and told.get(heard.source) != heard.newest:
-        allowed, why = None, f"heard in {heard.minutes} minutes only, which is no habit yet"
+    elif activity.minutes < LEAST_MINUTES and silent_since.get(activity.source) != activity.newest:
+        allowed, why = None, f"heard in {activity.minutes} minutes only, which is no habit yet"
     else:
         # A source that sends each second would else be called silent after two.
         allowed = max(usual.longest, least * 60.0)
         why = f"its longest pause was {span_text(usual.longest)}, at least {least} min are allowed"
         why += _left_out(usual)
     # Files are dated when they are read, which may be after `at`.
-    seconds = max(0.0, (at - heard.newest).total_seconds())
-    missed = unknown.within((heard.newest, at))
-    return Silence(heard.source, heard.newest, seconds, usual.longest, allowed, why, missed)
+    seconds = max(0.0, (at - activity.newest).total_seconds())
+    missed = unknown.within((activity.newest, at))
+    return Silence(activity.source, activity.newest, seconds, usual.longest, allowed, why, missed)
 
 
 def _by_settings(minutes: int) -> tuple[float | None, str]:
@@ -330,7 +332,7 @@ def _left_out(usual: SilenceHabit) -> str:
 
 
 def _forgotten(source: str, newest: datetime, at: datetime, settings: Settings) -> Silence:
-    """A source that was told as silent and not heard since for so long that it has no habit."""
+    """A source that was reported as silent and not heard since for so long that it has no habit."""
     own, least = _own(source, settings), settings.jobs.silent_minutes
     allowed, why = _by_settings(own) if own is not None else (
         least * 60.0, f"it was not heard for {LOOK_BACK.days} days"

@@ -59,22 +59,22 @@ class Suite:
     until: datetime | None = None
 
 
-def suites(found: Written) -> Iterator[Suite]:
+def suites(written: Written) -> Iterator[Suite]:
     """The suites that there is something to check for, of the interval they look at."""
-    interval = (found.since, found.until)
-    if found.total:
-        yield Suite("events", found.rows, event_expectations(), None, {}, *interval)
-        yield sources_of(found)
-        yield from _of_classes(found)
-    if found.silences:
-        yield freshness(found.silences, found.until)
-    if compares(found) and found.volumes is not None:
-        yield volume(found.volumes, found.hour)
+    interval = (written.since, written.until)
+    if written.total:
+        yield Suite("events", written.rows, event_expectations(), None, {}, *interval)
+        yield sources_of(written)
+        yield from _of_classes(written)
+    if written.silences:
+        yield freshness(written.silences, written.until)
+    if compares(written) and written.volumes is not None:
+        yield volume(written.volumes, written.hour)
 
 
-def compares(found: Written) -> bool:
+def compares(written: Written) -> bool:
     """Whether a source's hour can be held against the same hour last week."""
-    return found.volumes is not None and bool(found.volumes["ratio"].notna().any())
+    return written.volumes is not None and bool(written.volumes["ratio"].notna().any())
 
 
 def event_expectations() -> list[Expectation]:
@@ -129,9 +129,9 @@ def source_expectations() -> list[Expectation]:
     ]
 
 
-def sources_of(found: Written) -> Suite:
+def sources_of(written: Written) -> Suite:
     """Each source as one row, with whether it can be read."""
-    frame = found.shares.sort_values("dead_share", ascending=False)  # the worst come first
+    frame = written.shares.sort_values("dead_share", ascending=False)  # the worst come first
     frame["readable"] = [_readable(name) for name in frame["source"]]
     if "lag_seconds" not in frame:
         frame["lag_seconds"] = None
@@ -148,7 +148,7 @@ def sources_of(found: Written) -> Suite:
         for itertuple in frame.itertuples()
     }
     expectations = source_expectations()
-    return Suite("sources", frame, expectations, "source", says, found.since, found.until)
+    return Suite("sources", frame, expectations, "source", says, written.since, written.until)
 
 
 def _odd(lag: Any) -> bool:
@@ -164,8 +164,8 @@ def _readable(source: str) -> bool:
     return True
 
 
-def _of_classes(found: Written) -> Iterator[Suite]:
-    rows = found.rows
+def _of_classes(written: Written) -> Iterator[Suite]:
+    rows = written.rows
     if "dead" not in rows:
         return
     rows = rows[~rows["dead"].astype(bool) & ~is_self_event(rows)]
@@ -173,7 +173,7 @@ def _of_classes(found: Written) -> Iterator[Suite]:
         if uid in KINDS:
             name = f"class {uid} {KINDS[uid].name}"
             expectations = class_expectations(int(uid), frame)
-            yield Suite(name, frame, expectations, "event_uid", {}, found.since, found.until)
+            yield Suite(name, frame, expectations, "event_uid", {}, written.since, written.until)
 
 
 def class_expectations(uid: int, frame: pd.DataFrame) -> list[Expectation]:
@@ -226,17 +226,19 @@ def class_expectations(uid: int, frame: pd.DataFrame) -> list[Expectation]:
     ]
 
 
-def freshness(found: tuple[Silence, ...], until: datetime | None) -> Suite:
+def freshness(silences: tuple[Silence, ...], until: datetime | None) -> Suite:
     """Whether each source was heard as lately as its habit is."""
     import pandas as pd
 
     frame = pd.DataFrame(
         {
-            "source": [silence.source for silence in found],
-            "silent_seconds": [silence.known for silence in found],
+            "source": [silence.source for silence in silences],
+            "silent_seconds": [silence.known for silence in silences],
             # A source that is still being learned has none; without the type, a column of None
             # alone is one of objects, which cannot be compared.
-            "allowed_seconds": pd.Series([silence.allowed for silence in found], dtype="float64"),
+            "allowed_seconds": pd.Series(
+                [silence.allowed for silence in silences], dtype="float64"
+            ),
         }
     )
     expected = library().ExpectColumnPairValuesAToBeGreaterThanB(
@@ -246,7 +248,7 @@ def freshness(found: tuple[Silence, ...], until: datetime | None) -> Suite:
         ignore_row_if="either_value_is_missing",
         notes=NEVER_SO_SILENT,
     )
-    says = {silence.source: silence.sentence() for silence in found}
+    says = {silence.source: silence.sentence() for silence in silences}
     return Suite("freshness", frame, [expected], "source", says, None, until)
 
 

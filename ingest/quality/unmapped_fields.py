@@ -104,26 +104,26 @@ class _Seen:
 
 
 def learn(
-    connection: duckdb.DuckDBPyConnection, known: _Known, since: datetime, until: datetime
+    connection: duckdb.DuckDBPyConnection, baselines: _Known, since: datetime, until: datetime
 ) -> list[Field]:
-    """The fields of events received in `[since, until)` that are not in `known`.
+    """The fields of events received in `[since, until)` that are not in `baselines`.
 
-    Those of a source that is not in `known` are its baseline.
+    Those of a source that is not in `baselines` are its baseline.
     """
     span = {"since": since, "until": until, "ours": list(OURS)}
     counted = connection.execute(_COUNT, span).fetchall()
     seen: dict[str, _Seen] = defaultdict(_Seen)
     # Every nth row and not the first ones: those may all be of one kind.
     every = 1 + sum(rows for _, rows, _, _ in counted) // _MOST_ROWS
-    asked = connection.execute(_ROWS, {**span, "every": every})
-    while batch := asked.fetchmany(_AT_ONCE):
+    cursor = connection.execute(_ROWS, {**span, "every": every})
+    while batch := cursor.fetchmany(_AT_ONCE):
         for source, position, uid, text in batch:
             for path in _paths(text):
                 seen[source].add(source, path, position, uid)
     new: list[Field] = []
     for source, _, first, example in counted:
-        of_source = list(_new(source, seen[source], known.get(source)))
-        if not of_source and source not in known:
+        of_source = list(_new(source, seen[source], baselines.get(source)))
+        if not of_source and source not in baselines:
             of_source = [Field(source, NONE, first, 0, example, baseline=True)]
         new += of_source
     return new
@@ -150,9 +150,9 @@ def _below(above: str, value: Any, depth: int) -> Iterator[str]:
             yield from _below(above, inner, depth)
 
 
-def _new(source: str, seen: _Seen, known: frozenset[str] | None) -> Iterator[Field]:
+def _new(source: str, seen: _Seen, baseline: frozenset[str] | None) -> Iterator[Field]:
     """What a source has that is not known of it, the most frequent first, bounded."""
-    had = known or frozenset()
+    had = baseline or frozenset()
     folded = _folded(source, seen.fields, had)
     fresh = sorted(
         (field for field in folded.values() if field.field not in had),
@@ -166,7 +166,7 @@ def _new(source: str, seen: _Seen, known: frozenset[str] | None) -> Iterator[Fie
         rows = sum(field.rows for field in left)
         named.append(Field(source, OTHERS, left[0].first_seen, rows, left[0].event_uid))
     for drifted in named:
-        drifted.baseline = known is None
+        drifted.baseline = baseline is None
         yield drifted
 
 

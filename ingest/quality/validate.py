@@ -12,24 +12,24 @@ from ingest.quality.suites import NEVER_SO_SILENT, Suite, compares, suites
 _EXAMPLES = 3
 
 
-def check(found: Written, *, expect_some: bool = True) -> list[Outcome]:
+def check(written: Written, *, expect_some: bool = True) -> list[Outcome]:
     """Run all suites. `expect_some`: that nothing was written at all is a failure too."""
-    if not found.total and expect_some:
+    if not written.total and expect_some:
         return [
-            Outcome("ingest wrote something", False, 0, 0, since=found.since, until=found.until)
+            Outcome("ingest wrote something", False, 0, 0, since=written.since, until=written.until)
         ]
-    if is_quiet(found):
-        judged = sum(silence.allowed is not None for silence in found.silences)
-        return [Outcome(NEVER_SO_SILENT, True, judged, 0, suite="freshness", until=found.until)]
-    made = list(suites(found))
+    if is_quiet(written):
+        judged = sum(silence.allowed is not None for silence in written.silences)
+        return [Outcome(NEVER_SO_SILENT, True, judged, 0, suite="freshness", until=written.until)]
+    made = list(suites(written))
     return list(validate(made)) if made else []
 
 
-def is_quiet(found: Written) -> bool:
+def is_quiet(written: Written) -> bool:
     """Whether nothing was written and no source is silent for too long: then all that there is to
     say takes no library, whose import alone takes seconds of each quiet hour."""
-    broken = any(silence.broken for silence in found.silences)
-    return not found.total and bool(found.silences) and not broken and not compares(found)
+    broken = any(silence.broken for silence in written.silences)
+    return not written.total and bool(written.silences) and not broken and not compares(written)
 
 
 def validate(made: Sequence[Suite]) -> Iterator[Outcome]:
@@ -49,11 +49,11 @@ def validate(made: Sequence[Suite]) -> Iterator[Outcome]:
             "all"
         )
         batch = definition.get_batch({"dataframe": frame})
-        asked = gx.ExpectationSuite(name=suite.name, expectations=list(suite.expectations))
+        gx_suite = gx.ExpectationSuite(name=suite.name, expectations=list(suite.expectations))
         form = {"result_format": "SUMMARY", "partial_unexpected_count": _EXAMPLES * 10}
         if suite.key is not None:
             form["unexpected_index_column_names"] = [suite.key]
-        for result in batch.validate(asked, result_format=form).results:
+        for result in batch.validate(gx_suite, result_format=form).results:
             yield _outcome(result.to_json_dict(), suite)
 
 

@@ -45,11 +45,11 @@ class Recounts:
         new = set(hours) - self._asked
         # A clock that is ahead: the hour in which such an event counts may still be open when that
         # of its arrival is compared.
-        wanted = {*new, *((counted, counted) for arrived, counted in new if counted > arrived)}
-        if not wanted:
+        pairs = {*new, *((counted, counted) for arrived, counted in new if counted > arrived)}
+        if not pairs:
             return
         by_hour: dict[datetime, list[datetime]] = {}
-        for arrived, counted in sorted(wanted):
+        for arrived, counted in sorted(pairs):
             by_hour.setdefault(arrived, []).append(counted)
         instant = datetime.now(UTC)
         rows = [

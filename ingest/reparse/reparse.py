@@ -114,8 +114,8 @@ def reparse(
         )
         try:
             end = _complete(connection, since, until, tell)
-            asked = f"{source} {since.isoformat()} {until.isoformat() if until else 'all'}"
-            run = _Run(lake, folder, asked, end, dry)
+            request = f"{source} {since.isoformat()} {until.isoformat() if until else 'all'}"
+            run = _Run(lake, folder, request, end, dry)
             spans = _spans(connection, source, since, run, slice_rows)
             _through(lake, spans, run, tell)
         finally:
@@ -154,11 +154,11 @@ def reparse_progress_file(folder: Path) -> StateFile[ReparseProgress]:
 class _Run:
     """One run: its progress, and the files of attempts that came to nothing."""
 
-    def __init__(self, lake: Lake, folder: Path, asked: str, until: datetime, dry: bool) -> None:
+    def __init__(self, lake: Lake, folder: Path, request: str, until: datetime, dry: bool) -> None:
         self.dry = dry
         self._file = reparse_progress_file(folder)
-        fresh = ReparseProgress(asked, uuid.uuid4().hex[:12], until.isoformat())
-        self.progress = fresh if dry else self._earlier(asked) or fresh
+        fresh = ReparseProgress(request, uuid.uuid4().hex[:12], until.isoformat())
+        self.progress = fresh if dry else self._earlier(request) or fresh
         # As it was when the run began: a run that goes on must end where it said.
         self.until = datetime.fromisoformat(self.progress.until)
         self.counts = self.progress.counts
@@ -174,9 +174,9 @@ class _Run:
             self._clear(lake)
             self._save()
 
-    def _earlier(self, asked: str) -> ReparseProgress | None:
+    def _earlier(self, request: str) -> ReparseProgress | None:
         before = self._file.read()
-        return before if before is not None and before.asked == asked else None
+        return before if before is not None and before.asked == request else None
 
     def _save(self) -> None:
         self._file.write(self.progress)
@@ -301,24 +301,24 @@ def reparse_command(args: argparse.Namespace, settings: Settings) -> int:
     # Before Spark starts, whose processes inherit it.
     stand_back(_NICE)
     spark = session(settings, "headgate reparse")
-    asked: dict[str, object] = {"source": args.source, "from": since.isoformat()}
-    asked["to"] = until.isoformat() if until else None
+    request: dict[str, object] = {"source": args.source, "from": since.isoformat()}
+    request["to"] = until.isoformat() if until else None
     try:
         lake = Lake(spark, settings)
         done = reparse(lake, args.source, since, until, dry=args.dry_run, tell=_say)
     except Exception as error:
         if not args.dry_run:
-            _note(settings, asked | {"said": str(error)[:500]}, "failed")
+            _note(settings, request | {"said": str(error)[:500]}, "failed")
         raise
     finally:
         spark.stop()
     counts = asdict(done.counts)
     if not args.dry_run:
         message = {"until": done.until.isoformat(), "run": done.run_id, **counts}
-        _note(settings, asked | message, "ok")
+        _note(settings, request | message, "ok")
     if args.output == "json":
         message = {"to": done.until.isoformat(), "dry": args.dry_run, "recounts": len(done.hours)}
-        print(json.dumps({**asked, **message, **counts}))
+        print(json.dumps({**request, **message, **counts}))
     else:
         lines = [*_sentences(done.counts, dry=args.dry_run), *of_counts(settings, done.hours)]
         print("\n".join(lines))

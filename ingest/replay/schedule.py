@@ -183,7 +183,7 @@ def schedule(plan: Plan, speed: float = 1.0, settings: ParseSettings | None = No
 
 def _shots(each: ReplayInput, speed: float, settings: ParseSettings) -> Iterator[Shot]:
     lines = _lines(each)
-    known = ((_HOST, each.host.encode()),) if each.host else ()
+    headers = ((_HOST, each.host.encode()),) if each.host else ()
     for (number, raw, header), offset in zip(lines, _offsets(each, lines, settings), strict=True):
         if each.until is not None and offset > each.until:
             continue
@@ -194,7 +194,7 @@ def _shots(each: ReplayInput, speed: float, settings: ParseSettings) -> Iterator
             raw=raw,
             headers=(
                 (SENDER, f"replay {Path(each.file).name} line {number}".encode()),
-                *known,
+                *headers,
                 *(((_HEADER, header),) if header else ()),
             ),
             zone=each.zone,
@@ -219,11 +219,11 @@ def _lines(each: ReplayInput) -> _Lines:
     if each.unpack:
         records = _unpacked(content, each.file)
         return [(number, record, b"") for number, record in enumerate(records, 1)][: each.lines]
-    wanted = each.contains.encode()
+    needle = each.contains.encode()
     lines = [
         (number, raw, header)
         for number, raw, header, _ in pieces(io.BytesIO(content), lookup(each.source))
-        if raw.strip() and wanted in raw
+        if raw.strip() and needle in raw
     ]
     return lines[: each.lines]
 
@@ -271,9 +271,9 @@ def _times(each: ReplayInput, lines: _Lines, settings: ParseSettings) -> list[da
         else datetime.fromtimestamp(Path(each.file).stat().st_mtime, UTC)
     )
     times = [_time(each, raw, header, reference, settings) for _, raw, header in lines]
-    known = [when for when in times if when is not None]
+    dated = [when for when in times if when is not None]
     # The median, as one wrong clock moves a mean; the low one, as two datetimes have no sum.
-    middle = median_low(known) if known else reference
+    middle = median_low(dated) if dated else reference
     return [when if when and abs(when - middle) <= FAR else None for when in times]
 
 

@@ -108,12 +108,12 @@ def _restamp_file(raw: bytes, value: dict[str, Any], when: datetime) -> bytes:
     entries = value["Records"] if type(value["Records"]) is list else []
     old = [entry.get("eventTime") for entry in entries if type(entry) is dict]
     times = [of_iso(entry, _UTC) if type(entry) is str else None for entry in old]
-    known = [entry[0] for entry in times if entry]
+    instants = [entry[0] for entry in times if entry]
     spans = list(re.finditer(rb'"eventTime"\s*:\s*"([^"\\]*)"', raw))
     # The key may also stand in a nested object: then places and records do not match.
-    if not known or [m[1].decode() for m in spans] != old:
+    if not instants or [m[1].decode() for m in spans] != old:
         raise Unreadable("the 'eventTime' of the records cannot be replaced one by one")
-    by = when - min(known)
+    by = when - min(instants)
     parts, end = [], 0
     for match, entry in zip(spans, times, strict=True):
         parts += [raw[end : match.start(1)], _moved(match[1], entry and entry[0], by)]

@@ -317,8 +317,8 @@ def _api(calls: _Calls, operation: pa.Array, service: pa.Array, succeeded: pa.Ar
 
 def _activities(calls: _Calls) -> pa.Array:
     pairs = list(zip(calls.texts[_NAME], calls.reads, strict=True))
-    known = {(name, reads): activity_of_call(name or "", reads) for name, reads in set(pairs)}
-    return pa.array([known[pair] for pair in pairs], _INT)
+    activities = {(name, reads): activity_of_call(name or "", reads) for name, reads in set(pairs)}
+    return pa.array([activities[pair] for pair in pairs], _INT)
 
 
 def _resource_uids(calls: _Calls) -> list[pa.Array]:

@@ -145,8 +145,8 @@ def _read(line: Line, context: Context) -> Event | None:
     x.received = whole(fields.pop("sent_bytes", None))
     x.sent = whole(fields.pop("received_bytes", None))
     spans = [milliseconds(fields.get(f"{part}_processing_time"), 1000) for part in _PARTS]
-    known = [span for span in spans if span is not None]
-    x.duration = sum(known) if len(known) == len(spans) else None
+    measured = [span for span in spans if span is not None]
+    x.duration = sum(measured) if len(measured) == len(spans) else None
     x.host = fields.pop("domain_name", None)
     x.tls = kept(cipher=fields.pop("ssl_cipher", None), version=fields.pop("ssl_protocol", None))
     x.rest = line.rest | fields | kept(type=match["type"], elb=match["elb"])

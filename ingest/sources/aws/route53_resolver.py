@@ -63,7 +63,7 @@ def _read(fields: Fields, context: Context) -> Event:
     # Whether the name exists is not what a rule decided.
     decided.pop("status_id", None)
     record = CloudRecord(_PRODUCT, fields, stamp)
-    asked = kept(
+    query = kept(
         hostname=name.rstrip(".") or name,
         type=take_text(fields, "query_type"),
         **{"class": take_text(fields, "query_class")},
@@ -72,10 +72,10 @@ def _read(fields: Fields, context: Context) -> Event:
         DNS,
         _RESPONSE if rcode else _QUERY,
         about=kept(log_name=take_text(fields, "vpc_id")),
-        message=f"{asked.get('type', '')} {asked['hostname']}: {rcode or 'no answer'}".strip(),
+        message=f"{query.get('type', '')} {query['hostname']}: {rcode or 'no answer'}".strip(),
         status=None if rcode is None else SUCCESS if rcode.upper() == "NOERROR" else FAILURE,
         source=source or {"name": "unknown"},
-        query=asked,
+        query=query,
         answers=_answers(fields),
         rcode=rcode,
         rcode_id=number if rcode is None or number is not None else 99,

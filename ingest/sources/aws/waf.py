@@ -54,12 +54,12 @@ def _read(fields: Fields, context: Context) -> Event:
     rule = take_text(fields, "terminatingRuleId")
     uid = take_text(request, "requestId")
     record = CloudRecord(_PRODUCT, fields, stamp)
-    known = HTTP_METHODS.get((method or "").upper(), OTHER if method else UNKNOWN)
+    activity = HTTP_METHODS.get((method or "").upper(), OTHER if method else UNKNOWN)
     columns: dict[str, Any] = firewall_disposition(_ALLOWED.get(action.upper()))
     status = columns.pop("status_id", None)
     return record.event(
         HTTP,
-        known,
+        activity,
         about=kept(log_name=acl, uid=uid, event_code=action),
         message=f"{action} {method or ''} {whole or ''}".strip(),
         status=status,

@@ -142,7 +142,7 @@ class _Log:
         self.user = split_user(
             fields.text("user", "src_user_name", "administrator", "login_name", "email_id")
         )
-        self.shown = kept(
+        self.device = kept(
             hostname=fields.text("origin_name") or header.host, ip=fields.ip("origin")
         )
         self.rule = kept(name=fields.text("rule_name"), uid=fields.text("rule_uid"))
@@ -174,7 +174,7 @@ class _Log:
             ),
             "src_endpoint": self.source,
             "dst_endpoint": self.target,
-            "device": self.shown | {"type_id": 0} if self.shown else None,
+            "device": self.device | {"type_id": 0} if self.device else None,
         }
 
     def _left(self) -> str | None:

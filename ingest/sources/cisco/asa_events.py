@@ -343,12 +343,14 @@ def _tunnel(message: Message, shape: Shape) -> Event:
         target = {"hostname": message.header.host}
     activity = {"created": 1, "deleted": 2}.get(parts.get("verb", ""), shape.activity)
     sent, received = parts.number("rcv"), parts.number("xmt")
-    known = source or target
+    endpoint_known = source or target
     return located(
-        TUNNEL if known else BASE,
-        activity if known else UNKNOWN,
+        TUNNEL if endpoint_known else BASE,
+        activity if endpoint_known else UNKNOWN,
         message.stamp,
-        activity_name=(parts.get("verdict") or "Step") if known and activity == OTHER else None,
+        activity_name=(parts.get("verdict") or "Step")
+        if endpoint_known and activity == OTHER
+        else None,
         status_id=UNKNOWN if allowed is None else SUCCESS if allowed else FAILURE,
         status_detail=parts.text("reason"),
         user=user,

@@ -57,10 +57,10 @@ def read_message(match: re.Match[str], header: Header, context: Context) -> Even
         if ftd is not None:
             return ftd
     # The bound keeps a long message from making the patterns search for long.
-    known = shaped(message.uid, text) if len(text) <= _LONGEST else None
-    if known is None:
+    shape_and_parts = shaped(message.uid, text) if len(text) <= _LONGEST else None
+    if shape_and_parts is None:
         return plain(message)
-    shape, parts = known
+    shape, parts = shape_and_parts
     message.parts = Fields(parts)
     return READERS[shape.kind](message, shape)
 

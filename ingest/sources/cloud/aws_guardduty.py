@@ -187,12 +187,12 @@ def _some(endpoint: Fields) -> Fields | None:
     return endpoint if named else None
 
 
-def _connection(seen: _Seen, name: str, found: Fields) -> None:
-    protocol = take_text(found, "Protocol")
+def _connection(seen: _Seen, name: str, action: Fields) -> None:
+    protocol = take_text(action, "Protocol")
     number = _NUMBERS.get((protocol or "").upper())
     way, words = 0, None
     if name == "NetworkConnectionAction":
-        written = take_text(found, "ConnectionDirection")
+        written = take_text(action, "ConnectionDirection")
         way, words = _DIRECTIONS.get(written or "", (0, written or "Unknown"))
     if protocol or way:
         seen.columns["connection_info"] = {
@@ -201,35 +201,35 @@ def _connection(seen: _Seen, name: str, found: Fields) -> None:
             "direction_id": way,
             "direction": words or "Unknown",
         }
-    if take_blocked(found):
+    if take_blocked(action):
         seen.columns |= {"action_id": DENIED, "disposition_id": _BLOCKED}
     if name == "DnsRequestAction":
-        domain = take_text(found, "Domain")
+        domain = take_text(action, "Domain")
         seen.columns["query"] = {"hostname": domain} if domain else None
 
 
-def take_blocked(found: Fields) -> bool:
+def take_blocked(action: Fields) -> bool:
     """Whether what was tried was blocked."""
-    if look(found, "Blocked") is not True:
+    if look(action, "Blocked") is not True:
         return False
-    take(found, "Blocked")
+    take(action, "Blocked")
     return True
 
 
-def _call(seen: _Seen, name: str, found: Fields) -> None:
-    agent = take_text(found, "UserAgent")
+def _call(seen: _Seen, name: str, action: Fields) -> None:
+    agent = take_text(action, "UserAgent")
     if name == "AwsApiCallAction":
-        error = take_text(found, "ErrorCode")
+        error = take_text(action, "ErrorCode")
         seen.columns["api"] = {
-            "operation": take_text(found, "Api") or "unknown",
-            "service": {"name": take_text(found, "ServiceName")},
+            "operation": take_text(action, "Api") or "unknown",
+            "service": {"name": take_text(action, "ServiceName")},
             "response": {"error": error} if error else None,
         }
     if name == "KubernetesApiCallAction":
-        uri = take_text(found, "RequestUri")
-        code = take_number(found, "StatusCode", most=999)
+        uri = take_text(action, "RequestUri")
+        code = take_number(action, "StatusCode", most=999)
         seen.columns["api"] = {
-            "operation": take_text(found, "Verb") or "unknown",
+            "operation": take_text(action, "Verb") or "unknown",
             "service": {"name": "kubernetes"},
             "response": None if code is None else {"code": code},
         }

@@ -82,9 +82,9 @@ def _named(header: str) -> list[str] | None:
     """The fields that a header line names; None where it is no such line."""
     words = [word.strip('"${}').replace("_", "-") for word in re.split(r"[\s,]+", header)]
     words = [word for word in words if word]
-    known = sum(word in KNOWN for word in words)
+    count = sum(word in KNOWN for word in words)
     # A later version's fields may be among them; values of a record are never such words.
-    if known < 2 or known * 2 < len(words) or not all(map(_FIELD.fullmatch, words)):
+    if count < 2 or count * 2 < len(words) or not all(map(_FIELD.fullmatch, words)):
         return None
     return words
 
@@ -114,10 +114,10 @@ def _of_line(line: str, names: Sequence[str] | None) -> Fields:
     return fields
 
 
-def _of_object(found: dict[str, Any]) -> Fields:
+def _of_object(flow: dict[str, Any]) -> Fields:
     """An object's fields under AWS's names; what AWS does not name keeps its own."""
     fields = Fields()
-    for key, value in found.items():
+    for key, value in flow.items():
         name = _NAMES.get(_SIMPLE.sub("", key.lower()))
         # Two spellings of one name: the second keeps its own, so that nothing is lost.
         if name is None or name in fields or type(value) in (dict, list):
@@ -148,7 +148,7 @@ def _flow(fields: Fields, context: Context, extra: Mapping[str, Any] | None = No
     if source is None and target is None:
         # NODATA and SKIPDATA: all that is known is whose traffic was not recorded.
         target = endpoint(uid=fields.text("interface-id"))
-    known = source or target
+    endpoint_known = source or target
     action, state = fields.text("action"), fields.text("log-status")
     allowed = {"ACCEPT": True, "REJECT": False}.get((action or "").upper())
     if action and allowed is None:
@@ -167,7 +167,7 @@ def _flow(fields: Fields, context: Context, extra: Mapping[str, Any] | None = No
     ends = f"{(source or {}).get('ip', '?')} to {(target or {}).get('ip', '?')}"
     message = source is not None or "ip" in (target or {})
     return located(
-        NETWORK if known else BASE,
+        NETWORK if endpoint_known else BASE,
         UNKNOWN if not message else REFUSE if allowed is False else TRAFFIC,
         stamp,
         **({"status_id": status} | firewall_disposition(allowed)),
@@ -268,9 +268,9 @@ class VpcFlow(Source):
         return b"".join(pieces)
 
 
-def _whole(found: Iterator[Event]) -> list[Event]:
+def _whole(parsed: Iterator[Event]) -> list[Event]:
     """All events; where none of them can be read, the record cannot."""
-    events = list(found)
+    events = list(parsed)
     if events and all("dead_letter_reason" in event for event in events):
         raise Unreadable(events[0]["dead_letter_reason"])
     return events
@@ -302,14 +302,14 @@ def _of_json(raw: bytes, context: Context) -> Iterator[Event]:
             yield {"dead_letter_reason": str(why)}
 
 
-def _of_envelope(found: dict[str, Any], context: Context) -> Iterator[Event]:
+def _of_envelope(envelope: dict[str, Any], context: Context) -> Iterator[Event]:
     """The flows in one object: of a subscription, of a shipper's `message`, or its own."""
-    inside = found.get("logEvents")
+    inside = envelope.get("logEvents")
     if type(inside) is list:
-        about = {key: value for key, value in found.items() if key != "logEvents"}
+        about = {key: value for key, value in envelope.items() if key != "logEvents"}
         # CloudWatch sends one to see whether the receiver is there.
-        if not inside or found.get("messageType") == "CONTROL_MESSAGE":
-            yield _about("CloudWatch Logs message without flows", context, found)
+        if not inside or envelope.get("messageType") == "CONTROL_MESSAGE":
+            yield _about("CloudWatch Logs message without flows", context, envelope)
             return
         for entry in inside:
             try:
@@ -317,13 +317,13 @@ def _of_envelope(found: dict[str, Any], context: Context) -> Iterator[Event]:
             except Unreadable as why:
                 yield {"dead_letter_reason": str(why)}
         return
-    words = found.get("message")
+    words = envelope.get("message")
     if type(words) is str and not KNOWN & {
-        _NAMES.get(_SIMPLE.sub("", key.lower())) for key in found
+        _NAMES.get(_SIMPLE.sub("", key.lower())) for key in envelope
     }:
-        yield _flow(_of_line(words, _header(context)), context, _without(found))
+        yield _flow(_of_line(words, _header(context)), context, _without(envelope))
         return
-    yield _flow(_of_object(found), context)
+    yield _flow(_of_object(envelope), context)
 
 
 def _header(context: Context) -> list[str] | None:
@@ -331,8 +331,8 @@ def _header(context: Context) -> list[str] | None:
     return _named(header[-1]) if header else None
 
 
-def _without(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in found.items() if key != "message"}
+def _without(envelope: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in envelope.items() if key != "message"}
 
 
 def _of_log_event(one: object, about: Mapping[str, Any], context: Context) -> Event:

@@ -207,8 +207,10 @@ class _Entry:
         named = take_text(self.fields, "identity") or take_text(self.fields, "caller")
         # Who called Azure's resource manager stands in the claims of the token that was shown.
         claims = inner(inner(self.fields, "identity"), "claims") or inner(self.fields, "claims")
-        shown = next((text for key in _CLAIMED_NAMES if (text := take_text(claims, key))), None)
-        named = named or shown
+        claimed_name = next(
+            (text for key in _CLAIMED_NAMES if (text := take_text(claims, key))), None
+        )
+        named = named or claimed_name
         full = take_text(user, "displayName")
         actor = filled(
             name=name or named or full,

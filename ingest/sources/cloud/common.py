@@ -413,8 +413,10 @@ def _contents(fields: Fields) -> Iterator[Fields | Unreadable]:
             return
 
 
-def _with(envelope: Fields, found: Iterable[Fields | Unreadable]) -> Iterator[Fields | Unreadable]:
-    for fields in found:
+def _with(
+    envelope: Fields, records: Iterable[Fields | Unreadable]
+) -> Iterator[Fields | Unreadable]:
+    for fields in records:
         if not isinstance(fields, Unreadable) and envelope:
             # A record may have such a key itself, and an envelope lie in another.
             fields = dict(fields)

@@ -158,8 +158,8 @@ def _activity(action: str, fields: Fields) -> int:
         return GIT[action]
     looked_up = look(fields, "operation_type")
     # GitHub's own word before a guess from the action's name.
-    known = _KINDS.get(looked_up) if type(looked_up) is str else None
-    return known or activity_of(action.rpartition(".")[2])
+    activity = _KINDS.get(looked_up) if type(looked_up) is str else None
+    return activity or activity_of(action.rpartition(".")[2])
 
 
 class _Entry:

@@ -86,7 +86,7 @@ def _read(fields: Fields, context: Context) -> Event:
     # Of a watch the other stages come at its beginning, when it has not ended.
     ended = moment(fields, context, "stageTimestamp") if stage == "ResponseComplete" else None
     verb = take_text(fields, "verb")
-    known = _VERBS.get((verb or "").lower())
+    activity = _VERBS.get((verb or "").lower())
     resources, more_resources = _resources(fields)
     user = _user(fields)
     columns, code, uri = _call(fields, stage, verb, more_resources)
@@ -94,9 +94,9 @@ def _read(fields: Fields, context: Context) -> Event:
     agent = take_text(fields, "userAgent")
     return event(
         API,
-        known or (OTHER if verb else UNKNOWN),
+        activity or (OTHER if verb else UNKNOWN),
         stamp,
-        activity_name=None if known else verb,
+        activity_name=None if activity else verb,
         message=_sentence(user, verb, resources, uri, code),
         metadata=metadata(
             _PRODUCT,

@@ -134,9 +134,9 @@ def kind_of(event_type: str) -> tuple[int, int]:
     """The class and activity of an event type; API Activity for all that have no own."""
     words = event_type[:200].split(".")
     for length in range(len(words), 0, -1):
-        known = _TYPES.get(".".join(words[:length]))
-        if known:
-            return known
+        kind = _TYPES.get(".".join(words[:length]))
+        if kind:
+            return kind
     if any(event_type == start or event_type.startswith(f"{start}.") for start in _ENTITIES):
         return ENTITY, _CHANGES.get(words[-1], OTHER)
     return API, OTHER

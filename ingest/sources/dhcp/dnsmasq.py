@@ -212,16 +212,16 @@ def _dns(line: Line) -> Event | None:
 def _dns_event(part: dict[str, str | None], line: Line) -> Event | None:
     """A question, one that is passed on, or an answer; only questions name who asked."""
     word, answer = part["word"] or "", part.get("answer")
-    asked = address(part.get("from") or part["client"] or "")
+    client = address(part.get("from") or part["client"] or "")
     port = int(part["port"]) if part["port"] and len(part["port"]) <= 5 else None
-    if (part.get("from") and asked is None) or (port or 0) > 65535:
+    if (part.get("from") and client is None) or (port or 0) > 65535:
         return None
     onward = address(part.get("to") or "")
     kind, records, rcode = _answer(answer, part.get("type"))
-    source: dict[str, str | int | None] | None = {"ip": asked, "port": port} if asked else None
+    source: dict[str, str | int | None] | None = {"ip": client, "port": port} if client else None
     own: dict[str, str | int | None] | None = {"hostname": line.host} if line.host else None
     # A question that is passed on: dnsmasq itself is who asks.
-    if onward and not asked:
+    if onward and not client:
         source = own
     target = {"ip": onward} if onward else own
     if not source and not target:

@@ -358,11 +358,11 @@ class DhcpdLeases(Source):
         """As in `Source`. The earliest start or change becomes `when`, all others follow."""
         spans = list(_TIMES.finditer(raw))
         times = [_time(tuple(span[2].decode().split())) for span in spans]
-        known = [stamp for stamp in times if stamp]
-        if not known:
+        dated = [stamp for stamp in times if stamp]
+        if not dated:
             raise Unreadable("no time of a lease in it")
         # The file has whole seconds.
-        by = when.replace(microsecond=0) - min(known)
+        by = when.replace(microsecond=0) - min(dated)
         parts, end = [], 0
         for span, time in zip(spans, times, strict=True):
             parts += [raw[end : span.start(2)], _moved(span[2], time, by)]

@@ -362,8 +362,8 @@ class WindowsDhcp(Source):
         if _ENTRY.match(text):
             return _entry(text, context, header)
         # A blank line is part of the preface, but nothing at all was never a line.
-        known = PREFACE.fullmatch(text) or _HEADER.fullmatch(text)
-        if len(raw) > LINE_BYTES or not raw or not known:
+        is_header = PREFACE.fullmatch(text) or _HEADER.fullmatch(text)
+        if len(raw) > LINE_BYTES or not raw or not is_header:
             raise Unreadable(f"neither an entry nor the preface at byte 0: '{text[:40]}'")
         stamp = Stamp.missing(record.received_at, None)
         return _base(text.strip(), stamp, context, None, {})

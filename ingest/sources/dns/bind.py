@@ -28,7 +28,14 @@ from ingest.parsing.ocsf import (
 from ingest.parsing.source import Context, Event
 from ingest.parsing.syslog import Line, severity
 from ingest.parsing.timestamps import Stamp, month_number, stamp_iso, stamp_parts, stamp_rfc3164
-from ingest.sources.dns.bind_client import BLOCKED, CLIENT_SAID, Columns, end_of, volume, zone_of
+from ingest.sources.dns.bind_client import (
+    BLOCKED,
+    CLIENT_MESSAGES,
+    Columns,
+    end_of,
+    volume,
+    zone_of,
+)
 from ingest.sources.shared.dns import RCODES, RESPONSE, TRAFFIC, answered, dns_event, question
 from ingest.sources.shared.web_timestamps import replacing, write_dashed
 
@@ -141,9 +148,9 @@ def read(line: Line, context: Context) -> Event | None:
         category, level = None, None
         end = prefix.end("time") + 1 if prefix and time else 0
     text_value = line.text[end:]
-    known = _CLIENT.fullmatch(text_value)
+    client = _CLIENT.fullmatch(text_value)
     # Nothing in it is BIND's, so that a file of other lines does not become DNS events.
-    if line.program is None and time is None and level is None and category is None and not known:
+    if line.program is None and time is None and level is None and category is None and not client:
         return None
     stamp = _stamp(time, line, context)
     # The channel may print no time where syslog has one.
@@ -157,7 +164,7 @@ def read(line: Line, context: Context) -> Event | None:
         named = f"{level} {depth}" if depth else level
         about["more"] = {"metadata": {"log_level": named}}
     meta = kept(log_name=category)
-    return _of_client(known, line, meta, about) if known else _of_server(line, meta, about)
+    return _of_client(client, line, meta, about) if client else _of_server(line, meta, about)
 
 
 def _of_client(match: re.Match[str], line: Line, meta: Columns, about: Columns) -> Event:
@@ -174,7 +181,7 @@ def _of_client(match: re.Match[str], line: Line, meta: Columns, about: Columns) 
     )
     if client and "port" not in client:
         rest["port"] = match["port"]
-    for pattern, make in CLIENT_SAID:
+    for pattern, make in CLIENT_MESSAGES:
         event = pattern.fullmatch(message)
         if event:
             activity, columns, more = make(event)

@@ -90,7 +90,7 @@ def end_of(ip: str | None, port: str | None) -> dict[str, Any] | None:
     return kept(ip=ip_address, port=whole(port, PORT) if port else None) if ip_address else None
 
 
-_Found = tuple[int, Columns, Columns]
+_EventParts = tuple[int, Columns, Columns]
 """The activity, columns (with `query` and `server`), and what is left for `unmapped`."""
 
 
@@ -98,7 +98,7 @@ def _query(match: re.Match[str]) -> Columns:
     return question(match["name"], match["type"], match["class"])
 
 
-def _asked(match: re.Match[str]) -> _Found:
+def _asked(match: re.Match[str]) -> _EventParts:
     flags = match["flags"] or ""
     # BIND's flag T: the question came over TCP.
     protocol = "tcp" if "T" in flags else "udp"
@@ -113,7 +113,7 @@ def _asked(match: re.Match[str]) -> _Found:
     return QUERY, columns, kept(flags=match["flags"], ecs=match["ecs"])
 
 
-def _answered(match: re.Match[str]) -> _Found:
+def _answered(match: re.Match[str]) -> _EventParts:
     tail = f"{match['rest']}{match['records'] or ''}"
     records = [
         {"type": record["type"], "ttl": int(record["ttl"]), "rdata": record["rdata"].strip()}
@@ -123,8 +123,8 @@ def _answered(match: re.Match[str]) -> _Found:
     words = (tail[: first.start()] if first else tail).split()
     # Versions differ in the order of the words behind the question.
     code = next((word for word in words if word.upper() in RCODES), None)
-    asked = question(match["asked"], match["for"], match["in"]) if match["asked"] else None
-    columns: Columns = {"query": asked or _query(match)} | answered(code)
+    query = question(match["asked"], match["for"], match["in"]) if match["asked"] else None
+    columns: Columns = {"query": query or _query(match)} | answered(code)
     if records:
         columns["answers"] = records
     for word in words:
@@ -135,7 +135,7 @@ def _answered(match: re.Match[str]) -> _Found:
     return RESPONSE, columns, kept(flags=flags, response=left or None)
 
 
-def _refused(match: re.Match[str]) -> _Found:
+def _refused(match: re.Match[str]) -> _EventParts:
     denied = match["how"] == "denied"
     columns: Columns = {"query": _query(match)}
     if denied:
@@ -148,14 +148,14 @@ def _refused(match: re.Match[str]) -> _Found:
     return QUERY, columns, kept(source=match["from"])
 
 
-def _failed(match: re.Match[str]) -> _Found:
+def _failed(match: re.Match[str]) -> _EventParts:
     code = match["rcode"]
     columns: Columns = {"query": _query(match)}
     columns |= answered(code) if code in RCODES else {"status_id": FAILURE, "status_detail": code}
     return RESPONSE, columns, kept(where=match["where"])
 
 
-def _policy(match: re.Match[str]) -> _Found:
+def _policy(match: re.Match[str]) -> _EventParts:
     """A response policy zone decided."""
     name, *kinds = match["entry"].split("/")
     query = question(name, kinds[0] if kinds else None, kinds[1] if len(kinds) > 1 else None)
@@ -177,7 +177,7 @@ def _policy(match: re.Match[str]) -> _Found:
     return RESPONSE, columns, more | kept(tail=match["tail"].strip() or None)
 
 
-def _limited(match: re.Match[str]) -> _Found:
+def _limited(match: re.Match[str]) -> _EventParts:
     columns: Columns = {}
     if match["name"]:
         columns["query"] = _query(match)
@@ -194,7 +194,7 @@ def zone_of(text: str) -> Columns:
     return question(name, kind, kinds[-1] if kinds else None)
 
 
-def _zone_refused(match: re.Match[str]) -> _Found:
+def _zone_refused(match: re.Match[str]) -> _EventParts:
     columns: Columns = {"query": zone_of(match["zone"]), "status_id": FAILURE}
     if match["how"] == "denied":
         columns |= answered("REFUSED")
@@ -204,7 +204,7 @@ def _zone_refused(match: re.Match[str]) -> _Found:
     return TRAFFIC, columns, {}
 
 
-def _updating(match: re.Match[str]) -> _Found:
+def _updating(match: re.Match[str]) -> _EventParts:
     """A dynamic update, RR by RR."""
     changed = CHANGED.fullmatch(match["what"])
     columns: Columns = {"query": zone_of(match["zone"]), "status_id": SUCCESS}
@@ -220,7 +220,7 @@ def _updating(match: re.Match[str]) -> _Found:
     return TRAFFIC, columns, {"zone": match["zone"], "update": match["what"]}
 
 
-def _sent(match: re.Match[str]) -> _Found:
+def _sent(match: re.Match[str]) -> _EventParts:
     """A transfer of a zone to a client, a whole one (AXFR) or what changed (IXFR)."""
     zone = zone_of(match["zone"])
     zone["type"] = "IXFR" if "IXFR" in match["kind"] else "AXFR"
@@ -241,11 +241,11 @@ def volume(text: str) -> Columns:
     }
 
 
-def _notified(match: re.Match[str]) -> _Found:
+def _notified(match: re.Match[str]) -> _EventParts:
     return TRAFFIC, {"query": zone_of(match["zone"])}, kept(tail=match["tail"].strip(": ") or None)
 
 
-CLIENT_SAID: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Found]], ...] = (
+CLIENT_MESSAGES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _EventParts]], ...] = (
     (_ASKED, _asked),
     (ANSWERED, _answered),
     (_REFUSED, _refused),

@@ -210,7 +210,7 @@ def _api_call(log: Log) -> Event:
     user = log.user()
     method, path = fields.text("method"), fields.text("path", "url")
     # With `path` the name of the call, `url` is it with what was asked.
-    asked = fields.text("url")
+    request_url = fields.text("url")
     code = fields.text("status")
     failed = (code or "")[:1] in ("4", "5") or _FAILED.search(
         str(fields.get("logdesc"))
@@ -229,7 +229,8 @@ def _api_call(log: Log) -> Event:
             "service": {"name": service} if service else None,
         },
         http_request=kept(
-            http_method=method if asked else None, url=url(asked, method) if asked else None
+            http_method=method if request_url else None,
+            url=url(request_url, method) if request_url else None,
         )
         or None,
         observables=ends_seen(source, None, user),

@@ -140,7 +140,7 @@ def _login(
     # `Pending`: the first of two factors was right, and the second is asked for.
     outcome = SUCCESS if low == "success" else FAILURE if low.startswith("fail") else UNKNOWN
     nas = fields.get("nas")
-    asked = endpoint(
+    nas_device = endpoint(
         ip=fields.ip("nas"),
         hostname=nas if type(nas) is str and re.fullmatch(r"[\w-]+(?:\.[\w-]+)+", nas) else None,
     )
@@ -159,9 +159,9 @@ def _login(
         status_detail=why["why"] if why else None,
         user=split_user(fields.text("user")),
         src_endpoint=endpoint(ip=ip),
-        dst_endpoint=asked,
+        dst_endpoint=nas_device,
         auth_protocol="RADIUS" if "RADIUS" in words else None,
-        is_remote=True if ip or asked else None,
+        is_remote=True if ip or nas_device else None,
         service={"name": "FortiAuthenticator"},
         rest=fields.left() | kept(action=action or None),
         **about,

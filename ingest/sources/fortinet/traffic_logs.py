@@ -65,7 +65,7 @@ class Log:
         """The columns that all logs fill alike."""
         fields = self.fields
         name, uid = fields.text("devname"), fields.text("devid", "device_id")
-        shown = kept(hostname=name or self.header.host, uid=uid)
+        device = kept(hostname=name or self.header.host, uid=uid)
         # Older releases call it `pri`.
         level = fields.get("level", fields.get("pri"))
         return {
@@ -78,7 +78,7 @@ class Log:
                 # Looked at and not taken out: the connection has it as its own id.
                 correlation_uid=fields.get("sessionid"),
             ),
-            "device": shown | {"type_id": 0} if shown else None,
+            "device": device | {"type_id": 0} if device else None,
         }
 
     def rest(self) -> str | None:

@@ -45,8 +45,8 @@ def of_utm(log: Log) -> Event:
     """What a security profile saw."""
     # Releases differ: `type=utm subtype=dns`, or the profile as the type itself.
     subtype = log.subtype if log.kind == "utm" else log.subtype or log.kind
-    asked = log.fields.get("url") and log.fields.get("hostname")
-    if subtype == "webfilter" or log.kind == "webfilter" or (subtype == "app-ctrl" and asked):
+    has_url = log.fields.get("url") and log.fields.get("hostname")
+    if subtype == "webfilter" or log.kind == "webfilter" or (subtype == "app-ctrl" and has_url):
         return _page(log)
     if subtype == "dns" or log.kind == "dns":
         return name_asked(log)
@@ -229,14 +229,14 @@ def _finding(log: Log) -> Event:
         url = fields.pop("url") if whole else f"http://{host}{path_asked}"
         fields.pop("url", None)
     # In a finding the status says how far people are with it, not whether the traffic got through.
-    shown = {
+    evidence = {
         key: value for key, value in firewall_disposition(allowed).items() if key != "status_id"
     }
     return located(
         FINDING,
         1,
         log.stamp,
-        **shown,
+        **evidence,
         message=fields.text("msg") or title,
         finding_info={
             "uid": uid or str(common["metadata"]["event_code"] or "unknown"),

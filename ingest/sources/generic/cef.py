@@ -266,17 +266,17 @@ def _request(fields: Fields) -> dict[str, Any] | None:
 # -- events ------------------------------------------------------------------------------------
 
 
-def _class(told: CefHeader, common: Mapping[str, Any], level: int) -> int:
+def _class(cef: CefHeader, common: Mapping[str, Any], level: int) -> int:
     """The class that an event's own keys speak for."""
-    words = f"{told.name} {told.signature} {told.fields.get('cat', '')}"
+    words = f"{cef.name} {cef.signature} {cef.fields.get('cat', '')}"
     login, threat = _LOGIN.search(words), THREAT.search(words)
     ends = common.get("src_endpoint") or common.get("dst_endpoint")
     named = common.get("user") or common.get("actor")
     # A login without a user would be no Authentication to OCSF.
-    if named and is_login(told.vendor, told.signature, told.fields):
+    if named and is_login(cef.vendor, cef.signature, cef.fields):
         return AUTHENTICATION
     # Who connects to a VPN gateway says so in the class that the product gives the event.
-    if _TUNNEL.match(f"{told.name} {told.signature} {told.fields.get('cat', '')}") and ends:
+    if _TUNNEL.match(f"{cef.name} {cef.signature} {cef.fields.get('cat', '')}") and ends:
         return TUNNEL
     if login and named:
         return AUTHENTICATION
@@ -312,13 +312,13 @@ def _seen(
     )
 
 
-def _to_event(told: CefHeader, header: Header, context: Context) -> Event:
+def _to_event(cef: CefHeader, header: Header, context: Context) -> Event:
     """The event of what was told."""
-    fields = told.fields
+    fields = cef.fields
     stamp = stamp_of(fields, header, context)
     labelled(fields)
-    usual_keys(told.vendor, told.signature, fields)
-    level = _level(told.severity)
+    usual_keys(cef.vendor, cef.signature, fields)
+    level = _level(cef.severity)
     source, target = _ends(fields)
     by, upon = _user(fields, "s"), _user(fields, "d")
     act, outcome = fields.text("act", "deviceAction"), fields.text("outcome", "eventOutcome")
@@ -331,20 +331,20 @@ def _to_event(told: CefHeader, header: Header, context: Context) -> Event:
     request, file = _request(fields), _file(fields)
     message = fields.text("msg", "message")
     host, ip = fields.text("dvchost", "deviceHostName"), fields.ip("dvc", "deviceAddress")
-    shown = kept(hostname=host or header.host, ip=ip, uid=fields.text("deviceExternalId"))
+    device = kept(hostname=host or header.host, ip=ip, uid=fields.text("deviceExternalId"))
     columns: dict[str, Any] = {
         "severity_id": level,
-        "message": message or told.name,
+        "message": message or cef.name,
         "metadata": metadata(
-            {"name": told.product, "vendor_name": told.vendor, "version": told.version},
+            {"name": cef.product, "vendor_name": cef.vendor, "version": cef.version},
             stamp,
-            event_code=told.signature or None,
+            event_code=cef.signature or None,
             uid=fields.text("externalId", "eventId"),
             log_name=fields.text("cat", "deviceEventCategory"),
         ),
         "src_endpoint": source,
         "dst_endpoint": target,
-        "device": shown | {"type_id": 0} if shown else None,
+        "device": device | {"type_id": 0} if device else None,
         "http_request": request,
         "file": file,
         "actor": {"user": by} if by else None,
@@ -358,13 +358,13 @@ def _to_event(told: CefHeader, header: Header, context: Context) -> Event:
         "status_detail": fields.text("reason"),
         "observables": _seen(source, target, by, upon, request, file),
     }
-    uid = _class(told, columns, level)
-    return _shaped(uid, told, header, stamp, columns, allowed, outcome)
+    uid = _class(cef, columns, level)
+    return _shaped(uid, cef, header, stamp, columns, allowed, outcome)
 
 
 def _shaped(
     uid: int,
-    told: CefHeader,
+    cef: CefHeader,
     header: Header,
     stamp: Stamp,
     columns: dict[str, Any],
@@ -372,7 +372,7 @@ def _shaped(
     outcome: str | None,
 ) -> Event:
     """The event under the class it speaks for."""
-    fields = told.fields
+    fields = cef.fields
     status = firewall_disposition(allowed)
     if outcome:
         failed = _FAILED.search(outcome) is not None
@@ -381,24 +381,24 @@ def _shaped(
     extra: dict[str, Any] = {}
     activity, name = UNKNOWN, None
     if uid == AUTHENTICATION:
-        activity = 2 if LOGOUT.search(told.name) else 1
-        failed = allowed is False or _FAILED.search(f"{told.name} {outcome or ''}") is not None
+        activity = 2 if LOGOUT.search(cef.name) else 1
+        failed = allowed is False or _FAILED.search(f"{cef.name} {outcome or ''}") is not None
         status["status_id"] = FAILURE if failed else SUCCESS
         # Who logs in is the target, where one is named besides whoever acts.
         columns["user"] = columns["user"] or (columns["actor"] or {}).get("user")
-        extra["service"] = {"name": columns.pop("app_name") or told.product or "unknown"}
+        extra["service"] = {"name": columns.pop("app_name") or cef.product or "unknown"}
     elif uid == FINDING:
         # Of a finding this is its state, new or closed, and no success.
         status.pop("status_id", None)
         activity = 1
         extra["finding_info"] = {
-            "uid": told.signature or "unknown",
-            "title": told.name or told.signature or "unknown",
+            "uid": cef.signature or "unknown",
+            "title": cef.name or cef.signature or "unknown",
             "desc": columns["message"],
             "created_time": stamp.time,
             "analytic": {
-                "uid": told.signature or None,
-                "name": told.name or None,
+                "uid": cef.signature or None,
+                "name": cef.name or None,
                 "type_id": 1,
             },
         }
@@ -407,7 +407,7 @@ def _shaped(
         activity = HTTP_METHODS.get((method or "").upper(), OTHER if method else UNKNOWN)
         name = method if activity == OTHER else None
     elif uid == TUNNEL:
-        words = f"{told.name} {told.signature} {fields.get('PanOSEventID', '')}".lower()
+        words = f"{cef.name} {cef.signature} {fields.get('PanOSEventID', '')}".lower()
         activity = 2 if "logout" in words or "disconnect" in words else 1
         wrong = _FAILED.search(f"{words} {fields.get('PanOSEventStatus', '')} {outcome or ''}")
         status["status_id"] = FAILURE if wrong else SUCCESS

@@ -67,10 +67,10 @@ class Headgate(JsonSource):
         ]
 
 
-def _one_of(fields: dict[str, Any], name: str, known: tuple[str, ...]) -> str:
+def _one_of(fields: dict[str, Any], name: str, allowed: tuple[str, ...]) -> str:
     value = fields.pop(name, None)
-    if value not in known:
-        raise Unreadable(f"{name}: not one of {', '.join(known)}")
+    if value not in allowed:
+        raise Unreadable(f"{name}: not one of {', '.join(allowed)}")
     return str(value)
 
 

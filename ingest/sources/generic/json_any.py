@@ -179,30 +179,30 @@ def _read(fields: dict[str, Any], context: Context, framing: Framing = _ALONE) -
     )
 
 
-def _stamp(found: Named, context: Context, host: str | None) -> Stamp | None:
+def _stamp(named: Named, context: Context, host: str | None) -> Stamp | None:
     zone, received_at = context.zone(host), context.record.received_at
-    day, day_at = found.find(("date", "day", "logdate", "eventdate"), field_lookup.text)
-    clock, clock_at = found.find(("time", "clock", "logtime", "eventtime"), field_lookup.text)
+    day, day_at = named.find(("date", "day", "logdate", "eventdate"), field_lookup.text)
+    clock, clock_at = named.find(("time", "clock", "logtime", "eventtime"), field_lookup.text)
     both = field_lookup.of_two(day, clock, zone, received_at)
     # Only where both could be read: half of it would leave a date without its time.
     if both and day_at and clock_at:
-        found.drop(day_at)
-        found.drop(clock_at)
+        named.drop(day_at)
+        named.drop(clock_at)
         return both
-    stamp: Stamp | None = found.take(
+    stamp: Stamp | None = named.take(
         TIME, lambda value: field_lookup.read_moment(value, zone, received_at)
     )
     if stamp is None:
         # The likeliest names alone: a `start` or a `t` that is no time mostly means something else.
-        spelled, _ = found.find(TIME[:12], field_lookup.word)
+        spelled, _ = named.find(TIME[:12], field_lookup.word)
         return None if spelled is None else Stamp.missing(received_at, spelled)
     return stamp
 
 
-def _level(found: Named) -> tuple[str | None, int | None]:
+def _level(named: Named) -> tuple[str | None, int | None]:
     """The level as it is written, and the severity that it is."""
     # GELF counts as syslog does, 0 the gravest; elsewhere a small number may mean anything.
-    gelf = found.has("shortmessage")
+    gelf = named.has("shortmessage")
 
     def reads(value: Any) -> tuple[str | None, int] | None:
         if type(value) is str and value.lower() in _LEVELS:
@@ -215,29 +215,29 @@ def _level(found: Named) -> tuple[str | None, int | None]:
             return str(value), _BY_TENS[value]
         return (str(value), SEVERITIES[value]) if gelf and 0 <= value <= 7 else None
 
-    value, path = found.find(LEVEL, reads)
+    value, path = named.find(LEVEL, reads)
     if path is None:
         return None, None
-    found.drop(path)
+    named.drop(path)
     written, number = value
     return written, number
 
 
 def _endpoint(
-    found: Named,
+    named: Named,
     ips: tuple[str, ...],
     ports: tuple[str, ...],
     macs: tuple[str, ...],
     hosts: tuple[str, ...],
     names: tuple[str, ...],
 ) -> dict[str, Any] | None:
-    take = found.take(ips, field_lookup.ip)
-    port = found.take(ports, field_lookup.port)
+    take = named.take(ips, field_lookup.ip)
+    port = named.take(ports, field_lookup.port)
     end = kept(
         ip=take[0] if take else None,
         port=port if port is not None else take[1] if take else None,
-        mac=found.take(macs, field_lookup.mac),
-        hostname=found.take(hosts) or found.take(names, _host_name),
+        mac=named.take(macs, field_lookup.mac),
+        hostname=named.take(hosts) or named.take(names, _host_name),
     )
     return end or None
 
@@ -248,18 +248,18 @@ def _host_name(value: Any) -> str | None:
     return value if named and address(value) is None else None
 
 
-def _user(found: Named) -> dict[str, Any] | None:
-    name = found.take(USER)
-    mail = found.take(USER_MAIL)
-    uid = found.take(USER_UID, field_lookup.word)
+def _user(named: Named) -> dict[str, Any] | None:
+    name = named.take(USER)
+    mail = named.take(USER_MAIL)
+    uid = named.take(USER_UID, field_lookup.word)
     return kept(name=name or mail, uid=uid, email_addr=mail) or None
 
 
-def _process(found: Named, program: str | None, pid: int | None) -> dict[str, Any] | None:
-    number = found.take(PID, field_lookup.whole)
+def _process(named: Named, program: str | None, pid: int | None) -> dict[str, Any] | None:
+    number = named.take(PID, field_lookup.whole)
     # The object's own pid counts before that of the frame it came in.
     number = pid if number is None else number
-    path, line = found.take(EXECUTABLE), found.take(COMMAND)
+    path, line = named.take(EXECUTABLE), named.take(COMMAND)
     # OCSF has no process of a name alone.
     if number is None and not path and not line:
         return None

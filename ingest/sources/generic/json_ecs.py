@@ -62,8 +62,8 @@ def _words(value: Any) -> frozenset[str] | None:
 
 
 def _single(kinds: frozenset[str], activities: Mapping[str, int]) -> int | None:
-    known = [activities[kind] for kind in kinds if kind in activities]
-    return known[0] if len(known) == 1 else None
+    ids = [activities[kind] for kind in kinds if kind in activities]
+    return ids[0] if len(ids) == 1 else None
 
 
 def _actor(user: dict[str, Any] | None, process: dict[str, Any] | None) -> dict[str, Any]:

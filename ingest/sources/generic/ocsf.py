@@ -45,8 +45,8 @@ def _number(fields: Mapping[str, Any], name: str) -> int:
 def _checked(fields: Mapping[str, Any]) -> tuple[int, int, int]:
     """Class, activity and severity of an object. Raises `Unreadable` where they contradict."""
     class_uid, type_uid = _number(fields, "class_uid"), _number(fields, "type_uid")
-    known = KINDS.get(class_uid)
-    if known is None:
+    ocsf_class = KINDS.get(class_uid)
+    if ocsf_class is None:
         raise Unreadable(f"class_uid: no class {class_uid} in OCSF {ocsf.VERSION}")
     activity = (
         _number(fields, "activity_id") if "activity_id" in fields else type_uid - class_uid * 100
@@ -59,11 +59,11 @@ def _checked(fields: Mapping[str, Any]) -> tuple[int, int, int]:
             f"type_uid: expected {class_uid * 100 + activity} of class {class_uid} and "
             f"activity {activity}, found {type_uid}"
         )
-    if activity != OTHER and activity not in known.activities:
-        raise Unreadable(f"activity_id: {known.name} has no activity {activity}")
-    if "category_uid" in fields and _number(fields, "category_uid") != known.category_uid:
+    if activity != OTHER and activity not in ocsf_class.activities:
+        raise Unreadable(f"activity_id: {ocsf_class.name} has no activity {activity}")
+    if "category_uid" in fields and _number(fields, "category_uid") != ocsf_class.category_uid:
         raise Unreadable(
-            f"category_uid: expected {known.category_uid} of class {class_uid}, "
+            f"category_uid: expected {ocsf_class.category_uid} of class {class_uid}, "
             f"found {fields['category_uid']}"
         )
     severity = _number(fields, "severity_id") if fields.get("severity_id") is not None else 0
@@ -160,13 +160,13 @@ def _shown(row: Event, context: Context) -> dict[str, Any]:
     return ocsf_object(row | {"source": record.source, "received_at": record.received_at})
 
 
-def _missing(fields: Mapping[str, Any], shown: Mapping[str, Any]) -> dict[str, Any]:
+def _missing(fields: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[str, Any]:
     """What of an object is not shown as it came."""
     results: dict[str, Any] = {}
     for name, value in fields.items():
         if name in _OWN or value is None:
             continue
-        old = shown.get(name)
+        old = columns.get(name)
         if type(value) is dict and type(old) is dict:
             inner = _missing(value, old) if name != "metadata" else _about(value, old)
             if inner:

@@ -94,8 +94,8 @@ def events_of(line: Line, context: Context, record: Record | None = None) -> lis
     for source in _knowing(line.program):
         first = first or source
         # Not all are a SyslogSource: Kea and auditd only have one of its methods.
-        known: _Known | None = getattr(source, "known", None) or getattr(source, "read", None)
-        events = known(line, context) if known else None
+        read_events: _Known | None = getattr(source, "known", None) or getattr(source, "read", None)
+        events = read_events(line, context) if read_events else None
         if events:
             return events if isinstance(events, list) else [events]
     if first is None or first.name != "sudo":  # which tells itself of what PAM refused

@@ -65,7 +65,7 @@ CALL = re.compile(
 
 def _unescaped(text: str) -> str:
     """A value without octal escapes."""
-    return ESCAPED.sub(lambda found: chr(int(found[1], 8)), text)
+    return ESCAPED.sub(lambda match: chr(int(match[1], 8)), text)
 
 
 def read(line: Line, context: Context) -> Event | None:

@@ -319,7 +319,9 @@ def refusal(audit: Audit, main: Part) -> Event:
     if verdict:
         columns |= {"action_id": action, "disposition_id": disposition}
         columns["status_id"] = FAILURE if denied else SUCCESS
-    wanted = fields.get("seperms") or fields.get("operation") or fields.get("requested_mask") or ""
+    permissions = (
+        fields.get("seperms") or fields.get("operation") or fields.get("requested_mask") or ""
+    )
     # AppArmor names the class only since 6.x; a path is one of a file all the same.
     target = fields.get("name") or fields.get("path")
     kind = fields.get("tclass") or fields.get("class") or ""
@@ -328,12 +330,12 @@ def refusal(audit: Audit, main: Part) -> Event:
     # OCSF wants an id; a record on its own may name no process.
     process = process or {"uid": audit.uid or "unknown"}
     message = (
-        f"{fields.get('seresult') or fields.get('apparmor') or main.type} {wanted}: "
+        f"{fields.get('seresult') or fields.get('apparmor') or main.type} {permissions}: "
         + " ".join(filter(None, (process.get("path") or process.get("name"), "->", target or kind)))
     )
     level = MEDIUM if denied else INFORMATIONAL
     if of_file and target:
-        activity = next((position for word, position in _PERMISSIONS if word in wanted), 0)
+        activity = next((position for word, position in _PERMISSIONS if word in permissions), 0)
         columns.setdefault("actor", {"process": process})
         return event(
             audit,
@@ -350,8 +352,10 @@ def refusal(audit: Audit, main: Part) -> Event:
     if kind.endswith("_socket") or "laddr" in fields or "faddr" in fields:
         return _socket_refusal(audit, main, columns, more, level, message, rest)
     if verdict and process:
-        shown = process if {"pid", "uid"} & process.keys() else process | {"uid": audit.uid or "-"}
-        columns.setdefault("actor", {"process": shown})
+        actor_process = (
+            process if {"pid", "uid"} & process.keys() else process | {"uid": audit.uid or "-"}
+        )
+        columns.setdefault("actor", {"process": actor_process})
         return event(
             audit,
             PROCESS,
@@ -361,7 +365,7 @@ def refusal(audit: Audit, main: Part) -> Event:
             rest=rest,
             severity_id=level,
             more=more,
-            process=shown,
+            process=actor_process,
             message=message,
             **columns,
         )

@@ -188,6 +188,6 @@ def socket_address(text: str | None) -> Address | None:
         path = data[2:]
         # An abstract name begins with NUL, which tools show as an at sign.
         name = b"@" + path[1:].split(b"\0", 1)[0] if path[:1] == b"\0" else path.split(b"\0", 1)[0]
-        shown = name.decode("utf-8", "replace")
-        return Address(family, None, None, shown if shown not in ("", "@") else None)
+        unix_path = name.decode("utf-8", "replace")
+        return Address(family, None, None, unix_path if unix_path not in ("", "@") else None)
     return Address(family, None, None, None)

@@ -132,8 +132,8 @@ class Auditd(JoiningSource):
 
     def read(self, line: Line, context: Context) -> Event:
         """The event of one line of syslog."""
-        known = self.known(line, context)
-        return known[0] if known else syslog.base_event(line, PRODUCT)
+        events = self.known(line, context)
+        return events[0] if events else syslog.base_event(line, PRODUCT)
 
     def known(self, line: Line, context: Context) -> list[Event] | None:
         """The events of one line of syslog; None where it is no record of the audit system."""

@@ -119,16 +119,16 @@ def _packet(text: str) -> Mapping[str, Any] | None:
     rule = prefix.strip("[]: -") or None
     allowed = allowed_by(prefix.strip("[]: "))
     source_mac, target_mac = _macs(fields)
-    came, left = fields.text("IN"), fields.text("OUT")
+    arrived_by, left_by = fields.text("IN"), fields.text("OUT")
     source = endpoint(
-        ip=fields.ip("SRC"), port=fields.port("SPT"), mac=source_mac, interface_name=came
+        ip=fields.ip("SRC"), port=fields.port("SPT"), mac=source_mac, interface_name=arrived_by
     )
     target = endpoint(
-        ip=fields.ip("DST"), port=fields.port("DPT"), mac=target_mac, interface_name=left
+        ip=fields.ip("DST"), port=fields.port("DPT"), mac=target_mac, interface_name=left_by
     )
     spoken, size = fields.text("PROTO"), fields.number("LEN")
     # With both interfaces the packet was forwarded: it neither came to this machine nor left it.
-    way = {} if came and left else INBOUND if came else OUTBOUND if left else {}
+    way = {} if arrived_by and left_by else INBOUND if arrived_by else OUTBOUND if left_by else {}
     # The second packet of a handshake has both flags and opens nothing.
     new = "SYN" in flags and "ACK" not in flags
     uid, group = fields.text("UID"), fields.text("GID")

@@ -324,8 +324,8 @@ def _read(line: Line, context: Context) -> Event | None:
         if name in _RULES:
             return _ruled(_RULES[name], line, name)
     # An auth.log holds the lines of all of them, so what sshd and sudo know is theirs.
-    known = sshd.SOURCES[0].known(line, context) or sudo.SOURCES[0].known(line, context)
-    return known or read_pam(line, _PRODUCT)
+    event = sshd.SOURCES[0].known(line, context) or sudo.SOURCES[0].known(line, context)
+    return event or read_pam(line, _PRODUCT)
 
 
 def _ruled(rules: tuple[_Rule, ...], line: Line, program: str) -> Event | None:
@@ -415,10 +415,10 @@ def _cron(line: Line) -> Event | None:
         return read_pam(line, _PRODUCT)
     part = match.groupdict()
     verb, what, user = part.get("verb") or "CMD", match["what"].strip(), match["user"]
-    known = _VERBS.get(verb)
-    if known is None:
+    verb_activity = _VERBS.get(verb)
+    if verb_activity is None:
         return None
-    activity, name = known
+    activity, name = verb_activity
     # Behind other verbs stands the name of a user's table, or a reason.
     command = what if verb.startswith("CMD") else None
     refused = verb in ("AUTH", "FAILED")

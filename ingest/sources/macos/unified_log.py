@@ -68,9 +68,9 @@ def _event(line: Line, level: str | None, context: Context) -> Event:
         return read
     if line.program and not line.text.startswith(("{", "<Event", "@cee:")):
         # Text that looks like JSON is here some program's words, and no format of its own.
-        known = events_of(line, context)
-        if known and known[0].get("class_uid"):
-            return known[0]
+        events = events_of(line, context)
+        if events and events[0].get("class_uid"):
+            return events[0]
     read = syslog.base_event(line, PRODUCT)
     read["severity_id"] = _LEVELS.get((level or "").lower(), INFORMATIONAL)
     return syslog.counted(read, line)

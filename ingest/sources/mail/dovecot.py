@@ -274,11 +274,11 @@ def _logoff(ended: re.Match[str], user: str, part: Mapping[str, Any], line: Line
     )
 
 
-def _mail(found: re.Match[str], user: str, part: Mapping[str, Any], line: Line) -> Event:
-    words = found["words"]
+def _mail(match: re.Match[str], user: str, part: Mapping[str, Any], line: Line) -> Event:
+    words = match["words"]
     onward = _FORWARDED.match(words)
     failed = re.search(r"fail|rejected|error|exceeded", words[:80]) is not None
-    msgid = found["msgid"] or found["plain"]
+    msgid = match["msgid"] or match["plain"]
     return daemon_event(
         line,
         _PRODUCT,
@@ -288,13 +288,13 @@ def _mail(found: re.Match[str], user: str, part: Mapping[str, Any], line: Line) 
         status_detail=words,
         severity_id=_level(part, line),
         email=kept(
-            **{"from": found["from"] or None},
+            **{"from": match["from"] or None},
             to=[onward["to"] if onward else user],
             message_uid=msgid or None,
         ),
         by=user if onward else None,
         more={"direction_id": _OUTBOUND if onward else _INBOUND},
-        rest=kept(user=user, session=part["session"], trail=found["trail"].strip() or None),
+        rest=kept(user=user, session=part["session"], trail=match["trail"].strip() or None),
         fields={"log_name": part["process"]},
     )
 

@@ -95,7 +95,7 @@ RELAY_HOST = re.compile(
 )
 MESSAGE_ID = re.compile(r"(?:resent-)?message-id=(?:<(?P<id>.*)>|(?P<plain>.*))")
 PICKUP = re.compile(rf"uid=(?P<uid>\d{{1,10}}) from=<(?P<from>{_ADDRESS})>(?P<more>.*)")
-_SAID = re.compile(
+_PEER_REPLY = re.compile(
     rf"(?:host )?{_HOST} (?:said: |refused to talk to me: )(?P<detail>.*)|"
     r"(?:conversation|lost connection) with (?P<host2>[^\s\[\]]{0,255})"
     r"\[(?P<ip2>[0-9A-Fa-f.:]{2,45})\](?::\d{1,5})? (?P<detail2>.*)"
@@ -412,7 +412,7 @@ _STEPS = (
     (_CLIENT, _received),
     (MESSAGE_ID, _cleanup),
     (PICKUP, _pickup),
-    (_SAID, _refused),
+    (_PEER_REPLY, _refused),
     (NOTICE, _notice),
     (re.compile(r"removed"), _removed),
 )

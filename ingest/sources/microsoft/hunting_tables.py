@@ -205,19 +205,19 @@ def _identity_directory(record: CloudRecord, table: str, action: str) -> Event:
 def _identity_query(record: CloudRecord, table: str, action: str) -> Event:
     fields = record.fields
     by = _account(fields)
-    asked = take_text(fields, "QueryTarget")
+    target = take_text(fields, "QueryTarget")
     return record.event(
         API,
         2,
         about=_about(record, table, action),
-        message=f"{(by or {}).get('name') or 'unknown'}: {action or table} {asked or ''}".strip(),
+        message=f"{(by or {}).get('name') or 'unknown'}: {action or table} {target or ''}".strip(),
         status=SUCCESS,
         source=_asking(fields),
         target=_asked(fields),
         by=by,
         operation=action or table,
         service=take_text(fields, "Application"),
-        resources=[{"name": asked, "uid": asked}] if asked else None,
+        resources=[{"name": target, "uid": target}] if target else None,
     )
 
 
@@ -365,8 +365,8 @@ def _cloud_app(record: CloudRecord, table: str, action: str) -> Event:
         "agent": take_text(fields, "UserAgent"),
     }
     if action in _APP_SIGN_IN:
-        activity, known = _APP_SIGN_IN[action]
-        failed = FAILURE in (known, status)
+        activity, usual_status = _APP_SIGN_IN[action]
+        failed = FAILURE in (usual_status, status)
         return record.event(
             AUTHENTICATION,
             activity,

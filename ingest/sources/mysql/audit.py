@@ -28,8 +28,8 @@ from ingest.sources.mysql.events import (
     READ,
     UPDATE,
     WRITE,
-    known,
     logon,
+    nonempty,
     outcome,
     statement,
     verb_activity,
@@ -91,13 +91,15 @@ def audited(line: Line) -> Event | None:
         line = line._replace(host=server)
     operation, code = match["operation"], tail["code"]
     sql = _unquoted(tail["object"])
-    rest = known(query_id=match["query"], tls=tail["tls"], object=None if sql else tail["object"])
+    rest = nonempty(
+        query_id=match["query"], tls=tail["tls"], object=None if sql else tail["object"]
+    )
     if server and server != line.host:
         rest["serverhost"] = server
     host = match["host"] or None
     fields = {"log_name": "server_audit", "event_code": operation}
     if operation in _LOGINS:
-        rest |= known(database=tail["database"], object=sql)
+        rest |= nonempty(database=tail["database"], object=sql)
         failed = operation.startswith("FAILED") or code != "0"
         return logon(
             line,
@@ -181,7 +183,7 @@ def oracle(fields: dict[str, Any], line: Line) -> Event:
     for name in ("connection_data", "general_data", "table_access_data", "query_data"):
         data |= _under(fields, name)
     code, database = _text(data, "status"), _text(data, "db")
-    rest = fields | data | known(login=login, account=account)
+    rest = fields | data | nonempty(login=login, account=account)
     about = {"log_name": "audit", "event_code": f"{kind}/{what}", "uid": number}
     if kind == "connection":
         activity = {"disconnect": LOGOFF, "change_user": ACCOUNT_SWITCH}.get(what or "", LOGON)
@@ -194,13 +196,13 @@ def oracle(fields: dict[str, Any], line: Line) -> Event:
             ip=ip,
             code=code,
             session=session,
-            rest=rest | known(database=database),
+            rest=rest | nonempty(database=database),
             fields=about,
         )
     sql, command = _text(data, "query"), _text(data, "sql_command") or _text(data, "command")
     table = _text(data, "table")
     # Again, since what was taken meanwhile is no rest any more.
-    rest = fields | data | known(login=login, account=account)
+    rest = fields | data | nonempty(login=login, account=account)
     activity = {"read": READ, "insert": WRITE, "update": UPDATE, "delete": DELETE}.get(
         what or "", verb_activity(sql or command)
     )
@@ -248,7 +250,7 @@ def flat(fields: dict[str, Any], line: Line) -> Event:
             ip=ip,
             code=code,
             session=session,
-            rest=fields | known(database=database),
+            rest=fields | nonempty(database=database),
             fields=about,
         )
     return statement(

@@ -12,7 +12,7 @@ from typing import Any
 from ingest.parsing.ocsf import BASE, FAILURE, NETWORK
 from ingest.parsing.source import Event
 from ingest.parsing.syslog import Line
-from ingest.sources.mysql.events import LOGON, PRODUCT, known, logon
+from ingest.sources.mysql.events import LOGON, PRODUCT, logon, nonempty
 from ingest.sources.shared.daemon_source import daemon_event, endpoint
 
 _CLOSE, _REFUSE = 2, 5
@@ -96,7 +96,7 @@ def _denied(line: Line, rest: dict[str, Any], fields: dict[str, str | None], thr
         session=thread,
         method="password" if part.get("password") == "YES" else None,
         rest=rest
-        | known(
+        | nonempty(
             using_password=part.get("password"),
             database=part.get("database"),
             tail=(part.get("tail") or "").strip(),
@@ -124,6 +124,6 @@ def _aborted(
         by=user if user != "unauthenticated" else None,
         user_name=user if user != "unauthenticated" else None,
         app_name="mysql",
-        rest=rest | known(database=database if database != "unconnected" else None),
+        rest=rest | nonempty(database=database if database != "unconnected" else None),
         fields=fields,
     )

@@ -144,6 +144,6 @@ def split_account(text: str) -> tuple[str, str | None]:
     return (user, host or None) if position else (text, None)
 
 
-def known(**values: Any) -> dict[str, Any]:
+def nonempty(**values: Any) -> dict[str, Any]:
     """The values that say something."""
     return {name: value for name, value in kept(**values).items() if value not in ("", [], {})}

@@ -20,8 +20,8 @@ from ingest.sources.mysql.events import (
     LOGOFF,
     LOGON,
     QUERY,
-    known,
     logon,
+    nonempty,
     split_account,
     statement,
     verb_activity,
@@ -123,7 +123,7 @@ def _session(
         user=part.get("user"),
         host=part.get("host"),
         session=thread,
-        rest=known(
+        rest=nonempty(
             database=part.get("database"), using=part.get("over"), proxied_as=part.get("as")
         ),
         fields=fields,
@@ -211,7 +211,7 @@ def slow(lines: list[str], context: Context, time: str | None) -> tuple[Event, s
         ip=account["ip"] if account else None,
         session=thread,
         database=database,
-        rest=dict(facts) | known(set_timestamp=match[1] if match else None),
+        rest=dict(facts) | nonempty(set_timestamp=match[1] if match else None),
         fields={"log_name": "slow"},
         duration=_milliseconds(seconds),
     )

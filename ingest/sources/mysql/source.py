@@ -22,7 +22,7 @@ from ingest.parsing.syslog import Line, one_line
 from ingest.parsing.timestamps import stamp_iso
 from ingest.sources.mysql.audit import CSV, audit_stamp, audited, flat, oracle
 from ingest.sources.mysql.error import BODY, LEVELS, message
-from ingest.sources.mysql.events import PRODUCT, known
+from ingest.sources.mysql.events import PRODUCT, nonempty
 from ingest.sources.mysql.query import GENERAL, HEADER, Clients, general, slow
 from ingest.sources.shared.daemon_source import NAMED, Daemon, daemon_event
 from ingest.sources.shared.daemon_timestamps import ISO, SHORT, read_clock
@@ -91,7 +91,7 @@ def _sunk(fields: dict[str, Any], line: Line) -> Event:
         prio if type(prio) is int else 9
     )
     number = f"MY-{code:06d}" if type(code) is int and 0 <= code < 10**6 else None
-    rest = fields | known(log_level=label, err_code=None if number else code)
+    rest = fields | nonempty(log_level=label, err_code=None if number else code)
     line = line._replace(rest=kept(thread=thread))
     return message(line, number, severity, rest)
 
@@ -144,7 +144,7 @@ class MySql(Daemon):
     def events(self, raw: bytes, context: Context) -> list[Event]:
         text = _decoded(raw)
         if HEADER.fullmatch(raw.strip()):
-            return [_said(text, "header of a query log", context)]
+            return [_unread_line(text, "header of a query log", context)]
         if text.startswith("# ") and "\n" in text:
             return [slow(text.split("\n"), context, None)[0]]
         line = _query(text, context)
@@ -253,7 +253,7 @@ def _query(text: str, context: Context) -> Event | None:
     return general(match, _at(match, match["time"], context)) if match else None
 
 
-def _said(text: str, what: str, context: Context) -> Event:
+def _unread_line(text: str, what: str, context: Context) -> Event:
     stamp = stamp_iso(None, context.zone(None), context.record.received_at)
     return daemon_event(
         Line(stamp, context.host, None, None, text, {}), PRODUCT, BASE, 0, rest={"is": what}

@@ -150,9 +150,12 @@ def _connection(row: OsqueryRow, incoming: bool | None) -> dict[str, Any]:
     number = whole(row.columns.get("protocol")) if protocol else None
     if protocol:
         row.columns.pop("protocol", None)
-    known = {None: (0, "Unknown"), True: (1, "Inbound"), False: (2, "Outbound")}[incoming]
+    direction = {None: (0, "Unknown"), True: (1, "Inbound"), False: (2, "Outbound")}[incoming]
     return kept(
-        protocol_name=protocol, protocol_num=number, direction_id=known[0], direction=known[1]
+        protocol_name=protocol,
+        protocol_num=number,
+        direction_id=direction[0],
+        direction=direction[1],
     )
 
 

@@ -70,7 +70,7 @@ class Log:
         """The columns that all types fill alike."""
         fields = self.fields
         name, serial = fields.text("device_name"), fields.text("serial")
-        shown = kept(hostname=name or self.header.host, uid=serial)
+        device = kept(hostname=name or self.header.host, uid=serial)
         # Behind a collector such as Panorama the header names that, not the firewall.
         if name and self.header.host and name != self.header.host:
             fields["syslog_host"] = self.header.host
@@ -84,7 +84,7 @@ class Log:
                 # Looked at and not taken out: the connection has it as its own id.
                 correlation_uid=fields.get("sessionid"),
             ),
-            "device": shown | {"type_id": 0} if shown else None,
+            "device": device | {"type_id": 0} if device else None,
         }
 
     def rest(self) -> str | None:

@@ -117,11 +117,11 @@ def _read(fields: Fields, context: Context) -> Event:
         method, activity = request
         path = take_text(fields, "logdata", "PATH")
         host = (target or {}).get("ip")
-        asked = kept(
+        http_request = kept(
             http_method=method,
             url=url(path, method, host) if path and path.startswith("/") else None,
         )
-        common |= {"request": asked, "agent": take_text(fields, "logdata", "USERAGENT")}
+        common |= {"request": http_request, "agent": take_text(fields, "logdata", "USERAGENT")}
         if not login:
             return record.event(HTTP, activity, message=f"HTTP {method} request", **common)
     if login:

@@ -442,7 +442,7 @@ def _results(
     lines: Sequence[Line | Unreadable],
 ) -> dict[tuple[Any, ...], re.Match[str]]:
     """The results of operations that are among the lines too."""
-    asked: set[tuple[Any, ...]] = set()
+    operations: set[tuple[Any, ...]] = set()
     matches: dict[tuple[Any, ...], re.Match[str]] = {}
     for line in lines:
         match = None if isinstance(line, Unreadable) else CONNECTION.fullmatch(line.text)
@@ -453,8 +453,8 @@ def _results(
         if result is None:
             # Second lines of an operation, and steps of one, have no result of their own.
             if not match["words"].startswith(("SRCH attr", "MOD attr", "EXT", "STARTTLS")):
-                asked.add(key)
-        elif key in asked and key not in matches:
+                operations.add(key)
+        elif key in operations and key not in matches:
             matches[key] = result
     return matches
 

@@ -101,9 +101,9 @@ def _client(cells: dict[str, str], written: Stamp, context: Context) -> Event:
         traffic = {"bytes_out": int(got), "bytes_in": int(sent), "bytes": int(got) + int(sent)}
     else:
         rest |= {"Bytes Received": got, "Bytes Sent": sent}
-    known = began.quality != "received"
+    start_known = began.quality != "received"
     rest |= {key: value for key, value in cells.items() if value and value != "UNDEF"}
-    if not known and since:
+    if not start_known and since:
         rest["Connected Since"] = since
     more: dict[str, Any] = {"session": {"is_vpn": True}}
     if address(virtual):
@@ -120,8 +120,8 @@ def _client(cells: dict[str, str], written: Stamp, context: Context) -> Event:
         dst_endpoint={"hostname": context.host} if context.host else None,
         user={"name": user if user and user != "UNDEF" else name} if name else None,
         traffic=traffic,
-        start_time=began.time if known else None,
-        duration=_since(began, written) if known else None,
+        start_time=began.time if start_known else None,
+        duration=_since(began, written) if start_known else None,
         app_name="openvpn",
         rest=rest | kept(common_name=name or None),
         more=more,

@@ -138,12 +138,12 @@ def _read(line: Line, context: Context) -> Event | None:
     words = match["words"] if match else line.text
     # Without a client's address only the modules' own words are logins.
     if (line.program or "").startswith("mod_") or words.startswith("mod_"):
-        return _said(words, {}, line)
+        return _session_event(words, {}, line)
     return None
 
 
 def _session(words: str, part: dict[str, Any], line: Line) -> Event:
-    result = _said(words, part, line)
+    result = _session_event(words, part, line)
     if result:
         return result
     rest: dict[str, Any] = {"server": part["server"]}
@@ -187,7 +187,7 @@ def _server(part: Mapping[str, Any], line: Line) -> dict[str, Any] | None:
     return {"ip": ip} if ip else {"hostname": name}
 
 
-def _said(words: str, part: Mapping[str, Any], line: Line) -> Event | None:
+def _session_event(words: str, part: Mapping[str, Any], line: Line) -> Event | None:
     for activity, status, pattern in _PATTERNS:
         match = pattern.fullmatch(words)
         if match:
@@ -196,14 +196,14 @@ def _said(words: str, part: Mapping[str, Any], line: Line) -> Event | None:
 
 
 def _login(
-    activity: int, status: int, said: dict[str, str | None], part: Mapping[str, Any], line: Line
+    activity: int, status: int, login: dict[str, str | None], part: Mapping[str, Any], line: Line
 ) -> Event:
-    rest: dict[str, Any] = kept(server=part.get("server"), why=said.get("why"))
+    rest: dict[str, Any] = kept(server=part.get("server"), why=login.get("why"))
     target = _server(part, line)
-    if said.get("to"):
-        local = endpoint(said["to"], said["to_port"], rest=rest, name="to") or {}
+    if login.get("to"):
+        local = endpoint(login["to"], login["to_port"], rest=rest, name="to") or {}
         target = (target or {}) | local
-    user, method = said.get("user") or None, said.get("method")
+    user, method = login.get("user") or None, login.get("method")
     sftp = method or "mod_sftp" in line.text or (line.program or "").startswith("mod_sftp")
     return daemon_event(
         line,
@@ -211,7 +211,7 @@ def _login(
         AUTHENTICATION,
         activity,
         status_id=status,
-        status_detail=said.get("detail"),
+        status_detail=login.get("detail"),
         src_endpoint=_source(part, rest),
         dst_endpoint=target,
         user={"name": user} if user else None,

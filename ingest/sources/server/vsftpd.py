@@ -172,13 +172,20 @@ def _command(
         verb = quoted.partition(" ")[0].upper()
     elif quoted and what == "FTP response":
         code = quoted[:3] if quoted[:3].isdecimal() else None
-    known = {"STOR": PUT, "APPE": PUT, "RETR": GET, "DELE": DELETE, "RNTO": RENAME, "LIST": LIST}
+    activities = {
+        "STOR": PUT,
+        "APPE": PUT,
+        "RETR": GET,
+        "DELE": DELETE,
+        "RNTO": RENAME,
+        "LIST": LIST,
+    }
     return daemon_event(
         line,
         _PRODUCT,
         FTP,
-        known.get(verb or "", OTHER),
-        activity_name=None if verb in known else what,
+        activities.get(verb or "", OTHER),
+        activity_name=None if verb in activities else what,
         src_endpoint=endpoint(peer, rest=rest),
         dst_endpoint={"hostname": line.host} if line.host else None,
         by=user,

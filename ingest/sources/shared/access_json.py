@@ -56,10 +56,10 @@ def read_json(line: Line, context: Context, extras: Extras) -> tuple[Exchange, S
             x, stamp = inner
             x.rest |= fields
             return x, stamp
-    known = flat(fields)
-    stamp = take_time(known, zone, received_at) or Stamp.missing(received_at, None)
+    leaves = flat(fields)
+    stamp = take_time(leaves, zone, received_at) or Stamp.missing(received_at, None)
     x = Exchange()
-    fill_all(x, dict(sorted(known.items(), key=_order)))
+    fill_all(x, dict(sorted(leaves.items(), key=_order)))
     if x.client is None and x.code is None and x.target is None and "request" not in x.rest:
         raise Unreadable("a JSON object without client, request and status")
     if x.port is None and x.host:

@@ -124,12 +124,12 @@ def _read_alike(
     if rows < FEWEST_LINES:
         return Read(None, list(range(rows)))
     lines = _worded(_headed(plain_texts(records, _LONGEST)), texts)
-    lines, known = _with_templates(source, settings, lines, texts)
-    if known:
+    lines, line_templates = _with_templates(source, settings, lines, texts)
+    if line_templates:
         lines = _timed(source, records, settings, lines)
-    if not known or not len(lines.places):
+    if not line_templates or not len(lines.places):
         return Read(None, list(range(rows)))
-    return read_of(_events(source, records, settings, lines, known), rows, lines.places)
+    return read_of(_events(source, records, settings, lines, line_templates), rows, lines.places)
 
 
 # -- what stays and what differs -------------------------------------------------------------------
@@ -289,7 +289,7 @@ def _with_templates(
     encoded = lines.keys.dictionary_encode()
     codes = np.asarray(encoded.indices)
     counts = np.bincount(codes[narrow], minlength=len(encoded.dictionary))
-    known: list[Template] = []
+    line_templates: list[Template] = []
     numbers = np.full(len(counts), -1, np.int64)
     of = templates(source, settings)
     for code in np.argsort(-counts, kind="stable")[:_MOST_WORDINGS].tolist():
@@ -297,10 +297,10 @@ def _with_templates(
             break
         template = of.of(_wording(encoded.dictionary[code].as_py(), texts))
         if template is not None:
-            numbers[code] = len(known)
-            known.append(template)
+            numbers[code] = len(line_templates)
+            line_templates.append(template)
     mine = numbers[codes]
-    return _where(lines._replace(keys=pa.array(mine)), (mine >= 0) & narrow), known
+    return _where(lines._replace(keys=pa.array(mine)), (mine >= 0) & narrow), line_templates
 
 
 def _timed(source: str, records: pa.RecordBatch, settings: ParseSettings, lines: _Lines) -> _Lines:
@@ -320,13 +320,13 @@ def _events(
     records: pa.RecordBatch,
     settings: ParseSettings,
     lines: _Lines,
-    known: Sequence[Template],
+    line_templates: Sequence[Template],
 ) -> pa.RecordBatch:
     whence = record_columns(records, source, lines.places)
     values = lines.columns | {"record": whence["record_ids"].values}
-    together, rows = templates(source, settings).rows_of(known)
+    together, rows = templates(source, settings).rows_of(line_templates)
     number_of = {id(template): number for number, template in enumerate(together)}
-    numbers = np.array([number_of[id(template)] for template in known])
+    numbers = np.array([number_of[id(template)] for template in line_templates])
     filled = Filled(together, numbers[np.asarray(lines.keys)], values)
     columns = {
         name: filled.column(rows.column(name), name)

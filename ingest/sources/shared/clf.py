@@ -208,31 +208,31 @@ def tokens(text: str, end: int) -> list[Token]:
     return token_list
 
 
-def _usual(x: Exchange, found: list[Token]) -> None:
+def _usual(x: Exchange, tokens: list[Token]) -> None:
     """Referer, agent and X-Forwarded-For where they stand as always; and fields with names."""
-    plain = [token.quoted and token.key is None for token in found[:_LOOKS]]
+    plain = [token.quoted and token.key is None for token in tokens[:_LOOKS]]
     position = next((n for n in range(len(plain) - 1) if plain[n : n + 2] == [True, True]), 0)
-    if position and given(found[position].text) and "://" not in found[position].text:
+    if position and given(tokens[position].text) and "://" not in tokens[position].text:
         position = 0
     if plain[position : position + 2] == [True, True]:
-        x.referrer, x.agent = given(found[position].text), given(found[position + 1].text)
-        del found[position : position + 2]
+        x.referrer, x.agent = given(tokens[position].text), given(tokens[position + 1].text)
+        del tokens[position : position + 2]
     elif plain[:1] == [True]:
-        alone = given(found[0].text)
+        alone = given(tokens[0].text)
         if alone and alone.startswith(("http://", "https://")):
             x.referrer = alone
         else:
             x.agent = alone
-        del found[0]
-    if found and found[0].quoted and found[0].key is None and forwarded(found[0].text):
-        x.forwarded_for(found.pop(0).text)
+        del tokens[0]
+    if tokens and tokens[0].quoted and tokens[0].key is None and forwarded(tokens[0].text):
+        x.forwarded_for(tokens.pop(0).text)
     if x.host is None:
-        named = [token for token in found[:_LOOKS] if token.quoted and SITE.fullmatch(token.text)]
+        named = [token for token in tokens[:_LOOKS] if token.quoted and SITE.fullmatch(token.text)]
         if named and named[0].key is None:
             x.host = named[0].text
-            found.remove(named[0])
-    for token in [token for token in found if token.key]:
-        found.remove(token)
+            tokens.remove(named[0])
+    for token in [token for token in tokens if token.key]:
+        tokens.remove(token)
         # nginx's documentation calls the upstream's address `ua`.
         if token.text not in NONE and (
             token.key == "ua" or not fill(x, token.key or "", token.text)
@@ -245,9 +245,9 @@ def given(text: str) -> str | None:
     return None if text in NONE else text
 
 
-def remaining(x: Exchange, found: list[Token]) -> None:
+def remaining(x: Exchange, tokens: list[Token]) -> None:
     """Keep the fields nobody could name, in their order."""
-    left = [token.text for token in found]
+    left = [token.text for token in tokens]
     if any(text not in NONE for text in left):
         x.rest["extra"] = left
 

@@ -92,7 +92,7 @@ def dns_event(
     if query and not source and not target:
         target = {"svc_name": product["name"].lower()}
     uid, activity = (DNS, activity) if source or target else (BASE, 0)
-    asked = dict(query) if query else None
+    question = dict(query) if query else None
     return event(
         uid,
         activity,
@@ -102,11 +102,11 @@ def dns_event(
         src_endpoint=source or None,
         dst_endpoint=target or None,
         device=device(line.host),
-        query=asked,
+        query=question,
         observables=observables(
             ("src_endpoint.ip", AN_IP, source.get("ip")),
             ("dst_endpoint.ip", AN_IP, target.get("ip")),
-            ("query.hostname", A_HOST, asked and asked.get("hostname")),
+            ("query.hostname", A_HOST, question and question.get("hostname")),
         ),
         unmapped=unmapped(line.rest | kept(pid=line.pid) | dict(rest or {})),
     )

@@ -222,12 +222,12 @@ def forwarded(fields: Fields, name: str) -> list[str] | None:
     """The addresses in `name`, one or several between commas; None where others are among them."""
     value = fields.get(name)
     words = [address(word.strip()) for word in value.split(",")] if type(value) is str else []
-    known = [word for word in words if word]
+    addresses = [word for word in words if word]
     # With something else among them nobody knows which hop is which, so it stays as written.
-    if not known or len(known) < len(words):
+    if not addresses or len(addresses) < len(words):
         return None
     del fields[name]
-    return known
+    return addresses
 
 
 # By the number of hexadecimal digits.
@@ -357,8 +357,8 @@ def severity(name: str | None, default: int = INFORMATIONAL) -> int:
 def code(value: int | None) -> int | None:
     """A DNS response code as OCSF numbers them."""
     # 12 to 15 are not assigned (IANA, DNS RCODEs).
-    known = value is None or value <= 11 or 16 <= value <= 25
-    return value if known else OTHER
+    in_range = value is None or value <= 11 or 16 <= value <= 25
+    return value if in_range else OTHER
 
 
 def split_user(name: str | None) -> dict[str, Any] | None:

@@ -183,15 +183,15 @@ def url(
         named, port, target_path = named or host, port_of_host or port, target
     scheme = scheme or SCHEMES.get(port or 0)
     path, _, query = target_path.partition("?")
-    shown = target
+    url_text = target
     if not whole_url and method != "CONNECT" and named and scheme and target[:1] in ("/", ""):
         # A port that the scheme implies is left out; 8443 stands for https, too, and has to be
         # written.
         usual = port is None or SCHEMES.get(port) == scheme != "https" or port == 443
         bracketed = f"[{named}]" if ":" in named else named
-        shown = f"{scheme}://{bracketed}{'' if usual else f':{port}'}{target}"
+        url_text = f"{scheme}://{bracketed}{'' if usual else f':{port}'}{target}"
     return {
-        "url_string": shown or named,
+        "url_string": url_text or named,
         "hostname": named,
         "path": path.partition("#")[0] or None,
         "query_string": query or None,
@@ -368,8 +368,8 @@ def http_event(
         made["dst_endpoint"] = None  # of itself a server only says where it stands
     activity = made.pop("activity_id", None)
     if activity is None:
-        known = HTTP_METHODS.get((x.method or "").upper(), OTHER if x.method else UNKNOWN)
-        activity = known if spoken else _TRAFFIC
+        method_activity = HTTP_METHODS.get((x.method or "").upper(), OTHER if x.method else UNKNOWN)
+        activity = method_activity if spoken else _TRAFFIC
     return event(made.pop("class_uid", HTTP if spoken else NETWORK), activity, stamp, **made)
 
 
@@ -380,9 +380,9 @@ def user_of(name: str) -> dict[str, str]:
 
 
 def _sentence(x: Exchange) -> str | None:
-    asked = " ".join(part for part in (x.method, x.target) if part)
-    asked = asked or str(x.rest.get("request", ""))
-    return f"{asked or 'no request'}: {x.code}" if x.code is not None else asked or None
+    request = " ".join(part for part in (x.method, x.target) if part)
+    request = request or str(x.rest.get("request", ""))
+    return f"{request or 'no request'}: {x.code}" if x.code is not None else request or None
 
 
 def _traffic(x: Exchange) -> dict[str, int] | None:

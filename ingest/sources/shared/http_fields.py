@@ -129,11 +129,11 @@ def take_time(fields: dict[str, Any], zone: ZoneInfo, received_at: datetime) -> 
     names = {plain_name(name): name for name in fields}
     # A time that cannot be read still says so in the event, where no other field has a better one.
     worst: Stamp | None = None
-    for known in TIMES:
-        if known in names:
-            stamp = stamp_of(fields[names[known]], zone, received_at)
+    for time_name in TIMES:
+        if time_name in names:
+            stamp = stamp_of(fields[names[time_name]], zone, received_at)
             if stamp.quality != "received":
-                del fields[names[known]]
+                del fields[names[time_name]]
                 return stamp
             worst = worst or stamp
     return worst

@@ -107,12 +107,12 @@ class Templates:
             self._known[wording] = _template(self._source, wording, self.settings)
         return self._known[wording]
 
-    def rows_of(self, wanted: Sequence[Template]) -> tuple[list[Template], pa.RecordBatch]:
+    def rows_of(self, templates: Sequence[Template]) -> tuple[list[Template], pa.RecordBatch]:
         """Templates with these among them, and their rows in silver.event."""
         # Most batches have the wordings of the last, and to make columns of rows is dear.
-        if self._rows is None or not {id(each) for each in wanted} <= self._together.keys():
-            last = self._together if len(self._together) <= 2 * len(wanted) else {}
-            self._together = last | {id(each): each for each in wanted}
+        if self._rows is None or not {id(each) for each in templates} <= self._together.keys():
+            last = self._together if len(self._together) <= 2 * len(templates) else {}
+            self._together = last | {id(each): each for each in templates}
             names = dict.fromkeys(name for each in self._together.values() for name in each.row)
             # All of one shape, or `to_arrow` would put those of a shape together.
             self._rows = to_arrow(

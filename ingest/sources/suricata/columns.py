@@ -180,9 +180,9 @@ def _dns(events: EventColumns) -> dict[str, pa.Array]:
     part, rows = events.lines.inner["dns"], events.rows
     queries, name, kind = part.values("queries"), part.array("rrname"), part.array("rrtype")
     if "queries" in part:
-        asked = [None if each is None else each[0] for each in queries]
+        questions = [None if each is None else each[0] for each in queries]
         name, kind = (
-            pc.coalesce(whole, pa.array([getattr(each, leaf, None) for each in asked], A_TEXT))
+            pc.coalesce(whole, pa.array([getattr(each, leaf, None) for each in questions], A_TEXT))
             for whole, leaf in ((name, "rrname"), (kind, "rrtype"))
         )
     events.observed = (("query.hostname", A_HOST, name),)

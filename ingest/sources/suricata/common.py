@@ -196,14 +196,14 @@ def read_file(fields: Fields) -> dict[str, Any]:
 def read_dns(fields: Fields) -> dict[str, Any]:
     """The columns of a `dns` object, in any of its three versions."""
     queries = fields.get("queries", fields.get("query"))
-    asked = Fields()
+    question = Fields()
     if type(queries) is list and len(queries) == 1 and type(queries[0]) is dict:
-        asked = Fields(queries[0])
+        question = Fields(queries[0])
         name = "queries" if "queries" in fields else "query"
         del fields[name]
-    hostname = asked.text("rrname") or fields.text("rrname")
-    kind = asked.text("rrtype") or fields.text("rrtype")
-    fields.keep("query", asked.left())
+    hostname = question.text("rrname") or fields.text("rrname")
+    kind = question.text("rrtype") or fields.text("rrtype")
+    fields.keep("query", question.left())
     if hostname is None:
         # OCSF requires a question's name, and that of the root is empty: its type stays in
         # `unmapped`.

@@ -317,12 +317,12 @@ def _turned(lines: EveLines) -> Mask | None:
     if flow is not None and "src_ip" in flow and "dest_ip" in flow:
         client, server = (addresses(flow.array(f"{end}_ip")) for end in ("src", "dest"))
         ports = [_filled(flow, f"{end}_port") for end in ("src", "dest")]
-        tells = np.asarray(pc.and_(client.is_valid(), server.is_valid()))
-        tells &= true_of(pc.not_equal(client, server)) | (ports[0] != ports[1])
+        comparable = np.asarray(pc.and_(client.is_valid(), server.is_valid()))
+        comparable &= true_of(pc.not_equal(client, server)) | (ports[0] != ports[1])
         same = true_of(pc.equal(client, lines.ips[1])) & true_of(pc.equal(server, lines.ips[0]))
         unknown = (ports[0] < 0) & (ports[1] < 0)
         same &= unknown | ((ports[0] == dest_port) & (ports[1] == src_port))
-        turned = np.where(tells, same, turned)
+        turned = np.where(comparable, same, turned)
     return turned if turned.any() else None
 
 

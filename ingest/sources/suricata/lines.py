@@ -377,8 +377,12 @@ def _answers_of(
     if queries is not None:
         if len(queries) != 1 or name is not None or kind is not None:
             return None, -1
-        asked = queries[0]
-        if not asked.rrname or not asked.rrtype or _NONE.issuperset((asked.rrname, asked.rrtype)):
+        question = queries[0]
+        if (
+            not question.rrname
+            or not question.rrtype
+            or _NONE.issuperset((question.rrname, question.rrtype))
+        ):
             return None, -1
         keys += 2
     elif name is None and kind is not None:

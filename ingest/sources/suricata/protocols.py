@@ -321,9 +321,9 @@ def krb5(entry: Entry) -> Event:
     detail = entry.detail
     message, error = detail.text("msg_type"), detail.text("error_code")
     client, realm, service = detail.text("cname"), detail.text("realm"), detail.text("sname")
-    asked = str(detail.get("failed_request") or message)
+    request = str(detail.get("failed_request") or message)
     # AS gives the ticket of a login, TGS one for a service.
-    activity = 3 if "KRB_AS" in asked else 4 if "KRB_TGS" in asked else OTHER
+    activity = 3 if "KRB_AS" in request else 4 if "KRB_TGS" in request else OTHER
     refused = error is not None or message == "KRB_ERROR"
     # Suricata writes `<empty>` where the message has no client name.
     user = kept(name=client if client and client != "<empty>" else None, domain=realm)

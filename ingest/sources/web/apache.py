@@ -31,41 +31,41 @@ LEAST_REQUEST = 14
 BOTH = re.compile(r"\**(\d{1,9})/(\d{1,15})\**", re.ASCII)
 
 
-def _extras(x: Exchange, found: list[Token]) -> None:
+def _extras(x: Exchange, tokens: list[Token]) -> None:
     """The fields behind the user agent: spans (`%D`, `%T`, `%T/%D`) and octets (`%I %O`)."""
     # Apache quotes what comes from a header; a span or a count never stands in quotes.
-    numbers = [None if token.quoted else whole(token.text) for token in found]
-    both = BOTH.fullmatch(found[0].text) if found else None
+    numbers = [None if token.quoted else whole(token.text) for token in tokens]
+    both = BOTH.fullmatch(tokens[0].text) if tokens else None
     if both:
         x.duration = int(both[2]) // 1000
-        del found[0]
+        del tokens[0]
     # `%T` or `%D` alone: nothing but its size tells seconds from microseconds.
-    elif len(found) == 1 and numbers and numbers[0] is not None:
+    elif len(tokens) == 1 and numbers and numbers[0] is not None:
         seconds = numbers[0] < LEAST_MICROSECONDS
         x.duration = numbers[0] * 1000 if seconds else numbers[0] // 1000
     elif len(numbers) >= 2 and numbers[0] is not None and numbers[1] is not None:
-        _two(x, found, numbers[0], numbers[1])
-    elif found and (numbers[:1] == [None]) and "." in found[0].text:
-        span = milliseconds(found[0].text, 1000)
+        _two(x, tokens, numbers[0], numbers[1])
+    elif tokens and (numbers[:1] == [None]) and "." in tokens[0].text:
+        span = milliseconds(tokens[0].text, 1000)
         if span is not None:
             x.duration = span
-            del found[0]
-    remaining(x, found)
+            del tokens[0]
+    remaining(x, tokens)
 
 
-def _two(x: Exchange, found: list[Token], one: int, other: int) -> None:
+def _two(x: Exchange, tokens: list[Token], one: int, other: int) -> None:
     """Two numbers: seconds and microseconds of the same span, or octets in and out."""
     for seconds, micros in ((one, other), (other, one)):
         # Both say the same span, so the pair proves itself.
         if micros // MILLION == seconds and micros >= LEAST_MICROSECONDS:
             x.duration = micros // 1000
-            del found[:2]
+            del tokens[:2]
             return
     # `%O` counts headers too, so it is never below the body's length.
     if one >= LEAST_REQUEST and other >= (x.length or 0):
         x.sent, x.received = one, other
-        del found[:2]
-        if len(found) == 1 and (micros_left := whole(found[0].text)) is not None:
+        del tokens[:2]
+        if len(tokens) == 1 and (micros_left := whole(tokens[0].text)) is not None:
             x.duration = micros_left // 1000
 
 

@@ -207,11 +207,11 @@ def _of_client(x: Exchange, words: str, failed: bool) -> dict[str, Any]:
     """What a message about a client says besides: who, which file, which request."""
     columns: dict[str, Any] = {}
     # Behind these two codes the words of a failed login can only be the URL's.
-    known = x.meta.get("event_code") in ("AH01629", "AH01631")
+    denied = x.meta.get("event_code") in ("AH01629", "AH01631")
     wrong = next(
         (match for form in (WRONG_PASSWORD, *_OF_USER) if (match := form.fullmatch(words))), None
     )
-    if wrong and not known:
+    if wrong and not denied:
         named = wrong.groupdict()
         x.target = named.get("target") or None
         name = named.get("user") or ""
@@ -219,8 +219,8 @@ def _of_client(x: Exchange, words: str, failed: bool) -> dict[str, Any]:
         if x.meta.get("log_provider") == "auth_form" and QUOTED.fullmatch(name):
             name = name[1:-1]
         return basic_logon(name, "httpd")
-    asked = _ASKED.fullmatch(words)
-    text_found = asked and (request_line(asked[1]) or request_line(f"{asked[1]} HTTP/0"))
+    request = _ASKED.fullmatch(words)
+    text_found = request and (request_line(request[1]) or request_line(f"{request[1]} HTTP/0"))
     if text_found:
         x.method, x.target = text_found[0], text_found[1]
         x.version = None if text_found[2] == "0" else text_found[2]

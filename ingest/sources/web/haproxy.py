@@ -238,7 +238,7 @@ def _broken(match: re.Match[str], stamp: Stamp, line: Line) -> Event:
     return http_event(x, stamp, _PRODUCT, host=line.host, **columns)
 
 
-def _said(line: Line) -> Event | None:
+def _own_event(line: Line) -> Event | None:
     """What HAProxy says of itself and its servers."""
     state = SERVER_STATE.fullmatch(line.text)
     empty = EMPTY.fullmatch(line.text)
@@ -261,8 +261,8 @@ def _said(line: Line) -> Event | None:
     return http_event(x, line.stamp, _PRODUCT, host=line.host, **columns)
 
 
-def _no_extras(x: Exchange, found: list[Token]) -> None:
-    remaining(x, found)
+def _no_extras(x: Exchange, tokens: list[Token]) -> None:
+    remaining(x, tokens)
 
 
 def _read(line: Line, context: Context) -> Event | None:
@@ -283,7 +283,7 @@ def _read(line: Line, context: Context) -> Event | None:
         x, stamp = read_json(line, context, _no_extras)
         return access_event(x, stamp, _PRODUCT, line)
     access_line = read_clf(text, zone, received_at, _no_extras)
-    return access_event(*access_line, _PRODUCT, line) if access_line else _said(line)
+    return access_event(*access_line, _PRODUCT, line) if access_line else _own_event(line)
 
 
 def _stamp(text: str, zone: ZoneInfo, received_at: datetime) -> Stamp:

@@ -85,9 +85,9 @@ class _Header:
     software: str | None = None
 
 
-def header_of(lines: Sequence[str], known: _Header | None = None) -> _Header:
-    """What `lines` of directives say, besides what was `known` before."""
-    header = known or _Header()
+def header_of(lines: Sequence[str], former: _Header | None = None) -> _Header:
+    """What `lines` of directives say, besides what was `former` before."""
+    header = former or _Header()
     fields, commas, day, software = (
         header.fields,
         header.commas,

@@ -35,7 +35,7 @@ from ingest.parsing.timestamps import Stamp
 from ingest.sources.shared.http_exchange import CODE, Exchange, ends, unescape, url, whole
 
 _PRODUCT: Mapping[str, str] = {"name": "ModSecurity", "vendor_name": "OWASP"}
-_SAID = re.compile(r"(?:\[client [^\]\s]{1,64}\] )?ModSecurity: ")
+_OPENING = re.compile(r"(?:\[client [^\]\s]{1,64}\] )?ModSecurity: ")
 _FIELD = re.compile(r' ?\[(\w{1,32}) "((?:[^"\\]|\\.)*+)"\]', re.ASCII | re.DOTALL)
 ACCESS = re.compile(r"Access (denied|allowed)(?: with code (\d{3}))?", re.ASCII)
 # As ModSecurity 2 writes it, by name, and as ModSecurity 3 does, by number: both those of syslog.
@@ -54,7 +54,7 @@ _CREATE, A_RULE, _BLOCKED, DETECTED = 1, 1, 2, 15
 
 def _fields_of(text: str) -> tuple[str, dict[str, str], list[str]] | None:
     """The words, the fields and the tags of a rule that matched; None where it is no such line."""
-    opening = _SAID.match(text)
+    opening = _OPENING.match(text)
     # The fields begin with the rule's file, which the server writes itself.
     find = text.find(' [file "') if opening else -1
     if opening is None or find < 0:

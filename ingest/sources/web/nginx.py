@@ -40,23 +40,23 @@ INGRESS = (
 )
 
 
-def _extras(x: Exchange, found: list[Token]) -> None:
+def _extras(x: Exchange, tokens: list[Token]) -> None:
     """The fields behind the user agent."""
     # ingress-nginx: a length, a span, and the upstream's name in brackets.
-    if len(found) > 6 and whole(found[0].text) is not None and found[2].bracket:
-        _ingress(x, _joined(found))
+    if len(tokens) > 6 and whole(tokens[0].text) is not None and tokens[2].bracket:
+        _ingress(x, _joined(tokens))
         return
-    for token in list(found):
+    for token in list(tokens):
         if x.duration is None and not token.bracket and _SECONDS.fullmatch(token.text):
             x.duration = milliseconds(token.text, 1000)
-            found.remove(token)
-    remaining(x, found)
+            tokens.remove(token)
+    remaining(x, tokens)
 
 
-def _joined(found: list[Token]) -> list[Token]:
+def _joined(tokens: list[Token]) -> list[Token]:
     """The fields, those of several upstreams (`10.0.0.1:80, 10.0.0.2:80`) put together."""
     joined: list[Token] = []
-    for token in found:
+    for token in tokens:
         # nginx parts upstreams with `, ` and, after an internal redirect, with ` : `.
         if joined and (joined[-1].text[-1:] in (",", ":") or token.text in (",", ":")):
             joined[-1] = joined[-1]._replace(text=f"{joined[-1].text} {token.text}")
@@ -65,13 +65,13 @@ def _joined(found: list[Token]) -> list[Token]:
     return joined
 
 
-def _ingress(x: Exchange, found: list[Token]) -> None:
+def _ingress(x: Exchange, tokens: list[Token]) -> None:
     # Older releases write no alternative upstream, which stands in brackets too.
-    names = [name for name in INGRESS if found[3].bracket or "alternative" not in name]
-    for name, token in zip(names, found, strict=False):
+    names = [name for name in INGRESS if tokens[3].bracket or "alternative" not in name]
+    for name, token in zip(names, tokens, strict=False):
         if token.text not in NONE and not fill(x, name, token.text):
             x.rest[name] = token.text
-    remaining(x, found[len(names) :])
+    remaining(x, tokens[len(names) :])
 
 
 def _read(line: Line, context: Context) -> Event | None:

@@ -245,7 +245,7 @@ def _event(x: Exchange, words: str, level: str, stamp: Stamp, line: Line) -> Eve
     closed = CLOSED_BY.fullmatch(words)
     if closed and x.client is None:
         x.client = closed["client"]
-    asked = x.client is not None and (x.method or x.target)
+    has_request = x.client is not None and (x.method or x.target)
     user = _USER.fullmatch(words)
     if user and x.client:
         return _logon(user, x, stamp, line, columns)
@@ -257,7 +257,7 @@ def _event(x: Exchange, words: str, level: str, stamp: Stamp, line: Line) -> Eve
         return http_event(x, stamp, _PRODUCT, host=line.host, **(columns | proxied))
     if _REFUSED.match(words):
         columns |= {"action_id": DENIED, "disposition_id": _BLOCKED, "status_id": FAILURE}
-    if asked or x.client is None:
+    if has_request or x.client is None:
         return http_event(x, stamp, _PRODUCT, host=line.host, **(columns | _class(x)))
     columns["activity_id"] = _CLOSE if closed else _FAIL if failed else _OTHER_TRAFFIC
     if "action_id" in columns:

@@ -165,15 +165,15 @@ def _tail(x: Exchange, tail: str) -> None:
         x.rest["extra"] = groups
 
 
-def _extras(x: Exchange, found: list[Token]) -> None:
+def _extras(x: Exchange, tokens: list[Token]) -> None:
     """What stands behind the user agent: the result and the hierarchy."""
-    for token in list(found):
+    for token in list(tokens):
         match = _RESULT.fullmatch(token.text)
         if match and "result" not in x.rest:
-            found.remove(token)
+            tokens.remove(token)
             x.columns |= _decided(x, match["result"])
             _server(x, match["hierarchy"], match["peer"])
-    remaining(x, found)
+    remaining(x, tokens)
 
 
 def _cache_log(match: re.Match[str], line: Line, context: Context) -> Event:

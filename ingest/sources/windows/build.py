@@ -192,8 +192,8 @@ def _complete(columns: WindowsColumns, class_uid: int, log: Logged) -> None:
         log.sid, log.account = None, (None, None)
     if not columns.get("actor") and class_uid in NEED_ACTOR:
         columns["actor"] = {"invoked_by": log.provider or log.channel or "Windows"}
-    known = any(columns.get(name) for name in ("dst_endpoint", "service"))
-    if not known and log.computer:
+    has_target = any(columns.get(name) for name in ("dst_endpoint", "service"))
+    if not has_target and log.computer:
         # These happen on the machine that logs them; of the rest OCSF wants one end at least.
         alone = class_uid in _TRAFFIC and not columns.get("src_endpoint")
         if class_uid in TO_HERE or alone:
@@ -277,31 +277,31 @@ def _left(log: Logged, fields: Fields, title: str | None) -> dict[str, Any]:
     return left
 
 
-def observed(found: Event) -> Iterator[tuple[str, int, Any]]:
+def observed(event: Event) -> Iterator[tuple[str, int, Any]]:
     """What is worth searching, from the columns that hold such."""
     for end in ENDPOINTS:
-        if about := found.get(end):
+        if about := event.get(end):
             yield f"{end}.ip", AN_IP, about.get("ip")
             yield f"{end}.hostname", A_HOST, about.get("hostname")
-    if about := found.get("device"):
+    if about := event.get("device"):
         yield "device.hostname", A_HOST, about["hostname"]
-    if about := found.get("user"):
+    if about := event.get("user"):
         yield "user.name", A_USER, about.get("name")
-    if who := found.get("actor"):
+    if who := event.get("actor"):
         if about := who.get("user"):
             yield "actor.user.name", A_USER, about.get("name")
         if about := who.get("process"):
             yield from _of_process("actor.process", about)
-    if about := found.get("process"):
+    if about := event.get("process"):
         yield from _of_process("process", about)
-    if about := found.get("file"):
+    if about := event.get("file"):
         yield from _of_file("file", about)
-    if about := found.get("module"):
+    if about := event.get("module"):
         yield from _of_file("module.file", about["file"])
     for column, leaf, kind in SEARCHED:
-        if about := found.get(column):
+        if about := event.get(column):
             yield f"{column}.{leaf}", kind, about.get(leaf)
-    if (about := found.get("http_request")) and about.get("url"):
+    if (about := event.get("http_request")) and about.get("url"):
         yield "http_request.url.url_string", A_URL, about["url"].get("url_string")
 
 

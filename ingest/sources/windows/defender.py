@@ -59,7 +59,7 @@ def spaced(*names: str) -> tuple[str, ...]:
     )
 
 
-def _found(fields: Fields, log: Logged) -> WindowsColumns:
+def _detection(fields: Fields, log: Logged) -> WindowsColumns:
     """1006 to 1009 and 1116 to 1119: malware, in what, through which process."""
     name = fields.text(*spaced("Threat Name", "ThreatName"))
     uid = fields.text(*spaced("Threat ID"))
@@ -164,7 +164,7 @@ def _findings() -> Iterator[tuple[int, EventRule]]:
     ):
         # An action is an update of the finding that 1006 or 1116 made.
         activity = 2 if uid in (1007, 1008, 1009, 1117, 1118, 1119) else 1
-        yield uid, EventRule(FINDING, activity, title, _found, always)
+        yield uid, EventRule(FINDING, activity, title, _detection, always)
     for uid, title in (
         (1121, "A rule blocked an action."),
         (1122, "A rule audited an action."),
@@ -376,12 +376,12 @@ def capi2(fields: Fields, log: Logged) -> WindowsColumns:
     code = int(digits, 16) if re.fullmatch(r"[0-9A-Fa-f]{1,8}", digits) else None
     # A level tells how a call ended: 2 with an error, 4 well; a call that begins has no end yet.
     by_level = {2: FAILURE, 4: SUCCESS} if log.event_id not in _BEGINNINGS else {2: FAILURE}
-    known = by_level.get(log.level or 0) if code is None else FAILURE if code else SUCCESS
+    status = by_level.get(log.level or 0) if code is None else FAILURE if code else SUCCESS
     return {
         "api": {"operation": _CALLED[log.event_id], "service": {"name": "CryptoAPI"}},
         "actor": filled(process=filled(name=name)),
         "src_endpoint": here(log),
-        "status_id": known,
+        "status_id": status,
         "status_code": f"0x{code:08X}" if code else None,
         "status_detail": fields.text("Result") if code else None,
     }

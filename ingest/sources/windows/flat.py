@@ -198,12 +198,12 @@ def _account(log: Logged) -> None:
 def _time(times: Mapping[str, Any], log: Logged, context: Context) -> None:
     """Sets the time; what says no more than the time of the event goes out of `rest`."""
     local = next((name for name in LOCAL_TIMES if times.get(name) is not None), None)
-    known = next((name for name in UTC_TIMES if times.get(name) is not None), None)
-    utc = None if known is None else times[known]
+    time_name = next((name for name in UTC_TIMES if times.get(name) is not None), None)
+    utc = None if time_name is None else times[time_name]
     if local is None:
         log.stamp = each(_utc, utc, context.record.received_at)
-        if known is not None and not holds(_is_arrival, log.stamp):
-            del log.rest[known]
+        if time_name is not None and not holds(_is_arrival, log.stamp):
+            del log.rest[time_name]
         return
     zone = each(context.zone, log.computer)
     log.stamp = each(_local, times[local], utc, zone, context.record.received_at)

@@ -119,17 +119,17 @@ def _put(data: dict[str, Any], name: str, value: Any) -> None:
     data[key] = as_text(value)
 
 
-def _data(found: Any, data: dict[str, Any], user: bool) -> None:
+def _data(part: Any, data: dict[str, Any], user: bool) -> None:
     """The values of EventData by name; those without one are param1, param2, ..."""
-    if type(found) is list:
-        for name_row in _named(found):
+    if type(part) is list:
+        for name_row in _named(part):
             _put(data, *name_row)
         return
-    if type(found) is not dict:
-        if found not in (None, ""):
-            _put(data, "param1", found)
+    if type(part) is not dict:
+        if part not in (None, ""):
+            _put(data, "param1", part)
         return
-    for key, value in found.items():
+    for key, value in part.items():
         name = key.removeprefix("@")
         if "xmlns" in name or value is None:
             continue

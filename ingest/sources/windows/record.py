@@ -284,9 +284,9 @@ class Fields:
     def ip(self, *names: str) -> str | None:
         """Take an address. One with a zone (`fe80::1%4`) also stays, as it was."""
         for name in names:
-            known = each(_address, self.left.get(name))
-            if known is not None:
-                ip_address, zone = known
+            parsed = each(_address, self.left.get(name))
+            if parsed is not None:
+                ip_address, zone = parsed
                 if not zone:
                     self._took(name)
                 return ip_address  # type: ignore[no-any-return]  # or a column of it

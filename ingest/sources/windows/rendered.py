@@ -157,8 +157,8 @@ def data_of(log: Logged) -> dict[str, Any]:
     lines = [line.rstrip("\r") for line in (log.message or "").split("\n")[:MOST_LINES]]
     if is_sysmon(log.provider, log.guid, log.channel):
         return _once(_of_sysmon(lines, log.event_id))
-    known = ("microsoft-windows-security-auditing", "microsoft-windows-eventlog")
-    if (log.provider or "microsoft-windows-security-auditing").lower() not in known:
+    providers = ("microsoft-windows-security-auditing", "microsoft-windows-eventlog")
+    if (log.provider or "microsoft-windows-security-auditing").lower() not in providers:
         return {}
     has = SECURITY_HAS.get(log.event_id)
     return _once([p for p in _labelled(lines, log.event_id) if has is None or p[0] in has])

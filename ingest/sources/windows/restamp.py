@@ -65,16 +65,16 @@ def _replaced(
     raw: bytes, before: dict[str, Any], path: tuple[Any, ...], old: Any, new: str
 ) -> bytes:
     """`raw` with the value at `path` replaced; each change is checked by reading it back."""
-    wanted = copy.deepcopy(before)
-    value_at(wanted, path[:-1])[path[-1]] = decode_object(b'{"v":' + new.encode() + b"}")["v"]
-    if wanted == before:
+    expected = copy.deepcopy(before)
+    value_at(expected, path[:-1])[path[-1]] = decode_object(b'{"v":' + new.encode() + b"}")["v"]
+    if expected == before:
         return raw
-    shown = f'"{old}"' if type(old) is str else str(old)
+    old_text = f'"{old}"' if type(old) is str else str(old)
     key = re.escape(str(path[-1]).encode())
     # Python may write a float with other digits than stand in the text.
-    value = re.escape(shown.encode()) if type(old) is not float else rb"-?[\d.eE+-]+"
+    value = re.escape(old_text.encode()) if type(old) is not float else rb"-?[\d.eE+-]+"
     for match in re.finditer(rb'"' + key + rb'"\s*:\s*(?P<value>' + value + rb")", raw):
         changed = raw[: match.start("value")] + new.encode() + raw[match.end("value") :]
-        if decode_object(changed) == wanted:
+        if decode_object(changed) == expected:
             return changed
     raise Unreadable(f"'{path[-1]}' is written in a way that cannot be replaced")

@@ -160,11 +160,11 @@ def _rights_in(words: str) -> frozenset[str]:
 
 def _by_rights(fields: Fields, rights: tuple[tuple[str, int], ...], default: int) -> int:
     """The gravest thing a list of access rights allows."""
-    asked = each(_rights_in, fields.peek("AccessList", "Accesses") or "")
-    if not asked and rights is FILE_RIGHTS:
+    requested = each(_rights_in, fields.peek("AccessList", "Accesses") or "")
+    if not requested and rights is FILE_RIGHTS:
         mask = whole(fields.peek("AccessMask")) or 0
         return next((activity for bits, activity in FILE_MASKS if mask & bits), default)
-    return next((activity for right, activity in rights if right in asked), default)
+    return next((activity for right, activity in rights if right in requested), default)
 
 
 def _touched(fields: Fields, log: Logged) -> WindowsColumns:
@@ -177,11 +177,11 @@ def _touched(fields: Fields, log: Logged) -> WindowsColumns:
     name = fields.peek("ObjectName")
     setting = log.event_id in (4670, 4907, 4911, 4913, 4715)
     # A handle that was asked for: what it allows has not been done yet.
-    asked = log.event_id in (4656, 4659)
+    only_requested = log.event_id in (4656, 4659)
     results: WindowsColumns = {"actor": by}
     if name is not None and kind in ("File", "Directory", "SymbolicLink"):
         activity = 7 if setting else _by_rights(fields, FILE_RIGHTS, 14)
-        if asked:
+        if only_requested:
             activity = 14
         results |= {"class_uid": FILE, "activity_id": activity}
         results["file"] = {"path": name, "type_id": _file_type(kind)}

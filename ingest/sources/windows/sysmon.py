@@ -343,7 +343,7 @@ def results(text: str) -> list[WindowsColumns]:
     return answers
 
 
-def asked(fields: Fields, log: Logged) -> WindowsColumns:
+def dns_query(fields: Fields, log: Logged) -> WindowsColumns:
     """22: a DNS question with its answers."""
     name, answer = fields.text("QueryName"), fields.text("QueryResults")
     # Windows' own error codes (9003 is a name that does not exist), not those of DNS.
@@ -430,7 +430,7 @@ SYSMON: Mapping[int, EventRule] = MappingProxyType(
             "WmiEventConsumerToFilter activity detected",
             wmi("WMI event consumer to filter", "Consumer"),
         ),
-        22: EventRule(DNS, 1, "Dns query", asked),
+        22: EventRule(DNS, 1, "Dns query", dns_query),
         23: _file(4, "File Delete archived"),
         24: EventRule(BASE, OTHER, "Clipboard changed", clipboard, other("Clipboard Change")),
         25: EventRule(PROCESS, 4, "Process Tampering", tampered),

@@ -43,8 +43,8 @@ def event_id_of(value: object) -> int:
     """An event id from number or text. Raises `Unreadable`."""
     number = whole(value)
     if number is None or not 0 <= number <= MOST_EVENT_ID:
-        shown = f"'{value[:40]}'" if isinstance(value, str) else kind(value)
-        raise Unreadable(f"EventID: expected a number, found {shown}")
+        description = f"'{value[:40]}'" if isinstance(value, str) else kind(value)
+        raise Unreadable(f"EventID: expected a number, found {description}")
     # The upper half is what the provider adds (qualifiers), not the id.
     return number & 0xFFFF if number > 0xFFFF else number
 

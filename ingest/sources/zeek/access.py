@@ -89,8 +89,8 @@ def kerberos(row: Row) -> Event:
     user = _principal(row)
     service = row.text("service")
     error = row.text("error_msg")
-    asked = row.text("request_type")
-    activity = _REQUESTS.get(asked or "") or _by_service(service)
+    request = row.text("request_type")
+    activity = _REQUESTS.get(request or "") or _by_service(service)
     granted = _SERVICE_TICKET if activity == _SERVICE_TICKET else _TICKET
     # It is no failure: counted as one, every login would look like a wrong password.
     if error == ASKS_FOR_MORE:
@@ -102,7 +102,7 @@ def kerberos(row: Row) -> Event:
         user,
         (2, "Kerberos"),
         _ticket(row, granted) if user is not None and (row.dst or service) else {},
-        code=asked,
+        code=request,
         status_code=error,
         status_detail=error,
         service=None if service is None else {"name": service},
@@ -139,9 +139,9 @@ def _ticket(row: Row, activity: int) -> dict[str, Any]:
     )
     if cipher is not None:
         # By their beginnings, as in `aes256-cts-hmac-sha1-96`, `des3-cbc-sha1` and `des-cbc-md5`.
-        known = {"aes": 3, "des3": 2, "des-": 1}
+        ciphers = {"aes": 3, "des3": 2, "des-": 1}
         number = next(
-            (number_known for start, number_known in known.items() if cipher.startswith(start)),
+            (number_known for start, number_known in ciphers.items() if cipher.startswith(start)),
             OTHER,
         )
         token["encryption_details"] = {"algorithm": cipher, "algorithm_id": number}

@@ -127,7 +127,7 @@ def _named(values: pa.Array) -> pa.Array:
 def _connection(lines: Lines, protocol: pa.Array, **more: pa.Array) -> pa.Array:
     rows = lines.rows
     six = pc.if_else(pc.match_substring(lines.addresses("orig_h"), ":"), *_SIX_OR_FOUR)
-    known = {
+    leaves = {
         "uid": lines.arrays["uid"],
         "protocol_name": protocol,
         "protocol_num": looked_up(protocol, PROTOCOLS.get, _INT),
@@ -135,7 +135,7 @@ def _connection(lines: Lines, protocol: pa.Array, **more: pa.Array) -> pa.Array:
         "direction_id": constant(0, rows, _INT),
         "direction": constant("Unknown", rows),
     }
-    return struct("connection_info", rows, **(known | more))
+    return struct("connection_info", rows, **(leaves | more))
 
 
 _INT = pa.int32()
@@ -262,14 +262,14 @@ def dns(lines: Lines) -> dict[str, pa.Array]:
     codes = get["rcode"]
     # A line of dns.log is a question together with its answer, so with one it is traffic, and
     # neither of the two alone.
-    asked = pc.and_(codes.is_null(), get["answers"].is_null())
-    activity = pc.if_else(asked, pa.scalar(1, _INT), pa.scalar(TRAFFIC, _INT))
+    unanswered = pc.and_(codes.is_null(), get["answers"].is_null())
+    activity = pc.if_else(unanswered, pa.scalar(1, _INT), pa.scalar(TRAFFIC, _INT))
     status = looked_up(
         pc.fill_null(codes, -1),
         lambda code: UNKNOWN if code < 0 else FAILURE if code else SUCCESS,
         _INT,
     )
-    known = looked_up(codes, lambda code: code if code <= HIGHEST_RCODE else OTHER, _INT)
+    rcodes = looked_up(codes, lambda code: code if code <= HIGHEST_RCODE else OTHER, _INT)
     nameless = {
         name: json_of(only_where(pc.is_null(get["query"]), get[name]))
         for name in ("qtype_name", "qclass_name")
@@ -287,7 +287,7 @@ def dns(lines: Lines) -> dict[str, pa.Array]:
             **{"class": get["qclass_name"]},
         ),
         "answers": _answers(lines),
-        "rcode_id": known,
+        "rcode_id": rcodes,
         "rcode": get["rcode_name"],
         "connection_info": _connection(lines, get["proto"]),
         "observables": observables(
@@ -334,10 +334,10 @@ def _answers(lines: Lines) -> pa.Array:
 def _answered(answers: list[str] | None, ttls: list[float] | None) -> list[dict[str, Any]] | None:
     if answers is None:
         return None
-    known = (ttls or []) + [None] * (len(answers) - len(ttls or []))
+    ttls_padded = (ttls or []) + [None] * (len(answers) - len(ttls or []))
     return [
         {"rdata": answer, "ttl": None if ttl is None else int(ttl)}
-        for answer, ttl in zip(answers, known, strict=False)
+        for answer, ttl in zip(answers, ttls_padded, strict=False)
     ]
 
 

@@ -190,12 +190,12 @@ def conn(entry: Entry) -> Event:
 def _direction(local_orig: bool | None, local_resp: bool | None) -> dict[str, Any]:
     if local_orig is None or local_resp is None:
         return {}
-    known = {
+    directions = {
         (False, True): (1, "Inbound"),
         (True, False): (2, "Outbound"),
         (True, True): (3, "Lateral"),
     }
-    direction_id, direction = known.get((local_orig, local_resp), (0, "Unknown"))
+    direction_id, direction = directions.get((local_orig, local_resp), (0, "Unknown"))
     return {"direction_id": direction_id, "direction": direction}
 
 

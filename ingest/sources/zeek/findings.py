@@ -40,7 +40,7 @@ _CREATE, _TRAFFIC, _COLLECT = 1, 6, 2
 _RULE = 1
 LOUD = frozenset({"Notice::ACTION_ALARM", "Notice::ACTION_PAGE", "Notice::ACTION_DROP"})
 """Actions of a notice that whoever runs Zeek keeps for what needs somebody at once."""
-_TOLD = frozenset({"Notice::ACTION_EMAIL", "Notice::ACTION_EMAIL_ADMIN"})
+_NOTIFY_ACTIONS = frozenset({"Notice::ACTION_EMAIL", "Notice::ACTION_EMAIL_ADMIN"})
 # Beginnings: `bruteforc` stands in bruteforce and in bruteforcing.
 ATTACKS = ("attack", "exploit", "scan", "guess", "bruteforc", "inject", "cve", "malware", "trojan")
 
@@ -129,7 +129,7 @@ def _notice_severity(note: str, actions: object) -> int:
         return HIGH
     # A notice has no level of its own: its name and Zeek's action are all there is.
     attack = any(word in note.lower() for word in ATTACKS)
-    return MEDIUM if attack or taken & _TOLD else LOW
+    return MEDIUM if attack or taken & _NOTIFY_ACTIONS else LOW
 
 
 def weird(row: Row) -> Event:

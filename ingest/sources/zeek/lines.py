@@ -107,14 +107,14 @@ LOGS: Mapping[str, Mapping[str, Any]] = {
 
 
 def _arrow_kind(kind: Any) -> pa.DataType:
-    known = {
+    kinds = {
         str: pa.string(),
         PlainName: pa.string(),
         bool: pa.bool_(),
         list[str]: pa.list_(pa.string()),
     }
-    if kind in known:
-        return known[kind]
+    if kind in kinds:
+        return kinds[kind]
     if kind == list[Ttl]:
         return pa.list_(pa.float64())
     return pa.float64() if kind in (_Seconds, Epoch) else pa.int64()
@@ -158,12 +158,12 @@ class Lines:
         arrays = {name: pa.array(lists[name], kind) for name, kind in kinds.items()}
         return cls(len(rows), lists, arrays)
 
-    def only(self, wanted: npt.NDArray[np.bool_]) -> Lines:
+    def only(self, chosen: npt.NDArray[np.bool_]) -> Lines:
         """Some of the lines."""
-        mask = pa.array(wanted)
+        mask = pa.array(chosen)
         arrays = {name: array.filter(mask) for name, array in self.arrays.items()}
-        fewer = Lines(int(wanted.sum()), self._lists, arrays)
-        fewer._kept = wanted
+        fewer = Lines(int(chosen.sum()), self._lists, arrays)
+        fewer._kept = chosen
         fewer._addresses = {name: values.filter(mask) for name, values in self._addresses.items()}
         return fewer
 

@@ -30,7 +30,7 @@ class ZeekRecord(NamedTuple):
     path: str | None
 
 
-def found(raw: bytes, header: bytes | None) -> Iterator[ZeekRecord | Unreadable]:
+def records_of(raw: bytes, header: bytes | None) -> Iterator[ZeekRecord | Unreadable]:
     """The records in `raw`; in place of one that cannot be read, why.
 
     None at all if it holds but header lines. Raises `Unreadable` where nothing of

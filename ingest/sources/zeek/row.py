@@ -344,8 +344,8 @@ def header_event(raw: bytes, context: Context) -> Event:
     stamp = Stamp.missing(context.record.received_at, None)
     lines = raw.decode(errors="replace")[:LINE_BYTES].rstrip("\r\n")
     try:
-        known = layout(raw)
-        message = f"Header of Zeek's log {known.path or ''}: {len(known.columns)} fields"
+        header = layout(raw)
+        message = f"Header of Zeek's log {header.path or ''}: {len(header.columns)} fields"
     except Unreadable:
         message = "Header line of a Zeek log"
     return event(

@@ -39,7 +39,7 @@ from ingest.sources.zeek.findings import (
     weird,
 )
 from ingest.sources.zeek.names import looks_like, read_as
-from ingest.sources.zeek.records import ZeekRecord, found, unwrapped
+from ingest.sources.zeek.records import ZeekRecord, records_of, unwrapped
 from ingest.sources.zeek.row import Row, dotted, header_event
 from ingest.sources.zeek.traffic import dce_rpc, dhcp, ntp, other, smtp, ssl, syslog, tunnel
 from ingest.sources.zeek.tsv import restamp_line
@@ -117,7 +117,7 @@ class Zeek(Source):
             return [self._event(unwrapped(decode_object(raw)), context)]
         events: list[Event] = []
         read = 0
-        for each in found(raw, context.header):
+        for each in records_of(raw, context.header):
             try:
                 if isinstance(each, Unreadable):
                     raise each

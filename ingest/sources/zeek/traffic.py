@@ -156,12 +156,12 @@ def dhcp(row: Row) -> Event:
     )
     old = "assigned_ip" in row.fields
     activity = _ending(messages, old or row.fields.get("assigned_addr") is not None)
-    asked = _held(row, "client_addr"), _held(row, "requested_addr")
+    addresses = _held(row, "client_addr"), _held(row, "requested_addr")
     assigned = row.ip("assigned_addr") or row.ip("assigned_ip")
     # Only a grant or an offer says which address it will be; before, it is what was asked for.
-    ip = assigned if activity in (ACK, OFFER) else asked[1] or asked[0]
+    ip = assigned if activity in (ACK, OFFER) else addresses[1] or addresses[0]
     # Nothing is lost: the addresses that the client does not have stay in their fields.
-    for key, value in (("client_addr", asked[0]), ("requested_addr", asked[1])):
+    for key, value in (("client_addr", addresses[0]), ("requested_addr", addresses[1])):
         if value is not None and value != ip:
             row.fields[key] = value
     if assigned is not None and assigned != ip:
@@ -224,12 +224,12 @@ def _held(row: Row, key: str) -> str | None:
 
 
 def _ending(messages: list[str], assigned: bool) -> int:
-    known = [MESSAGES[message] for message in messages if message in MESSAGES]
-    if not known:
+    activities = [MESSAGES[message] for message in messages if message in MESSAGES]
+    if not activities:
         return ACK if assigned else UNKNOWN
-    if known[-1] == ACK and INFORM in known and REQUEST not in known:
+    if activities[-1] == ACK and INFORM in activities and REQUEST not in activities:
         return INFORM
-    return known[-1]
+    return activities[-1]
 
 
 # -- mail --------------------------------------------------------------------------------------

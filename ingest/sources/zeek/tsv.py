@@ -85,10 +85,10 @@ def layout(header: bytes) -> Layout:
     return _layout(lines, separator)
 
 
-def _layout(said: Mapping[str, str], separator: str) -> Layout:
-    names = said["fields"].split(separator)
-    if "types" in said:
-        types = said["types"].split(separator)
+def _layout(directives: Mapping[str, str], separator: str) -> Layout:
+    names = directives["fields"].split(separator)
+    if "types" in directives:
+        types = directives["types"].split(separator)
     else:
         types = [UNTYPED.get(name, "string") for name in names]
     if len(names) > _MOST_FIELDS:
@@ -99,13 +99,13 @@ def _layout(said: Mapping[str, str], separator: str) -> Layout:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise Unreadable(f"the header names the field '{twice[:80]}' twice")
-    between = _unescaped(said.get("set_separator", ",")) or ","
-    empty = said.get("empty_field", "(empty)")
-    unset = said.get("unset_field", "-")
+    between = _unescaped(directives.get("set_separator", ",")) or ","
+    empty = directives.get("empty_field", "(empty)")
+    unset = directives.get("unset_field", "-")
     readers = (
         _reader(of, name, between, empty, unset) for name, of in zip(names, types, strict=True)
     )
-    path = said.get("path")
+    path = directives.get("path")
     return Layout(
         None if path in (None, unset) else path,
         separator,

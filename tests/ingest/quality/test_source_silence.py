@@ -157,7 +157,7 @@ def test_a_pause_that_was_told_as_a_silence_is_no_habit(tmp_path: Path) -> None:
     assert found.broken
     assert found.longest == 60
     assert "not counted: 3.0 d since" in found.sentence()
-    assert "(told as silent)" in found.sentence()
+    assert "(reported as silent)" in found.sentence()
     assert judged(lake, tmp_path, sshd=3 * 1440)["sshd"].allowed == 3 * 86400
 
 

@@ -118,9 +118,9 @@ class Column(Many):
         raise Split(self._labels())
 
     def _labels(self) -> Codes:
-        known: dict[Any, int] = {}
-        labels = [known.setdefault(value, len(known)) for value in self.values]
-        if len(known) > MOST_ANSWERS:
+        label_of: dict[Any, int] = {}
+        labels = [label_of.setdefault(value, len(label_of)) for value in self.values]
+        if len(label_of) > MOST_ANSWERS:
             raise Unlike
         return np.array(labels, np.int64)[self.codes]
 
