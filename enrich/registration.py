@@ -35,9 +35,7 @@ def register() -> None:
         ),
     )
     register_schedule(
-        ScheduledCommand(
-            "load-assets", ("assets", "import"), lambda settings: _often(settings.assets)
-        ),
+        ScheduledCommand("load-assets", ("assets", "import"), _assets_minutes),
         ScheduledCommand("load-users", ("users", "import"), _users_minutes),
     )
 

@@ -93,11 +93,6 @@ def shown_lines(value: Any, longest: int = LONGEST_SHOWN) -> Markup:
     return Markup("{}{}").format(Markup("\n").join(indented), _rest(text, longest))
 
 
-def lookalikes(text: str) -> bool:
-    """Whether a text has letters that could be taken for Latin ones."""
-    return bool(_deceiving(text))
-
-
 def _bound(text: str, longest: int) -> int:
     """Where a text is cut: not for a rest that is shorter than the words in its place."""
     return longest if len(text) - longest > _SHORT_REST else len(text)
