@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from api.app import create_app
 from api.credentials import Credentials
 from infra.config.settings import load
 from tests.alerts.tuning.history import Asked
-from tests.api.story import A, B, alert
+from tests.api.story import IP, A, B, alert, at
 from tests.reporting.memory_lake import MemoryLake
 
 SPAN = "since=2026-11-20&until=2026-11-21"
@@ -48,3 +49,23 @@ def test_what_is_not_told_as_of_then_says_so(browser):
     words = "by leases as known now"
     assert words not in browser.get(f"/entity/mac/{A}?{SPAN}").text
     assert words in browser.get(f"/entity/mac/{A}?{SPAN}&known_by=2026-11-20T12:10:00Z").text
+
+
+def test_of_many_who_held_an_address_those_who_held_it_last_are_drawn(browser):
+    def held(number, device):
+        start, end = at(f"{number:02}:00"), at(f"{number + 1:02}:00")
+        return {
+            "scope": "default", "ip": IP, "kind": "lease", "rev": number + 1, "seg_start": start,
+            "seg_end": end, "mac": f"02:00:00:00:01:{device:02}", "hostname": f"host-{device:02}",
+            "session_id": str(number), "known_at": start, "learned_at": start,
+        }  # fmt: skip
+
+    # Whoever had it first has it again now.
+    segments = [held(number, number) for number in range(11)] + [held(11, 0)]
+    reader = Asked(MemoryLake().add("silver.dhcp_segment", segments))
+    app = browser.app
+    app.state.services = replace(app.state.services, reader=reader)
+    text = browser.get(f"/entity/ip/{IP}?{SPAN}").text
+    drawn = re.findall(r'<text class="[^"]*" x="0" y="[^"]*">(host-\d+)</text>', text)
+    assert drawn == ["host-00", *(f"host-{number:02}" for number in range(4, 11))]
+    assert "3 older rows of leases not drawn" in text

@@ -35,7 +35,7 @@ LANES = ("Logins", "DNS", "Network", "DHCP", "Other")
 _KIND_NAMES = {"ip": "Address", "mac": "Device", "user": "User", "host": "Host", "domain": "Domain"}
 AROUND = timedelta(minutes=5)
 _LEASE_LANES = 8
-"""More rows than a reader takes in; the newest are drawn."""
+"""More rows than a reader takes in; those held last are drawn."""
 _FEW_ALERTS, _FEW_LEASES = 12, 20
 """Rows of the lists beside the timeline."""
 _LONGEST = 253
@@ -204,9 +204,11 @@ def _lanes(
     by_row: dict[tuple[str, str], list[LeaseSpan]] = defaultdict(list)
     for span in spans:
         by_row[_row_of(kind, span), span.scope].append(span)
+    drawn = set(sorted(by_row, key=lambda row: by_row[row][-1].end)[-_LEASE_LANES:])
     several = len({span.scope for span in spans}) > 1
     of_tenant = f"?{urlencode({'tenant': tenant})}" if tenant else ""
-    for number, ((row, scope), held) in enumerate(list(by_row.items())[-_LEASE_LANES:]):
+    for number, (row, scope) in enumerate(row for row in by_row if row in drawn):
+        held = by_row[row, scope]
         name = next((s.hostname for s in reversed(held) if s.hostname), None)
         label = name if kind == "ip" else row
         note = scope if several else row if kind == "ip" and name else "leased"
