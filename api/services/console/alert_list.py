@@ -33,8 +33,9 @@ _OF_GROUP = (
     " incident_id, tenant_uid"
 )
 _KEYS: dict[str, str] = {
-    # Two tenants may call different devices the same.
-    "entity": "entity_type || '|' || entity_value || coalesce('|' || tenant_uid, '')",
+    # Two tenants may call different devices the same. What a log may name stands last: nobody is
+    # called so that it reads as another's.
+    "entity": "coalesce(tenant_uid, '') || '|' || entity_type || '|' || entity_value",
     "rule": "rule_id",
     "incident": "CASE WHEN rule_id = 'headgate-incident' THEN alert_id ELSE incident_id END",
 }

@@ -137,3 +137,17 @@ def test_an_alert_whose_body_cannot_be_read_hides_no_other(plain_desk: PlainDesk
     assert "alert odd: its body in gold.alert is no JSON" in counted["refused_because"]
     alone = boss.patch("/api/v1/alerts/odd", json={"assignee": "me"}, headers={"If-Match": "*"})
     assert alone.status_code == 409
+
+
+def test_no_name_of_a_log_reads_as_that_of_a_tenant(plain_desk: PlainDesk) -> None:
+    reader = plain_desk.app.state.services.reader
+    of = {"entity_type": "user", "event_time": NOON + timedelta(days=1)}
+    rows = (
+        row("theirs", 0, 1, **of, entity_value="ann", tenant_uid="acme"),
+        row("named-so", 0, 1, **of, entity_value="ann|acme"),
+    )
+    append_rows(plain_desk.settings.lake_root, ALERT, list(rows))
+    groups, _ = alert_list.grouped(reader, ListFilter(), "entity", 0)
+    shown = [[each["alert_id"] for each in group.rows] for group in groups]
+    assert ["theirs"] in shown
+    assert ["named-so"] in shown
