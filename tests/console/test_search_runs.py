@@ -5,13 +5,17 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
 
-from api.wire.jobs import QueryContent
+from api.services.searches.saved_queries import QueryStore
+from api.wire.jobs import QueryContent, SavedQuery
+from infra.config.settings import load
+from infra.errors import Usage
 from tests.api.plain_desk import PlainDesk
 from tests.console.conftest import serve
 from tests.console.test_rule_tuning import csrf_of
@@ -145,6 +149,26 @@ def test_a_saved_query_is_edited_with_all_it_has_and_no_other_is_overwritten(
     assert queries.get("mine").sql == "SELECT 1 AS n"
     other = ann.post("/search/queries", data=csrf | wish | stale | {"name": "mine-too"})
     assert other.status_code == 303
+
+
+def test_of_many_who_save_a_query_at_once_one_does(tmp_path: Path) -> None:
+    queries = QueryStore(load(home=tmp_path))
+    content = QueryContent(sql="SELECT 1 AS n")
+    queries.put("ann", "mine", content)
+
+    def unchanged(known: SavedQuery) -> None:
+        if known.who != "ann":
+            raise Usage(f"changed by {known.who}")
+
+    def saved(number: int) -> bool:
+        try:
+            queries.put(f"key-{number}", "mine", content, unchanged)
+        except Usage:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(saved, range(8))) == 1
 
 
 def test_a_schedule_whose_owner_is_gone_says_that_it_is_at_rest(

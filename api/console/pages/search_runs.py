@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -131,29 +132,24 @@ def save_statement(services: Here, session: Analyst, form: CheckedForm) -> Respo
         )
     except ValidationError as error:
         raise Usage(wrong_value(error)) from None
-    _require_edited(services, name, form)
     who = session.caller.name
-    services.queries.put(who, name, wanted)
+    services.queries.put(who, name, wanted, partial(_require_edited, form))
     audit_request(services.settings, "query.save", "ok", who=who, target=name,
                   detail=wanted.model_dump())  # fmt: skip
     return RedirectResponse(_page_of(name), 303)
 
 
-def _require_edited(services: Services, name: str, form: dict[str, list[str]]) -> None:
+def _require_edited(form: dict[str, list[str]], known: SavedQuery) -> None:
     """Raises `Usage` where another query would be lost by this: one of the name, or what somebody
     made of it since it was looked at."""
-    try:
-        known = services.queries.get(name)
-    except NoSuchAct:
-        return
-    if form_field(form, "edits") != name:
+    if form_field(form, "edits") != known.name:
         raise Usage(
-            f"'{name}' is there already, saved by {known.who}: take another name, or open it "
+            f"'{known.name}' is there already, saved by {known.who}: take another name, or open it "
             "under Saved queries and choose Edit"
         )
     if form_field(form, "looked_at") != iso_time(known.saved_at):
         raise Usage(
-            f"'{name}' was changed by {known.who} meanwhile: open it under Saved queries and "
+            f"'{known.name}' was changed by {known.who} meanwhile: open it under Saved queries and "
             "look; yours can be saved under another name"
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -93,8 +93,15 @@ class QueryStore:
         """One; raises `NoSuchAct`."""
         return _item(name, self._named(name))
 
-    def put(self, who: str, name: str, wanted: wire.QueryContent) -> wire.SavedQuery:
-        """Save one, in the place of one of that name."""
+    def put(
+        self,
+        who: str,
+        name: str,
+        wanted: wire.QueryContent,
+        allow: Callable[[wire.SavedQuery], None] = lambda _: None,
+    ) -> wire.SavedQuery:
+        """Save one, in the place of one of that name; `allow` is asked about that one, and raises
+        where it is to stay."""
         if not QUERY_NAME.fullmatch(name):
             raise Usage(f"name '{name}': letters, digits and . _ - , at most 64")
         query = StoredQuery(
@@ -102,7 +109,9 @@ class QueryStore:
         )
         with self._lock.alone():
             queries = self._read()
-            if len(queries) >= MOST_QUERIES and name not in queries:
+            if name in queries:
+                allow(_item(name, queries[name]))
+            elif len(queries) >= MOST_QUERIES:
                 raise Usage(f"{MOST_QUERIES} queries are saved; remove one first")
             self._file.write(_Content(queries | {name: query}))
         return _item(name, query)
