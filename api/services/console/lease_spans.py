@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import numpy as np
 
+from alerts.domain.entity import event_instant, micros
 from api.services.reader import Reader, ReaderRow
 from enrich.attribution.asof_join import true_spans
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 MOST = 2000
 
 _SEGMENTS = """
@@ -80,8 +79,8 @@ def _true(rows: Sequence[ReaderRow]) -> list[LeaseSpan]:
         np.array(column, dtype=np.int64)
         for column in (
             [numbers[row["scope"] or "", row["ip"]] for row in rows],
-            [(row["seg_start"] - _EPOCH) // _MICROSECOND for row in rows],
-            [(row["seg_end"] - _EPOCH) // _MICROSECOND for row in rows],
+            [micros(row["seg_start"]) for row in rows],
+            [micros(row["seg_end"]) for row in rows],
             [row["rev"] for row in rows],
         )
     ]
@@ -93,8 +92,8 @@ def _true(rows: Sequence[ReaderRow]) -> list[LeaseSpan]:
             mac=rows[owner]["mac"],
             hostname=rows[owner]["hostname"],
             session_id=rows[owner]["session_id"],
-            start=_EPOCH + start * _MICROSECOND,
-            end=_EPOCH + end * _MICROSECOND,
+            start=event_instant(start),
+            end=event_instant(end),
             learned_at=rows[owner]["learned_at"],
         )
         for start, end, owner in zip(starts, ends, owners, strict=True)

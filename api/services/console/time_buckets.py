@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
+from alerts.domain.entity import MICROSECOND, event_instant, micros
 from api.sql.time_spans import FIRST_MONDAY_US, span_start
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_US = timedelta(microseconds=1)
 
 
 def bucket_sql(column: str) -> str:
@@ -18,10 +16,10 @@ def bucket_sql(column: str) -> str:
 
 def step_of(step: timedelta) -> int:
     """The parameter `$step` of `bucket_sql`."""
-    return step // _US
+    return step // MICROSECOND
 
 
 def bucket_start(instant: datetime, step: timedelta) -> datetime:
     """When the span begins that an instant is in, as `bucket_sql` has it."""
-    us, width = (instant - _EPOCH) // _US, step // _US
-    return _EPOCH + ((us - FIRST_MONDAY_US) // width * width + FIRST_MONDAY_US) * _US
+    us, width = micros(instant), step_of(step)
+    return event_instant((us - FIRST_MONDAY_US) // width * width + FIRST_MONDAY_US)

@@ -12,12 +12,12 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Literal
 
 import numpy as np
 
-from alerts.domain.entity import NORMAL
+from alerts.domain.entity import NORMAL, event_instant, micros
 from api import models
 from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
 from enrich.attribution.asof_join import true_spans
@@ -25,9 +25,6 @@ from enrich.attribution.confidence import LEASED, NONE, STATIC, standing
 from infra.config.settings import ScopeSettings
 
 By = Literal["ip", "mac", "host"]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 _ADDRESSES = """
 SELECT DISTINCT ip FROM silver.dhcp_segment
@@ -142,8 +139,8 @@ def _true(segments: Sequence[ReaderRow]) -> _Spans:
         np.array(column, dtype=np.int64)
         for column in (
             [numbers[row["scope"] or "", row["ip"]] for row in segments],
-            [_micros(row["seg_start"]) for row in segments],
-            [_micros(row["seg_end"]) for row in segments],
+            [micros(row["seg_start"]) for row in segments],
+            [micros(row["seg_end"]) for row in segments],
             [row["rev"] for row in segments],
         )
     ]
@@ -182,8 +179,8 @@ def _events(
             asked[name] = [span[place] for span in spans]
         first, last = min(span[2] for span in spans), max(span[3] for span in spans)
         # Narrowed to the spans themselves: times outside of them need not be read.
-        asked["since"] = max(params["since"], _moment(first))
-        asked["until"] = min(params["until"], _moment(last))
+        asked["since"] = max(params["since"], event_instant(first))
+        asked["until"] = min(params["until"], event_instant(last))
     sql = _EVENTS.format(held="" if held is None else _HELD, ips=names, after=after, limit=limit)
     return reader.rows(sql, asked, needs=("silver.event", "silver.events"))
 
@@ -203,10 +200,10 @@ def _item(
     event: ReaderRow, true: _Spans, scopes: Sequence[ScopeSettings]
 ) -> models.AttributedEvent:
     spans = true.get((event["scope"], event["ip"]), [])
-    micros = _micros(event["time"])
+    us = micros(event["time"])
     # True spans do not overlap, so the last one that began is the only one that may cover it.
-    place = bisect_right(spans, micros, key=lambda held: held.start_us) - 1
-    covering = spans[place].segment if place >= 0 and micros < spans[place].end_us else {}
+    place = bisect_right(spans, us, key=lambda held: held.start_us) - 1
+    covering = spans[place].segment if place >= 0 and us < spans[place].end_us else {}
     by_hand = standing(event["ip"], event["scope"], scopes) if scopes else None
     leased = covering.get("mac") is not None
     status = STATIC if by_hand == STATIC else LEASED if leased else by_hand or NONE
@@ -227,11 +224,3 @@ def _listed(values: Sequence[str]) -> tuple[str, ReaderRow]:
     named = {f"ip{number}": value for number, value in enumerate(values)}
     bounds = {"first_ip": min(values), "last_ip": max(values)}
     return ", ".join(f"${name}" for name in named), named | bounds
-
-
-def _micros(time: datetime) -> int:
-    return (time - _EPOCH) // _MICROSECOND
-
-
-def _moment(us: int) -> datetime:
-    return _EPOCH + us * _MICROSECOND

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from alerts.domain.entity import NORMAL
+from alerts.domain.entity import NORMAL, micros
 from api import models
 from api.tenant_views import LakeReader, scope_asked
 from enrich.assets.index import AssetIndex, index_of
@@ -76,14 +76,14 @@ def inventory_evidence(
     if index is not None and kind in ("ip", "mac", "host"):
         # Which of them wins where several fit, the index decides the same way as for alerts.
         asset = index.asset(
-            _micros(at),
+            micros(at),
             mac=named if kind == "mac" else None,
             hostname=named if kind == "host" else None,
             ip=named if kind == "ip" else None,
             scope=scope,
         )
     elif index is not None and kind == "user":
-        user = index.user(_micros(at), named)
+        user = index.user(micros(at), named)
     return models.KnownAccount(
         entity=models.Entity(type=kind, value=named),
         at=at,
@@ -110,14 +110,10 @@ def _seen(one: UserSeen, at: datetime, index: AssetIndex | None) -> models.SeenD
     }
     user = None
     if index is not None:
-        user = index.user(_micros(at), one.name, domain=one.domain, uid=one.uid)
+        user = index.user(micros(at), one.name, domain=one.domain, uid=one.uid)
     return models.SeenDevice(**lines, user=models.KnownUser(**user) if user else None)
 
 
 def _index(settings: Settings) -> AssetIndex | None:
     file = newest_index(settings)
     return index_of(file) if file else None
-
-
-def _micros(at: datetime) -> int:
-    return round(at.timestamp() * 1_000_000)
