@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from heapq import heappop, heappush
 
 import msgspec
 
@@ -47,37 +48,61 @@ def rivals_of(
     logs say is no claim: these are other networks, and nobody else is to read of them.
     """
     own = [claim for claim in said if owner_of(claim.scope) == owner_of(scope)]
+    # Asked once and not of each claim: of an address that changes hands all the time there are
+    # thousands, as each stays a claim for as long as its lease would have run.
+    newest = {name: true_at(own, name, at) for name in {claim.scope for claim in own}}
+    edges = {edge for claim in own for edge in (claim.seg_start, claim.seg_end)}
+    # A statement may be true of some instants only; what holds changes where another one ends.
+    before = _true_at_any(
+        own, scope, [at - EDGE, *(edge - INSTANT for edge in edges if at - EDGE < edge <= at)]
+    )
+    after = _true_at_any(own, scope, [edge for edge in edges if at < edge < at + EDGE])
     claims: dict[tuple[str | None, str], Claim] = {}
     # By revision, so that of one client the newest claim stays.
     for claim in sorted(own, key=lambda claim: claim.rev):
         if claim.mac is None or (claim.scope == scope and claim.mac == mac):
             continue
-        kind = _kind(claim, own, scope, at)
-        if kind is not None:
-            claims[claim.scope, claim.mac] = Claim(
-                kind,
-                claim.scope,
-                claim.mac,
-                claim.session_id,
-                claim.lease_start,
-                claim.lease_end,
-                claim.known_at,
-                claim.rev,
-            )
+        if claim == newest[claim.scope]:
+            # True of this scope, and yet the address was given to nobody: it is set by hand.
+            kind = LEASED if claim.scope == scope else ELSEWHERE
+        elif claim.scope != scope:
+            continue
+        elif claim in before:
+            kind = BEFORE
+        elif claim in after:
+            kind = AFTER
+        elif claim.covers(at):
+            kind = SUPERSEDED
+        else:
+            continue
+        claims[claim.scope, claim.mac] = Claim(
+            kind,
+            claim.scope,
+            claim.mac,
+            claim.session_id,
+            claim.lease_start,
+            claim.lease_end,
+            claim.known_at,
+            claim.rev,
+        )
     return tuple(sorted(claims.values(), key=lambda c: (c.kind, c.scope or "", c.mac or "")))
 
 
-def _kind(one: Said, said: Sequence[Said], scope: str | None, at: datetime) -> str | None:
-    if one.scope != scope:
-        return ELSEWHERE if true_at(said, one.scope, at) == one else None
-    if true_at(said, scope, at) == one:
-        return LEASED  # it is true, and yet the address was given to nobody: it is set by hand
-    # A statement may be true of some instants only; what holds changes where another one ends.
-    edges = {edge for other in said for edge in (other.seg_start, other.seg_end)}
-    before = [at - EDGE, *(edge - INSTANT for edge in edges if at - EDGE < edge <= at)]
-    after = [edge for edge in edges if at < edge < at + EDGE]
-    if any(true_at(said, scope, instant) == one for instant in before):
-        return BEFORE
-    if any(true_at(said, scope, instant) == one for instant in after):
-        return AFTER
-    return SUPERSEDED if one.covers(at) else None
+def _true_at_any(
+    said: Sequence[Said], scope: str | None, instants: Iterable[datetime]
+) -> set[Said]:
+    """The statements about a scope that are true of at least one of these instants."""
+    begun = sorted(
+        ((claim.seg_start, n) for n, claim in enumerate(said) if claim.scope == scope), reverse=True
+    )
+    true: set[Said] = set()
+    running: list[tuple[int, int]] = []
+    for instant in sorted(instants):
+        while begun and begun[-1][0] <= instant:
+            _, n = begun.pop()
+            heappush(running, (-said[n].rev, n))
+        while running and said[running[0][1]].seg_end <= instant:
+            heappop(running)
+        if running:
+            true.add(said[running[0][1]])
+    return true

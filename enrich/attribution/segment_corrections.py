@@ -197,9 +197,12 @@ def _changes(was: Sequence[_Piece], now: Sequence[_Piece]) -> Iterator[_Change]:
     """Spans where two histories differ; where only a lease goes on, the tracker paints it."""
     cuts = sorted({edge for piece in (*was, *now) for edge in (piece.start_us, piece.end_us)})
     held: _Change | None = None
+    before, after = _Walk(was), _Walk(now)
     for start, end in pairwise(cuts):
-        old, new = _at(was, start), _at(now, start)
-        if _uid(old) == _uid(new) or (old is None and _goes_on(was, start, new)):
+        last, said = before.to(start)
+        _, played = after.to(start)
+        old, new = _session(said), _session(played)
+        if _uid(old) == _uid(new) or (said is None and _goes_on(last, start, new)):
             continue
         same = held is not None and held[1] == start and _uid(held[3]) == _uid(new)
         if held and same and (new is not None or _uid(held[2]) == _uid(old)):
@@ -212,11 +215,35 @@ def _changes(was: Sequence[_Piece], now: Sequence[_Piece]) -> Iterator[_Change]:
         yield held
 
 
-def _goes_on(was: Sequence[_Piece], at: int, new: Session | None) -> bool:
-    """Whether a lease was said to go on beyond what is painted of it so far."""
-    last = next((piece.session for piece in was if piece.end_us == at), None)
-    unsaid = not any(piece.start_us <= at < piece.end_us for piece in was)
-    return unsaid and last is not None and _uid(last) == _uid(new) and last.end_us > at
+class _Walk:
+    """Pieces of an address in order, gone along once: a search for each instant would cost the
+    square of an address that changes hands all the time."""
+
+    def __init__(self, pieces: Sequence[_Piece]) -> None:
+        self._pieces = pieces
+        self._at = 0
+
+    def to(self, time_us: int) -> tuple[_Piece | None, _Piece | None]:
+        """The last piece that is over by an instant, and the one that covers it; instants must
+        ascend."""
+        pieces = self._pieces
+        while self._at < len(pieces) and pieces[self._at].end_us <= time_us:
+            self._at += 1
+        last = pieces[self._at - 1] if self._at else None
+        begun = self._at < len(pieces) and pieces[self._at].start_us <= time_us
+        return last, pieces[self._at] if begun else None
+
+
+def _session(piece: _Piece | None) -> Session | None:
+    return None if piece is None else piece.session
+
+
+def _goes_on(last: _Piece | None, at: int, new: Session | None) -> bool:
+    """Whether a lease was said to go on beyond what is painted of it so far. `last`: the piece
+    that is over by then; no other says anything of the instant."""
+    if last is None or last.end_us != at or last.session is None:
+        return False
+    return _uid(last.session) == _uid(new) and last.session.end_us > at
 
 
 def _notes(
@@ -239,10 +266,6 @@ def _void(session: Session) -> bool:
 
 def _gone(session: Session) -> Session:
     return msgspec.structs.replace(session, end_us=session.start_us, ended="withdrawn")
-
-
-def _at(pieces: Sequence[_Piece], time_us: int) -> Session | None:
-    return next((p.session for p in pieces if p.start_us <= time_us < p.end_us), None)
 
 
 def _uid(session: Session | None) -> str | None:

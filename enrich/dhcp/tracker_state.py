@@ -381,8 +381,9 @@ def _changes(old: Timeline, new: Timeline) -> list[_Change]:
     was, now = _spans(old), _spans(new)
     cuts = sorted({edge for start, end, _ in (*was, *now) for edge in (start, end)})
     result: list[_Change] = []
-    for start_us, end_us in pairwise(cuts):
-        change = _Change(start_us, end_us, _holder(was, start_us), _holder(now, start_us))
+    holders = zip(_holders(was, cuts), _holders(now, cuts), strict=True)
+    for (start_us, end_us), (before, after) in zip(pairwise(cuts), holders, strict=False):
+        change = _Change(start_us, end_us, before, after)
         if _uid(change.was) == _uid(change.now):
             continue
         last = result[-1] if result else None
@@ -399,8 +400,17 @@ def _changes(old: Timeline, new: Timeline) -> list[_Change]:
     return result
 
 
-def _holder(spans: Sequence[tuple[int, int, Session]], time_us: int) -> Session | None:
-    return next((s for start, end, s in spans if start <= time_us < end), None)
+def _holders(
+    spans: Sequence[tuple[int, int, Session]], times_us: Iterable[int]
+) -> Iterator[Session | None]:
+    """Who held the address at each of some ascending instants."""
+    # One walk along both: a search for each would cost the square of an address that changes hands
+    # all the time, and every batch compares all that it still may have to put right.
+    at = 0
+    for time_us in times_us:
+        while at < len(spans) and spans[at][1] <= time_us:
+            at += 1
+        yield spans[at][2] if at < len(spans) and spans[at][0] <= time_us else None
 
 
 def _uid(session: Session | None) -> str | None:

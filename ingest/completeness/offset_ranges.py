@@ -7,6 +7,7 @@ the log says of their arrivals; what seems to be missing is then looked for in a
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -263,11 +264,12 @@ def without(holes: Sequence[Span], known: Sequence[Span]) -> list[Span]:
     """What is left of holes, ascending, without spans that are known."""
     left: list[Span] = []
     taken = _joined(sorted(known))
+    begins, ends = [first for first, _ in taken], [last for _, last in taken]
     for begin, end in holes:
         latest = begin
-        for first, last in taken:
-            if last <= latest or first >= end:
-                continue
+        # Only the spans that reach into the hole: a person may have accepted thousands, and the
+        # marks of transactions leave as many holes.
+        for first, last in taken[bisect_right(ends, begin) : bisect_left(begins, end)]:
             if first > latest:
                 left.append((latest, first))
             latest = max(latest, last)

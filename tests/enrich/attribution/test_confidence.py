@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
+from time import process_time
 from typing import Any
 
 import pytest
@@ -225,6 +227,16 @@ def test_rivals_are_who_else_could_have_held_it(
     for order in (statements, statements[::-1]):
         found = rivals_of(order, "default", holder, at(second))
         assert [(claim.kind, claim.mac) for claim in found] == rivals
+
+
+def test_an_address_that_changes_hands_all_the_time_costs_no_square_of_it() -> None:
+    # Each was to have it for an hour and lost it within a second to the next.
+    hands = [said(f"m{n:04}", n, 3600 + n, n) for n in range(2400)]
+    start = process_time()
+    found = rivals_of(hands, "default", "m2399", at(2399.5))
+    assert process_time() - start < 2
+    kinds = Counter(claim.kind for claim in found)
+    assert kinds == {BEFORE: 5, SUPERSEDED: 2394}
 
 
 def test_a_lease_on_an_address_that_is_set_by_hand_is_a_rival() -> None:

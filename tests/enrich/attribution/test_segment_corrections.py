@@ -4,6 +4,7 @@ lines say. The judge is the replay of all lines."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import process_time
 
 import msgspec
 import numpy as np
@@ -93,6 +94,14 @@ def test_a_takeover_that_was_told_too_late_is_put_in_its_place() -> None:
     assert min(row.rev for row in rows) > max(row.rev for row in said)
     assert {row.learned_at for row in rows} == {us(3200) + 7}
     assert repaired([*said, *rows], lines, since=1000, at=3300) == []
+
+
+def test_the_repair_of_an_address_that_changed_hands_all_the_time_costs_no_square_of_it() -> None:
+    lines = [line(n, f"02:00:00:00:{n >> 8:02x}:{n & 255:02x}") for n in range(6000)]
+    start = process_time()
+    rows = repaired([], lines, since=0, at=6100)
+    assert process_time() - start < 3
+    assert holders(rows, [0, 2999, 5999]) == [lines[n].mac for n in (0, 2999, 5999)]
 
 
 def test_a_release_that_was_told_too_late_frees_the_address() -> None:

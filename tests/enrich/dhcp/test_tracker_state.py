@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ from enrich.dhcp.lease_rules import (
     replay,
 )
 from enrich.dhcp.state_encoding import decode_bucket, encode_bucket
-from enrich.dhcp.tracker_state import TrackerBucket, TrackerLimits
+from enrich.dhcp.tracker_state import TrackerBucket, TrackerLimits, diff
 from infra.errors import Fatal
 
 START = 1_795_228_800
@@ -170,6 +171,21 @@ def test_a_line_later_than_allowed_is_named_and_changes_nothing() -> None:
     ]
     assert decode_bucket(before, LIMITS).addresses == state.addresses
     assert late[0].rev > said[-1].rev
+
+
+def test_an_address_that_changes_hands_all_the_time_costs_no_square_of_it() -> None:
+    # Ten clients a second for ten minutes, each taking the address over.
+    changes = [line(n / 10, f"02:00:00:00:{n >> 8:02x}:{n & 255:02x}") for n in range(6000)]
+    before, after = replay(changes[:-1]), replay(changes)
+    start = process_time()
+    rows = diff(before, after, us(600), 1)
+    assert process_time() - start < 2
+    # The lease of the last client, and a note that the one before it is over.
+    taken = changes[-1].time_us
+    assert [(row.kind, row.mac, row.seg_start) for row in rows] == [
+        ("lease", changes[-1].mac, taken),
+        ("free", None, taken),
+    ]
 
 
 def test_a_late_release_takes_back_what_was_said() -> None:
