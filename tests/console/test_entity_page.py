@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from api.app import create_app
 from api.credentials import Credentials
+from api.services.console import lease_spans
 from infra.config.settings import load
 from tests.alerts.tuning.history import Asked
 from tests.api.story import IP, A, B, alert, at
@@ -51,15 +52,17 @@ def test_what_is_not_told_as_of_then_says_so(browser):
     assert words in browser.get(f"/entity/mac/{A}?{SPAN}&known_by=2026-11-20T12:10:00Z").text
 
 
-def test_of_many_who_held_an_address_those_who_held_it_last_are_drawn(browser):
-    def held(number, device):
-        start, end = at(f"{number:02}:00"), at(f"{number + 1:02}:00")
-        return {
-            "scope": "default", "ip": IP, "kind": "lease", "rev": number + 1, "seg_start": start,
-            "seg_end": end, "mac": f"02:00:00:00:01:{device:02}", "hostname": f"host-{device:02}",
-            "session_id": str(number), "known_at": start, "learned_at": start,
-        }  # fmt: skip
+def held(number, device):
+    """That a device held the address in an hour."""
+    start, end = at(f"{number:02}:00"), at(f"{number + 1:02}:00")
+    return {
+        "scope": "default", "ip": IP, "kind": "lease", "rev": number + 1, "seg_start": start,
+        "seg_end": end, "mac": f"02:00:00:00:01:{device:02}", "hostname": f"host-{device:02}",
+        "session_id": str(number), "known_at": start, "learned_at": start,
+    }  # fmt: skip
 
+
+def test_of_many_who_held_an_address_those_who_held_it_last_are_drawn(browser):
     # Whoever had it first has it again now.
     segments = [held(number, number) for number in range(11)] + [held(11, 0)]
     reader = Asked(MemoryLake().add("silver.dhcp_segment", segments))
@@ -69,3 +72,29 @@ def test_of_many_who_held_an_address_those_who_held_it_last_are_drawn(browser):
     drawn = re.findall(r'<text class="[^"]*" x="0" y="[^"]*">(host-\d+)</text>', text)
     assert drawn == ["host-00", *(f"host-{number:02}" for number in range(4, 11))]
     assert "3 older rows of leases not drawn" in text
+
+
+def test_leases_that_are_too_many_to_go_through_say_from_when_on_none_is_shown(monkeypatch):
+    # Whoever has it first would have it all the time, but for what comes later.
+    segments = [held(1, 1), held(2, 2), held(3, 3), held(4, 4)]
+    segments[0] |= {"seg_end": at("05:00")}
+    reader = Asked(MemoryLake().add("silver.dhcp_segment", segments))
+    asked = {"ip": IP, "since": at("00:00"), "until": at("06:00")}
+    whole, cut = lease_spans.lease_spans(reader, **asked)
+    assert cut is None
+    monkeypatch.setattr(lease_spans, "MOST", 3)
+    few, cut = lease_spans.lease_spans(reader, **asked)
+    assert cut == at("04:00")
+    assert few == whole[:3]
+    monkeypatch.setattr(lease_spans, "MOST", 1)
+    (first,), cut = lease_spans.lease_spans(reader, **asked)
+    assert (first.start, first.end, cut) == (at("01:00"), at("02:00"), at("02:00"))
+
+
+def test_the_page_says_from_when_on_no_lease_is_shown(browser, monkeypatch):
+    reader = Asked(MemoryLake().add("silver.dhcp_segment", [held(1, 1), held(2, 2)]))
+    browser.app.state.services = replace(browser.app.state.services, reader=reader)
+    words = "on none is shown. Choose a shorter time."
+    assert words not in browser.get(f"/entity/ip/{IP}?{SPAN}").text
+    monkeypatch.setattr(lease_spans, "MOST", 1)
+    assert words in browser.get(f"/entity/ip/{IP}?{SPAN}").text

@@ -63,11 +63,8 @@ def entity(
     named = NORMAL[kind](value)
     start, end = _window(services, kind, named, since, until, now)
     then = earliest("known_by", known_by, now)
-    spans = _spans(services, kind, named, start, end, then)
-    if kind == "ip":
-        alerts = entity_lanes.address_alerts(services.reader, named, start, end, then)
-    else:
-        alerts = entity_lanes.alerts_as_known(services.reader, kind, named, start, end, then)
+    spans, cut = _spans(services, kind, named, start, end, then)
+    alerts = _alerts(services, kind, named, start, end, then)
     counts = entity_lanes.lane_counts(services.reader, kind, named, start, end, spans)
     events = timeline(services.reader, kind, named, start, end, 60, cursor)
     holder = None if kind != "ip" or not spans else spans[-1]
@@ -82,6 +79,7 @@ def entity(
         until=end,
         known_by=then,
         spans=spans,
+        cut=cut,
         holder=holder,
         hostname=next((s.hostname for s in reversed(spans) if s.hostname), None),
         alerts=alerts,
@@ -164,11 +162,24 @@ def _spans(
     start: datetime,
     end: datetime,
     then: datetime | None,
-) -> list[LeaseSpan]:
+) -> tuple[list[LeaseSpan], datetime | None]:
     if kind not in ("ip", "mac", "host"):
-        return []
+        return [], None
     asked: dict[str, Any] = {kind: named}
     return lease_spans(services.reader, since=start, until=end, known_by=then, **asked)
+
+
+def _alerts(
+    services: Services,
+    kind: EntityKind,
+    named: str,
+    start: datetime,
+    end: datetime,
+    then: datetime | None,
+) -> list[dict[str, Any]]:
+    if kind == "ip":
+        return entity_lanes.address_alerts(services.reader, named, start, end, then)
+    return entity_lanes.alerts_as_known(services.reader, kind, named, start, end, then)
 
 
 def _of_tenant(whole: Services, services: Services, tenant: str) -> Services:

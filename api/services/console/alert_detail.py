@@ -72,7 +72,7 @@ def leases_around(reader: Reader, body: ReaderRow) -> tuple[datetime, datetime, 
     address, scope = proof.get("ip"), proof.get("scope")
     spans: list[LeaseSpan] = []
     if address:
-        spans = lease_spans(reader, ip=address, since=since, until=until)
+        spans, _ = lease_spans(reader, ip=address, since=since, until=until)
         # Without a known site all are shown: a wrong guess would hide the right one.
         spans = [span for span in spans if scope in (None, span.scope)]
     changes = {edge for span in spans for edge in (span.start, span.end)}

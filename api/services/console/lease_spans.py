@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
@@ -13,14 +13,15 @@ from alerts.domain.entity import event_instant, micros
 from api.services.reader import Reader, ReaderRow
 from enrich.attribution.asof_join import true_spans
 
-MOST = 2000
+MOST = 20_000
+"""Statements about addresses that are gone through, the oldest first."""
 
 _SEGMENTS = """
 SELECT scope, ip, seg_start, seg_end, mac, hostname, session_id, known_at, learned_at, rev
 FROM silver.dhcp_segment
 WHERE kind <> 'heartbeat' AND seg_end > seg_start AND seg_start < $until AND seg_end > $since
   AND ($known_by IS NULL OR learned_at <= $known_by) AND {which}
-ORDER BY seg_start LIMIT {most}
+ORDER BY seg_start LIMIT {most} + 1
 """
 _WHICH = {
     "ip": "ip = $value",
@@ -54,20 +55,24 @@ def lease_spans(
     mac: str | None = None,
     host: str | None = None,
     known_by: datetime | None = None,
-) -> list[LeaseSpan]:
+) -> tuple[list[LeaseSpan], datetime | None]:
     """Spans in [since, until), by time: of an address, or of a device by its MAC address or name.
 
-    `known_by`: as the lines that had arrived then told it; none: as it is known now.
+    `known_by`: as the lines that had arrived then told it; none: as it is known now. With them the
+    instant from which on nothing is known, since there are too many statements; None: all is.
     """
     kind, value = next((k, v) for k, v in (("ip", ip), ("mac", mac), ("host", host)) if v)
     asked = {"value": value, "since": since, "until": until, "known_by": known_by}
     rows = reader.rows(
         _SEGMENTS.format(which=_WHICH[kind], most=MOST), asked, needs=("silver.dhcp_segment",)
     )
-    spans = _joined(_true(rows))
+    spans, cut = _joined(_true(rows[:MOST])), rows[MOST]["seg_start"] if len(rows) > MOST else None
+    if cut is not None:
+        # Who is said to have held an address from then on may be taken back by what is not read.
+        spans = [replace(s, end=min(s.end, cut)) for s in spans if s.start < cut]
     # By device all statements about its addresses are read: a later one may have taken them away.
     wanted = [s for s in spans if mac in (None, s.mac) and host in (None, s.hostname)]
-    return sorted(wanted, key=lambda s: (s.start, s.ip))
+    return sorted(wanted, key=lambda s: (s.start, s.ip)), cut
 
 
 def _true(rows: Sequence[ReaderRow]) -> list[LeaseSpan]:
