@@ -102,7 +102,7 @@ def _python_loop() -> float:
 
 def versions() -> dict[str, str]:
     """Versions that matter."""
-    said = jdk.says(jdk.require_java())
+    said = jdk.version_text(jdk.require_java())
     found = {name: version(name) for name in ("pyspark", "delta-spark", "pyarrow", "duckdb")}
     return {"python": sys.version.split()[0], "java": said.splitlines()[0], **found}
 

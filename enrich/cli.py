@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from enrich.assets.loader import InventoryRow, Loaded
     from infra.delta.schema import Table
 
-_TOLD = 20
+_REFUSALS_SHOWN = 20
 """Refused lines that are named one by one on a terminal."""
 
 _COUNTS = ("read", "new", "changed", "gone", "unchanged", "held")
@@ -119,13 +119,16 @@ def _sentences(done: Loaded) -> None:
         f"{done.register} of inventory '{printable(done.inventory)}': {done.new} new, "
         f"{done.changed} changed, {done.gone} gone, {done.unchanged} unchanged"
     )
-    for refusal in done.refused[:_TOLD]:
+    for refusal in done.refused[:_REFUSALS_SHOWN]:
         print(
             f"{printable(refusal.file)}:{refusal.line}: refused: {printable(refusal.reason)}",
             file=sys.stderr,
         )
-    if len(done.refused) > _TOLD:
-        print(f"{len(done.refused) - _TOLD} more lines refused (--output json)", file=sys.stderr)
+    if len(done.refused) > _REFUSALS_SHOWN:
+        print(
+            f"{len(done.refused) - _REFUSALS_SHOWN} more lines refused (--output json)",
+            file=sys.stderr,
+        )
     if done.held:
         print(
             f"{done.held} that the list does not name stay, since lines of it were refused",

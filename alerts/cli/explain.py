@@ -84,7 +84,7 @@ def asking(settings: Settings, tenants: Sequence[str] | None = None) -> Iterator
 
     shown = tuple if tenants is None else partial(views_of, tenants)
     memory = settings.api.statement_memory
-    with AskedViews(settings.lake_root, memory=memory, shown=shown) as views:
+    with AskedViews(settings.lake_root, memory=memory, existing=shown) as views:
         yield views.rows
 
 

@@ -54,7 +54,7 @@ def judge_holders(
                 holder,
                 row["event_time"],
                 row["received_at"],
-                known=known,
+                complete_up_to=known,
                 servers=heard.before(holder.get("scope"), row["event_time"]),
                 rivals=superseded(group, row),
                 scopes=scopes,

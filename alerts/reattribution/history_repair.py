@@ -306,7 +306,7 @@ def _attributions(
         via="repair",
         complete_up_to=event_instant(stamp.known_us),
         scopes=settings.scopes,
-        heard=server_activity(
+        liveness=server_activity(
             settings.lake_root,
             event_instant(min(times.values())),
             event_instant(max(times.values())),

@@ -159,7 +159,7 @@ def sweep(lake: Lake, left: DataFrame, limit: datetime, heard: ServerLiveness) -
         via="late",
         complete_up_to=limit,
         scopes=lake.settings.scopes,
-        heard=heard,
+        liveness=heard,
     )
 
 

@@ -46,7 +46,7 @@ class _Span(NamedTuple):
     until: int
     id: str
     scope: str | None
-    said: int
+    number: int
 
 
 def build(file: Path, assets: pa.Table, users: pa.Table) -> None:
@@ -79,16 +79,16 @@ def _fill(
     made: sqlite3.Connection,
     spans: Iterable[tuple[int, int, Values]],
     keys: Callable[[Values], Iterable[_Key]],
-    told: Sequence[str],
+    columns: Sequence[str],
     number: int,
 ) -> int:
     for since, until, row in spans:
         number += 1
         # `matched_by` is said by the question, not by the inventory.
-        body = {name: row.get(name) for name in told if name != "matched_by"}
+        body = {name: row.get(name) for name in columns if name != "matched_by"}
         made.execute("INSERT INTO said VALUES (?, ?)", (number, msgspec.json.encode(body).decode()))
         # Two inventories may give one id to two things.
-        owner = f"{row['inventory']}\0{body[told[0]]}"
+        owner = f"{row['inventory']}\0{body[columns[0]]}"
         made.executemany(
             "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?)",
             [
@@ -157,7 +157,7 @@ class AssetIndex:
         self._file = sqlite3.connect(uri, uri=True, check_same_thread=False)
         # On the instance: a cache on the class would keep every former index alive.
         self._spans = lru_cache(_REMEMBERED)(self._read)
-        self._body = lru_cache(_REMEMBERED)(self._said)
+        self._body = lru_cache(_REMEMBERED)(self._decoded)
         # Only lengths that occur are tried, the longest first: the smallest network answers.
         lengths = self._file.execute("SELECT DISTINCT key FROM entry WHERE kind = 'net'")
         networks = [ip_network(key) for (key,) in lengths]
@@ -218,7 +218,7 @@ class AssetIndex:
             for key in keys:
                 span = self._at(key, at, scope)
                 if span is not None:
-                    return {**self._body(span.said), "matched_by": how}
+                    return {**self._body(span.number), "matched_by": how}
         return None
 
     def _at(self, key: _Key, at: int, scope: str | None) -> _Span | None:
@@ -251,7 +251,7 @@ class AssetIndex:
         )
         return tuple(_Span(*row) for row in execute)
 
-    def _said(self, number: int) -> Values:
+    def _decoded(self, number: int) -> Values:
         execute = self._file.execute("SELECT body FROM said WHERE number = ?", (number,))
         body: Values = msgspec.json.decode(execute.fetchone()[0])
         return body

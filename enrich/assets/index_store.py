@@ -102,12 +102,12 @@ def _read(settings: Settings, table: Table) -> pa.Table:
 
     engine = open_engine(memory="1GB", threads=2)
     try:
-        wanted = [
+        tables = [
             definition
             for definition in definitions(settings.lake_root)
             if definition.name == table.name
         ]
-        if refresh(engine, wanted):
+        if refresh(engine, tables):
             return arrow_schema(table).empty_table()
         arrow_table = engine.execute(f"SELECT * FROM {table.name}").to_arrow_table()
         return arrow_table.cast(arrow_schema(table))

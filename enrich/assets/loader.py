@@ -77,11 +77,11 @@ def load_inventory(
         )
     valid = valid_from or loaded_at
     with _alone(settings, register):
-        known = _known(settings, register, inventory)
+        history = _history(settings, register, inventory)
         whole = not listing.refused and not partial
-        result = changes(known, listing.entries, valid, whole=whole)
+        result = changes(history, listing.entries, valid, whole=whole)
         if not accept_removals:
-            _refuse_removals(where, register, inventory, result, _present(known, valid))
+            _refuse_removals(where, register, inventory, result, _present(history, valid))
         # Nothing to write starts no JVM, so a timer may load every few minutes.
         if result.rows:
             rows = [_row(register, inventory, change, loaded_at) for change in result.rows]
@@ -96,7 +96,7 @@ def load_inventory(
         result.changed,
         result.gone,
         result.unchanged,
-        len(_present(known, valid) - named) if listing.refused and not partial else 0,
+        len(_present(history, valid) - named) if listing.refused and not partial else 0,
         listing.refused,
     )
     if result.rows or listing.refused:
@@ -109,38 +109,38 @@ def entries_in_force(settings: Settings, register: Register) -> dict[str, dict[s
     now = datetime.now(UTC)
     listed: dict[str, dict[str, Values]] = {}
     for inventory in _inventories(settings, register):
-        known = _known(settings, register, inventory)
-        entries = {name: in_force(versions, now) for name, versions in known.items()}
+        history = _history(settings, register, inventory)
+        entries = {name: in_force(versions, now) for name, versions in history.items()}
         listed[inventory] = {name: values for name, values in entries.items() if values is not None}
     return listed
 
 
 def _inventories(settings: Settings, register: Register) -> list[str]:
-    rows = _asked(settings, register, "SELECT DISTINCT inventory FROM {table} ORDER BY 1", {})
+    rows = _query_rows(settings, register, "SELECT DISTINCT inventory FROM {table} ORDER BY 1", {})
     return [name for (name,) in rows]
 
 
-def _present(known: VersionHistory, at: datetime) -> set[str]:
-    return {name for name, versions in known.items() if in_force(versions, at) is not None}
+def _present(history: VersionHistory, at: datetime) -> set[str]:
+    return {name for name, versions in history.items() if in_force(versions, at) is not None}
 
 
 def _refuse_removals(
-    where: str, register: Register, inventory: str, found: Changes, present: set[str]
+    where: str, register: Register, inventory: str, diff: Changes, present: set[str]
 ) -> None:
     """A list that was cut short must not empty an inventory."""
     # All of a small inventory is within `_FEW`; a list that names none of it was cut short, too.
-    if found.gone and (found.gone == len(present) or found.gone > max(_FEW, len(present) // 2)):
+    if diff.gone and (diff.gone == len(present) or diff.gone > max(_FEW, len(present) // 2)):
         raise Fatal(
-            f"{where}: names {len(present) - found.gone} of the {len(present)} {register.name} "
-            f"of inventory '{inventory}'; {found.gone} would go. If that is meant: "
+            f"{where}: names {len(present) - diff.gone} of the {len(present)} {register.name} "
+            f"of inventory '{inventory}'; {diff.gone} would go. If that is meant: "
             "--accept-removals"
         )
 
 
-def _known(settings: Settings, register: Register, inventory: str) -> VersionHistory:
+def _history(settings: Settings, register: Register, inventory: str) -> VersionHistory:
     """The versions of an inventory's entries, read without Spark; none without a table."""
     columns = (*register.columns, "more")
-    rows = _asked(
+    rows = _query_rows(
         settings,
         register,
         # Of several versions of one instant the one that was loaded last counts.
@@ -157,7 +157,7 @@ def _known(settings: Settings, register: Register, inventory: str) -> VersionHis
     return history
 
 
-def _asked(
+def _query_rows(
     settings: Settings, register: Register, sql: str, values: dict[str, Any]
 ) -> list[tuple[Any, ...]]:
     """The rows of a question about the register's table; none without a table."""
@@ -166,8 +166,8 @@ def _asked(
         return []
     engine = open_engine(memory="1GB", threads=2)
     try:
-        known = [known for known in definitions(settings.lake_root) if known.name == table.name]
-        refresh(engine, known)
+        tables = [view for view in definitions(settings.lake_root) if view.name == table.name]
+        refresh(engine, tables)
         return engine.execute(sql.format(table=table.name), values).fetchall()
     finally:
         engine.close()

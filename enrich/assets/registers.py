@@ -59,8 +59,8 @@ class Register:
         # Sorted, so that columns in another order are no change.
         values["more"] = msgspec.json.encode(more, order="sorted").decode() if more else None
         given = _read(self.identity, _text, named)
-        known = (values[key] for key in self.keys)
-        name = given or next((_first(value) for value in known if value), None)
+        identifying = (values[key] for key in self.keys)
+        name = given or next((_first(value) for value in identifying if value), None)
         # An id alone would never be found: events know no numbers of an inventory.
         if name is None or not any(values[key] for key in self.keys):
             raise ValueError(f"no {', '.join(self.keys[:-1])} or {self.keys[-1]} to know it by")

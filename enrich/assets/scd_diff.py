@@ -44,7 +44,7 @@ class Changes:
 
 
 def changes(
-    known: Mapping[str, list[Version]],
+    stored: Mapping[str, list[Version]],
     entries: Iterable[tuple[str, RegisterEntry]],
     at: datetime,
     *,
@@ -55,7 +55,7 @@ def changes(
     An entry with an instant of its own is compared with what was true then, so a list of the
     past fills the past in. `whole`: what the list does not name is gone from `at` on.
     """
-    history: VersionHistory = {name: list(versions) for name, versions in known.items()}
+    history: VersionHistory = {name: list(versions) for name, versions in stored.items()}
     result = Changes()
     named = set()
     # By time: each line is compared with what holds then, earlier lines of the list included.

@@ -148,10 +148,11 @@ def _ranked(
     )
 
 
-def _together(name: str, told: list[tuple[int, Witness]]) -> UserSeen:
+def _together(name: str, witnesses: list[tuple[int, Witness]]) -> UserSeen:
     """What several witnesses of one user say together."""
     ordered = sorted(
-        told, key=lambda witness: (-witness[0], -witness[1].time.timestamp(), witness[1].event_uid)
+        witnesses,
+        key=lambda witness: (-witness[0], -witness[1].time.timestamp(), witness[1].event_uid),
     )
     best, first = ordered[0]
     kinds = tuple(dict.fromkeys(witness.kind for _, witness in ordered))
@@ -162,8 +163,8 @@ def _together(name: str, told: list[tuple[int, Witness]]) -> UserSeen:
         uid=next((witness.user_uid for _, witness in ordered if witness.user_uid), None),
         strength=min(MOST_WITNESSES, best + AGREES * (len(kinds) - 1)),
         kinds=kinds,
-        first=min(witness.time for _, witness in told),
-        last=max(witness.time for _, witness in told),
+        first=min(witness.time for _, witness in witnesses),
+        last=max(witness.time for _, witness in witnesses),
         evidence=evidence,
         reason="; ".join(KINDS[kind].says for kind in kinds),
     )

@@ -60,8 +60,8 @@ def newest_cover(
     right = right.select(bucket, "*").drop("week")
     schema = _joined(findings.schema, right.drop(*_KEYS, "bucket").schema)
 
-    def search(found: pa.Table, known: pa.Table) -> pa.Table:
-        return join(found.drop_columns(["bucket"]), Spans.of(known.drop_columns(["bucket"])))
+    def search(findings: pa.Table, segments: pa.Table) -> pa.Table:
+        return join(findings.drop_columns(["bucket"]), Spans.of(segments.drop_columns(["bucket"])))
 
     return left.groupBy("bucket").cogroup(right.groupBy("bucket")).applyInArrow(search, schema)
 
@@ -109,17 +109,17 @@ def statements(
     `whole`: with the lease's start and end as the newest statement about it has them, whatever
     span that covers; else as they were known when each segment was said.
     """
-    known = segments.where("kind <> 'heartbeat'")
+    rows = segments.where("kind <> 'heartbeat'")
     if at is not None:
-        known = known.where((F.col("known_at") <= F.lit(at)) & (F.col("learned_at") <= F.lit(at)))
+        rows = rows.where((F.col("known_at") <= F.lit(at)) & (F.col("learned_at") <= F.lit(at)))
     if whole:
         lease = Window.partitionBy("scope", "ip", "session_id")
         newest = {
             name: F.when(F.col("session_id").isNotNull(), F.max_by(name, "rev").over(lease))
             for name in ("session_start", "session_end")
         }
-        known = known.withColumns(newest)
-    return known.where("seg_end > seg_start")
+        rows = rows.withColumns(newest)
+    return rows.where("seg_end > seg_start")
 
 
 def _week(micros: Column) -> Column:
@@ -127,19 +127,19 @@ def _week(micros: Column) -> Column:
 
 
 def _narrow(segments: DataFrame, carried: Sequence[str]) -> DataFrame:
-    wanted = [*carried, *([] if "rev" in carried else ["rev"])]
+    names = [*carried, *([] if "rev" in carried else ["rev"])]
     return segments.select(
         "scope",
         "ip",
         F.unix_micros("seg_start").alias("start_us"),
         F.unix_micros("seg_end").alias("end_us"),
-        *[F.col(name).alias(f"s_{name}") for name in wanted],
+        *[F.col(name).alias(f"s_{name}") for name in names],
     )
 
 
-def _joined(findings: T.StructType, said: T.StructType) -> T.StructType:
+def _joined(findings: T.StructType, segments: T.StructType) -> T.StructType:
     """What a finding without a segment lacks is null, also where segments never have a null."""
-    fields = [*findings.fields, *said.fields]
+    fields = [*findings.fields, *segments.fields]
     return T.StructType([T.StructField(field.name, field.dataType, True) for field in fields])
 
 
@@ -148,7 +148,7 @@ class Spans:
     """What is true of many addresses: spans that do not overlap, by address and start.
 
     `pairs`: the addresses' numbers, ascending, made of the place of the scope in `scopes` and
-    of the address in `ips`. `owners`: of each span its row in `said`. Pickles.
+    of the address in `ips`. `owners`: of each span its row in `segments`. Pickles.
     """
 
     scopes: pa.Array
@@ -159,7 +159,7 @@ class Spans:
     instants: _Numbers
     keys: _Numbers
     owners: _Numbers
-    said: pa.Table
+    segments: pa.Table
 
     @classmethod
     def of(cls, segments: pa.Table) -> Spans:
@@ -179,7 +179,7 @@ class Spans:
         return cls(scopes, ips, pairs, codes, ends, instants, keys, owners, combine_chunks)
 
     def rows(self, scope: pa.Array, ip: pa.Array, times: _Numbers) -> _Numbers:
-        """Of each address and instant (microseconds since 1970) the row in `said`, or -1."""
+        """Of each address and instant (microseconds since 1970) the row in `segments`, or -1."""
         if not len(self.keys):
             return np.full(len(times), -1, np.int64)
         pair = _numbers(scope, ip, self.scopes, self.ips)
@@ -215,7 +215,7 @@ def join(findings: pa.Table, spans: Spans) -> pa.Table:
     rows = spans.rows(scope, ip, times)
     if missing:
         rows[micros.is_null().to_numpy(zero_copy_only=False)] = -1
-    taken = spans.said.take(pa.array(rows, mask=rows < 0))
+    taken = spans.segments.take(pa.array(rows, mask=rows < 0))
     return pa.table(
         [*findings.columns, *taken.columns], [*findings.column_names, *taken.column_names]
     )
@@ -224,10 +224,10 @@ def join(findings: pa.Table, spans: Spans) -> pa.Table:
 def _numbers(scope: pa.Array, ip: pa.Array, scopes: pa.Array, ips: pa.Array) -> _Numbers:
     """An address as one number; -1 where the scope or the address is not among those given."""
     places = [
-        pc.fill_null(pc.index_in(values, value_set=known), -1)
+        pc.fill_null(pc.index_in(values, value_set=value_set), -1)
         .to_numpy(zero_copy_only=False)
         .astype(np.int64)
-        for values, known in ((scope, scopes), (ip, ips))
+        for values, value_set in ((scope, scopes), (ip, ips))
     ]
     number: _Numbers = places[0] * len(ips) + places[1]
     number[(places[0] < 0) | (places[1] < 0)] = -1

@@ -58,7 +58,7 @@ def joining_events(events: DataFrame, classes: Sequence[int]) -> DataFrame:
             events.where(live & beat), F.lit(HEARTBEAT), F.lit(""), never, F.col("time"), passing
         )
     usable = F.col("dead_letter_reason").isNull() & F.col("duplicate_of").isNull()
-    wanted = F.col("class_uid").isin(*classes) & usable & _address().isNotNull()
+    joins = F.col("class_uid").isin(*classes) & usable & _address().isNotNull()
     named = {
         "finding_id": F.col("event_uid"),
         "rule_id": F.lit(EVENT_ROW),
@@ -71,7 +71,7 @@ def joining_events(events: DataFrame, classes: Sequence[int]) -> DataFrame:
     named |= {name: F.col(name) for name in (*same, "host_name", "user_name")}
     text = with_routing(named)
     return joining_rows(
-        events.where(live & (beat | wanted)),
+        events.where(live & (beat | joins)),
         F.when(beat, HEARTBEAT).otherwise(F.col("scope")),
         F.when(~beat, _address()),
         F.when(~beat, F.coalesce("time", "received_at")),

@@ -14,7 +14,7 @@ from infra.config.tenants import owner_of
 INSTANT = timedelta(microseconds=1)
 
 
-class Said(msgspec.Struct, frozen=True):
+class LeaseStatement(msgspec.Struct, frozen=True):
     """A statement of silver.dhcp_segment with a span: `mac` none says the address was free."""
 
     scope: str | None
@@ -32,22 +32,24 @@ class Said(msgspec.Struct, frozen=True):
         return self.seg_start <= at < self.seg_end
 
 
-def true_at(said: Iterable[Said], scope: str | None, at: datetime) -> Said | None:
+def true_at(
+    statements: Iterable[LeaseStatement], scope: str | None, at: datetime
+) -> LeaseStatement | None:
     """What is true of an instant in a scope: of the statements about it, the newest."""
-    about = [claim for claim in said if claim.scope == scope and claim.covers(at)]
+    about = [claim for claim in statements if claim.scope == scope and claim.covers(at)]
     return max(about, key=lambda claim: claim.rev, default=None)
 
 
 def rivals_of(
-    said: Sequence[Said], scope: str | None, mac: str | None, at: datetime
+    statements: Sequence[LeaseStatement], scope: str | None, mac: str | None, at: datetime
 ) -> tuple[Claim, ...]:
     """Who else could have held the address at an instant, each client once in each scope.
 
-    `said`: statements within `EDGE` of the instant, of all scopes, about one address; `mac`:
+    `statements`: statements within `EDGE` of the instant, of all scopes, about one address; `mac`:
     whom the address is given to. Sorted, so that their order is no matter. What another tenant's
     logs say is no claim: these are other networks, and nobody else is to read of them.
     """
-    own = [claim for claim in said if owner_of(claim.scope) == owner_of(scope)]
+    own = [claim for claim in statements if owner_of(claim.scope) == owner_of(scope)]
     # Asked once and not of each claim: of an address that changes hands all the time there are
     # thousands, as each stays a claim for as long as its lease would have run.
     newest = {name: true_at(own, name, at) for name in {claim.scope for claim in own}}
@@ -89,20 +91,21 @@ def rivals_of(
 
 
 def _true_at_any(
-    said: Sequence[Said], scope: str | None, instants: Iterable[datetime]
-) -> set[Said]:
+    statements: Sequence[LeaseStatement], scope: str | None, instants: Iterable[datetime]
+) -> set[LeaseStatement]:
     """The statements about a scope that are true of at least one of these instants."""
     begun = sorted(
-        ((claim.seg_start, n) for n, claim in enumerate(said) if claim.scope == scope), reverse=True
+        ((claim.seg_start, n) for n, claim in enumerate(statements) if claim.scope == scope),
+        reverse=True,
     )
-    true: set[Said] = set()
+    true: set[LeaseStatement] = set()
     running: list[tuple[int, int]] = []
     for instant in sorted(instants):
         while begun and begun[-1][0] <= instant:
             _, n = begun.pop()
-            heappush(running, (-said[n].rev, n))
-        while running and said[running[0][1]].seg_end <= instant:
+            heappush(running, (-statements[n].rev, n))
+        while running and statements[running[0][1]].seg_end <= instant:
             heappop(running)
         if running:
-            true.add(said[running[0][1]])
+            true.add(statements[running[0][1]])
     return true

@@ -47,7 +47,7 @@ SILENT = {
 """How long the site's DHCP servers had said nothing, at least. A lease is proof by itself; that
 there was none is only as good as the log."""
 
-_TOLD = 3
+_DOUBTS_NAMED = 3
 """Doubts that the reason names; the strongest come first."""
 
 
@@ -123,7 +123,7 @@ def judge(facts: LeaseFacts) -> _Verdict:
     # However many doubts there are, 0 is for what is unknown.
     confidence = max(left, min(1, _BASE[facts.status]))
     word = next(word for least, word in WORDS if confidence >= least)
-    lines = [_statement(facts), *(doubt.why for doubt in doubts[:_TOLD])]
+    lines = [_statement(facts), *(doubt.why for doubt in doubts[:_DOUBTS_NAMED])]
     return _Verdict(confidence, word, "; ".join(lines) + ".")
 
 
@@ -136,8 +136,10 @@ def _statement(facts: LeaseFacts) -> str:
         return f"the DHCP log gives {ip} to {facts.mac}{since}{until}"
     if facts.status == NONE:
         upto = facts.complete_up_to
-        known = f"log complete up to {_moment(upto)}" if upto else "how far the log goes is unknown"
-        return f"no lease covered {ip}, {known}"
+        completeness = (
+            f"log complete up to {_moment(upto)}" if upto else "how far the log goes is unknown"
+        )
+        return f"no lease covered {ip}, {completeness}"
     if facts.status == OUTSIDE:
         return f"{ip} lies outside every DHCP scope"
     if facts.status == STATIC:
@@ -152,8 +154,8 @@ def _doubts(facts: LeaseFacts) -> list[Doubt]:
         return [Doubt(LEASE_ON_STATIC, why)] if held else []
     if facts.status not in (LEASED, NONE):
         return []
-    asked = (_claimed, _edge, _corrected, _elsewhere, _behind, _silent)
-    return [doubt for ask in asked if (doubt := ask(facts)) is not None]
+    checks = (_claimed, _edge, _corrected, _elsewhere, _behind, _silent)
+    return [doubt for check in checks if (doubt := check(facts)) is not None]
 
 
 def _claimed(facts: LeaseFacts) -> Doubt | None:
@@ -234,10 +236,10 @@ def _silent(facts: LeaseFacts) -> Doubt | None:
     # Nobody asked which servers there are, which is no sign that they were silent.
     if facts.servers is None:
         return None
-    heard = [(server.last_line_at, server.server) for server in facts.servers]
-    if not heard:
+    last_lines = [(server.last_line_at, server.server) for server in facts.servers]
+    if not last_lines:
         return Doubt(SILENT[facts.status][0][1], "no DHCP server of its scope was heard")
-    last, server = max(heard, key=lambda one: (one[0], one[1] or ""))
+    last, server = max(last_lines, key=lambda one: (one[0], one[1] or ""))
     points = _points(SILENT[facts.status], facts.event_time - last)
     name = f"DHCP server {server}" if server else "the DHCP server"
     return Doubt(points, f"{name} had said nothing since {_moment(last)}") if points else None
@@ -308,19 +310,19 @@ def assessed(
     event_time: datetime,
     arrived: datetime | None = None,
     *,
-    known: datetime | None = None,
+    complete_up_to: datetime | None = None,
     servers: Iterable[Server] | None = None,
     rivals: Iterable[Claim] = (),
     scopes: Iterable[ScopeSettings] = (),
 ) -> dict[str, Any]:
     """A holder (`enrich.tables.HOLDER`) with its confidence, the reason, and what it rests on.
 
-    `known`: how far the DHCP log is complete, where that is more than the holder says. One
+    `complete_up_to`: how far the DHCP log is complete, where that is more than the holder says. One
     that has been judged already, such as a correlation's, is left as it is.
     """
     if holder.get("confidence") is not None:
         return dict(holder)
-    complete = max(filter(None, (holder.get("complete_up_to"), known)), default=None)
+    complete = max(filter(None, (holder.get("complete_up_to"), complete_up_to)), default=None)
     named, others = None if servers is None else tuple(servers), tuple(rivals)
     in_doubt = holder.get("status") in (LEASED, NONE)
     scope = holder.get("scope")

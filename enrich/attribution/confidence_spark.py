@@ -11,12 +11,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from enrich.attribution.competing_leases import Said, rivals_of
+from enrich.attribution.competing_leases import LeaseStatement, rivals_of
 from enrich.attribution.confidence import EDGE, SUPERSEDED, Claim, assessed
 from enrich.attribution.server_liveness import ServerLiveness
 from infra.config.settings import ScopeSettings
 
-_SAID = (
+_CLAIM = (
     "scope",
     "mac",
     "session_id",
@@ -29,49 +29,49 @@ _SAID = (
 )
 
 
-def with_claims(found: DataFrame, segments: DataFrame) -> DataFrame:
+def with_claims(findings: DataFrame, segments: DataFrame) -> DataFrame:
     """Rows with all that was said about their address near their `event_time`, as `claims`.
 
-    `found` has finding_id, role, ip and event_time; `segments` are rows of silver.dhcp_segment
+    `findings` has finding_id, role, ip and event_time; `segments` are rows of silver.dhcp_segment
     with a span. Batch only.
     """
-    near = segments.select("ip", "seg_start", "seg_end", F.struct(*map(F.expr, _SAID)).alias("s"))
+    near = segments.select("ip", "seg_start", "seg_end", F.struct(*map(F.expr, _CLAIM)).alias("s"))
     instant, edge = F.col("event_time"), F.expr(f"INTERVAL {int(EDGE.total_seconds())} SECONDS")
     about = (F.col("seg_start") < instant + edge) & (F.col("seg_end") > instant - edge)
-    asked = found.select("finding_id", "role", "ip", "event_time")
+    addresses = findings.select("finding_id", "role", "ip", "event_time")
     claims = (
-        asked.join(near, "ip")
+        addresses.join(near, "ip")
         .where(about)
         .groupBy("finding_id", "role")
         .agg(F.collect_list("s").alias("claims"))
     )
     # Left: a finding whose address nobody else claims has no row in `claims`, and stays.
-    return found.join(claims, ["finding_id", "role"], "left")
+    return findings.join(claims, ["finding_id", "role"], "left")
 
 
 def with_confidence(
     rows: DataFrame,
     scopes: Sequence[ScopeSettings] = (),
-    heard: ServerLiveness | None = None,
-    known: datetime | None = None,
+    liveness: ServerLiveness | None = None,
+    complete_up_to: datetime | None = None,
 ) -> DataFrame:
     """Rows whose `holder` has its confidence, by their `event_time`; stream or batch.
 
     Columns `claims` (see `with_claims`) and `received_at` are used if they are there, and left
-    out of the answer. `known`: how far the DHCP log is complete.
+    out of the answer. `complete_up_to`: how far the DHCP log is complete.
     """
     extra = [name for name in ("claims", "received_at") if name in rows.columns]
     kept = [name for name in rows.columns if name not in extra]
-    servers = heard or ServerLiveness()
+    servers = liveness or ServerLiveness()
 
     def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             columns = {name: batch.column(name) for name in kept}
-            asked = {name: batch.column(name).to_pylist() for name in ("holder", "event_time")}
-            asked |= {name: batch.column(name).to_pylist() for name in extra}
+            columns_of = {name: batch.column(name).to_pylist() for name in ("holder", "event_time")}
+            columns_of |= {name: batch.column(name).to_pylist() for name in extra}
             record_batches = [
-                _judged(dict(zip(asked, values, strict=True)), scopes, servers, known)
-                for values in zip(*asked.values(), strict=True)
+                _judged(dict(zip(columns_of, values, strict=True)), scopes, servers, complete_up_to)
+                for values in zip(*columns_of.values(), strict=True)
             ]
             # With the type that came: guessed from values, a batch without rivals has another one.
             columns["holder"] = pa.array(record_batches, type=batch.schema.field("holder").type)
@@ -85,20 +85,20 @@ def with_confidence(
 def _judged(
     row: Mapping[str, Any],
     scopes: Sequence[ScopeSettings],
-    heard: ServerLiveness,
-    known: datetime | None,
+    liveness: ServerLiveness,
+    complete_up_to: datetime | None,
 ) -> dict[str, Any] | None:
     holder, instant = row["holder"], row["event_time"]
     if holder is None or instant is None:
         return None if holder is None else dict(holder)
-    Saids = [Said(**claim) for claim in row.get("claims") or ()]
+    claims = [LeaseStatement(**claim) for claim in row.get("claims") or ()]
     return assessed(
         holder,
         instant,
         row.get("received_at"),
-        known=known,
-        servers=heard.before(holder.get("scope"), instant),
-        rivals=rivals_of(Saids, holder.get("scope"), holder.get("mac"), instant),
+        complete_up_to=complete_up_to,
+        servers=liveness.before(holder.get("scope"), instant),
+        rivals=rivals_of(claims, holder.get("scope"), holder.get("mac"), instant),
         scopes=scopes,
     )
 

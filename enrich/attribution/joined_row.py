@@ -28,12 +28,12 @@ _NOBODY = dict.fromkeys(HOLDER.names)
 
 
 def attribution_of(
-    finding: Mapping[str, Any], routing: str, said: str, wait: timedelta
+    finding: Mapping[str, Any], routing: str, join_text: str, wait: timedelta
 ) -> dict[str, Any]:
     """`holder`, `attr_rev` and `via` of a finding or event that left the join.
 
-    `finding`: its own columns. `routing`: the line behind its text. `said`: the join's own word:
-    when it arrived, and of the segment that covers it when that was known, and its JSON.
+    `finding`: its own columns. `routing`: the line behind its text. `join_text`: the join's own
+    word: when it arrived, and of the segment that covers it when that was known, and its JSON.
     """
     where = {"scope": finding.get("scope"), "ip": finding.get("ip")}
     status = msgspec.json.decode(routing).get(PASSED[0]) if routing else None
@@ -41,7 +41,7 @@ def attribution_of(
         given = finding.get("holder")
         holder = _NOBODY | (dict(given) if given else {**where, "status": status})
         return {"holder": holder, "attr_rev": -1, "via": "outside"}
-    arrived, *segment = said.split(LINE_END, 2)
+    arrived, *segment = join_text.split(LINE_END, 2)
     stated = msgspec.json.decode(segment[1]) if segment else {}
     if stated.get("rev") is None:
         # Spark gives the unmatched row only when the watermark has passed the bound, so this time

@@ -47,24 +47,24 @@ def lines_since(since_us: int) -> int:
 
 
 def correct_segments(
-    said: Sequence[Segment],
+    recorded: Sequence[Segment],
     lines: Iterable[LeaseEvent],
     since_us: int,
     stamp: CorrectionStamp,
     limits: TrackerLimits,
     kept_us: int = 0,
 ) -> list[Segment]:
-    """Rows that, painted over `said`, make an address's history what its lines say from
+    """Rows that, painted over `recorded`, make an address's history what its lines say from
     `since_us` on; none if it is so already.
 
-    `said`: what was said of the address with a session (without heartbeats and lines that were
+    `recorded`: what was said of the address with a session (without heartbeats and lines that were
     too late). `lines`: all since `lines_since`, in any order, but before `kept_us` some may have
     been taken out by age; a lease whose grant was is taken as it was said. Rows have revs above
-    all of `said`, and below what the tracker says next unless it just spoke.
+    all of `recorded`, and below what the tracker says next unless it just spoke.
     """
     lines = list(lines)
-    leases = _newest(said)
-    true = _true(said, leases)
+    leases = _newest(recorded)
+    true = _true(recorded, leases)
     unproven = _unproven(leases.values(), lines, kept_us)
     if any(leases[uid].end_us > since_us for uid in unproven):
         # A replay without the lines that retention took would undo what they once proved.
@@ -79,17 +79,19 @@ def correct_segments(
     now = _clipped([_Piece(s.start_us, s.end_us, s) for s in sessions], begin, limit)
     segments = [*_painted(was, now, leases, limits.max_lease_us)]
     segments += _notes(leases, sessions, {about.session_id for _, about in segments}, begin)
-    address = _address(said, used)
+    address = _address(recorded, used)
     # The tracker numbers by stream time: a second below it, what it says next is above.
-    first = max([stamp.known_us - SECOND_US, *(row.rev + 1 for row in said)])
+    first = max([stamp.known_us - SECOND_US, *(row.rev + 1 for row in recorded)])
     return [
         _row(address, piece, about, stamp, first + n) for n, (piece, about) in enumerate(segments)
     ]
 
 
-def _address(said: Sequence[Segment], lines: Sequence[LeaseEvent]) -> tuple[str | None, str | None]:
-    if said:
-        return said[0].scope, said[0].ip
+def _address(
+    segments: Sequence[Segment], lines: Sequence[LeaseEvent]
+) -> tuple[str | None, str | None]:
+    if segments:
+        return segments[0].scope, segments[0].ip
     return (lines[0].scope, lines[0].ip) if lines else (None, None)
 
 
@@ -97,10 +99,10 @@ _Told = tuple[_Piece, Session]
 """A span with its new holder, and the session the row is about."""
 
 
-def _newest(said: Iterable[Segment]) -> dict[str, Session]:
+def _newest(segments: Iterable[Segment]) -> dict[str, Session]:
     """Each session as the newest statement about it has it."""
     sessions: dict[str, Session] = {}
-    for row in sorted(said, key=lambda row: row.rev):
+    for row in sorted(segments, key=lambda row: row.rev):
         if row.session_id is None or row.session_start is None or row.session_end is None:
             continue
         before = sessions.get(row.session_id)
@@ -119,9 +121,9 @@ def _newest(said: Iterable[Segment]) -> dict[str, Session]:
     return sessions
 
 
-def _true(said: Sequence[Segment], leases: dict[str, Session]) -> list[_Piece]:
+def _true(segments: Sequence[Segment], leases: dict[str, Session]) -> list[_Piece]:
     """What is true of the address: the highest rev of each instant, neighbours joined."""
-    spans = [s for s in said if s.seg_start is not None and s.seg_end is not None]
+    spans = [s for s in segments if s.seg_start is not None and s.seg_end is not None]
     # Rows of no length only tell of a lease; they cover nothing.
     spans = [s for s in spans if (s.seg_end or 0) > (s.seg_start or 0)]
     if not spans:
@@ -247,13 +249,13 @@ def _goes_on(last: _Piece | None, at: int, new: Session | None) -> bool:
 
 
 def _notes(
-    leases: dict[str, Session], sessions: Sequence[Session], told: set[str], begin: int
+    leases: dict[str, Session], sessions: Sequence[Session], rewritten: set[str], begin: int
 ) -> Iterator[_Told]:
     """Rows of no length for leases whose start or end is another one than was said."""
     after = {session.session_id: session for session in sessions}
     for uid, lease in leases.items():
         new = after.get(uid)
-        if uid in told or (new is None and (lease.start_us < begin or _void(lease))):
+        if uid in rewritten or (new is None and (lease.start_us < begin or _void(lease))):
             continue
         about = new or _gone(lease)
         if (about.start_us, about.end_us) != (lease.start_us, lease.end_us):

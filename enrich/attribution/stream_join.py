@@ -258,7 +258,7 @@ def attribution_as_of(
     complete_up_to: datetime | None = None,
     buckets: int = 16,
     scopes: Sequence[ScopeSettings] = (),
-    heard: ServerLiveness | None = None,
+    liveness: ServerLiveness | None = None,
 ) -> DataFrame:
     """Findings with an address, attributed from history: rows of gold.attribution. Batch only.
 
@@ -267,10 +267,10 @@ def attribution_as_of(
     `at`: as it was known then (segments both learned and known by that time); none: as it is
     known now. `complete_up_to`: how far the DHCP log is known, for `none`; `at` unless given.
     `attributed_at` is `at`, else when the segment was known, else the finding's arrival.
-    `heard`: when the DHCP servers were. Holders are judged, with all rivals in the tables.
+    `liveness`: when the DHCP servers were. Holders are judged, with all rivals in the tables.
     """
-    known = statements(segments, at, whole=True)
-    wanted = findings.where((F.col("rule_id") != HEARTBEAT) & F.col("ip").isNotNull()).select(
+    segments_known = statements(segments, at, whole=True)
+    addressed = findings.where((F.col("rule_id") != HEARTBEAT) & F.col("ip").isNotNull()).select(
         "finding_id",
         "role",
         "scope",
@@ -279,11 +279,11 @@ def attribution_as_of(
         "received_at",
         _as_json(findings.columns).alias("finding"),
     )
-    joined = newest_cover(with_claims(wanted, known), known, buckets)
+    joined = newest_cover(with_claims(addressed, segments_known), segments_known, buckets)
     holder = covering_holder(scopes, F.lit(complete_up_to or at).cast("timestamp"))
     coalesce = F.coalesce(F.lit(at).cast("timestamp"), F.col("s_known_at"), F.col("received_at"))
     rows = joined.select(*_attribution(holder, via, coalesce), "claims", "received_at")
-    return with_confidence(rows, scopes, heard, complete_up_to or at)
+    return with_confidence(rows, scopes, liveness, complete_up_to or at)
 
 
 def _as_json(columns: Sequence[str | Column]) -> Column:
@@ -384,7 +384,7 @@ def segment_holder(kind: StructOf = HOLDER, **otherwise: Column) -> Column:
     """
     # A row that frees an address still names the lease that it was part of.
     leased = F.col("s_mac").isNotNull()
-    known = {
+    leaves = {
         "scope": F.col("scope"),
         "ip": F.col("ip"),
         "mac": F.col("s_mac"),
@@ -398,28 +398,28 @@ def segment_holder(kind: StructOf = HOLDER, **otherwise: Column) -> Column:
         "evidence": F.col("s_evidence.event_uids"),
         "ended": F.when(leased, F.col("s_evidence.ended")),
     }
-    return _struct(kind, known | otherwise)
+    return _struct(kind, leaves | otherwise)
 
 
-def _holder(**known: Column) -> Column:
-    return _struct(HOLDER, known)
+def _holder(**leaves: Column) -> Column:
+    return _struct(HOLDER, leaves)
 
 
-def _struct(kind: StructOf, known: Mapping[str, Column]) -> Column:
+def _struct(kind: StructOf, leaves: Mapping[str, Column]) -> Column:
     """The fields of `kind`, null where nothing is known."""
     fields = [
-        known.get(field.name, F.lit(None)).cast(spark_type(field.type)).alias(field.name)
+        leaves.get(field.name, F.lit(None)).cast(spark_type(field.type)).alias(field.name)
         for field in kind.fields
     ]
     return F.struct(*fields)
 
 
-def _attribution(holder: Column, via: str, said: Column) -> list[Column]:
+def _attribution(holder: Column, via: str, attributed_at: Column) -> list[Column]:
     columns = {
         "rev": F.coalesce("s_rev", F.lit(-1).cast(T.LongType())),
         "holder": holder,
         "via": F.lit(via),
-        "attributed_at": said,
+        "attributed_at": attributed_at,
     }
     return [
         columns.get(column.name, F.col(column.name)).alias(column.name)

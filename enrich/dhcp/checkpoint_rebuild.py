@@ -114,13 +114,15 @@ def _exchange(
             _move(aside, target)
             aside.rmdir()
         raise
-    known = made.known.at_us
+    known_us = made.known.at_us
     return Rebuilt(
         version=VERSION,
         buckets=lake.settings.jobs.session_buckets,
         addresses=made.addresses,
         unplayed=made.unplayed,
-        known_at=None if known is None else datetime.fromtimestamp(known / 1e6, UTC).isoformat(),
+        known_at=None
+        if known_us is None
+        else datetime.fromtimestamp(known_us / 1e6, UTC).isoformat(),
         from_query=position.query,
         from_batch=position.batch,
         query=run.query_id,

@@ -40,7 +40,7 @@ class SeededState:
     unplayed: int
 
 
-def _known(lake: Lake) -> _Known:
+def _known_up_to(lake: Lake) -> _Known:
     """How far time has come: every bucket knows of the newest heartbeat, once there was one."""
     beat = F.max(F.when(F.col("kind") == "heartbeat", F.unix_micros("known_at")))
     row = lake.read(DHCP_SEGMENT).agg(beat, F.max(F.unix_micros("known_at"))).first()
@@ -61,7 +61,7 @@ def write(lake: Lake, events: DataFrame, seeds: Path) -> SeededState:
     Every bucket has one, also where it remembers nothing: how far time has come.
     """
     jobs = lake.settings.jobs
-    bounds, now = tracker_limits(jobs), _known(lake)
+    bounds, now = tracker_limits(jobs), _known_up_to(lake)
     cut = cut_of(now.at_us or 0, bounds)
     # What bears the newest revisions, and what `Cut.wants`: no more need leave the table.
     newest = F.col("rev") >= (now.at_us or 0)
@@ -110,9 +110,9 @@ def _maker(
 ) -> Callable[[tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]:
     """One bucket: what was said of its addresses and their lines, to a row of `SEED`."""
 
-    def make(key: tuple[pa.Scalar, ...], said: pa.Table, lines: pa.Table) -> pa.Table:
+    def make(key: tuple[pa.Scalar, ...], rows: pa.Table, lines: pa.Table) -> pa.Table:
         state = _empty(bounds, now)
-        segments = [Segment(*row) for row in _rows(said, Segment.__struct_fields__)]
+        segments = [Segment(*row) for row in _rows(rows, Segment.__struct_fields__)]
         state.last_rev = max((row.rev for row in segments), default=0)
         # A line that came too late was never part of the state.
         late = {uid for row in segments if row.kind == TOO_LATE for uid in row.event_uids or ()}
@@ -127,10 +127,10 @@ def _maker(
 
 
 def _recall(
-    state: TrackerBucket, said: Sequence[Segment], lines: Sequence[LeaseEvent], cut: Cut
+    state: TrackerBucket, segments: Sequence[Segment], lines: Sequence[LeaseEvent], cut: Cut
 ) -> int:
     """Fill a bucket's addresses; how many of them are taken as they were said."""
-    rows, events = _by_address(said), _by_address(lines)
+    rows, events = _by_address(segments), _by_address(lines)
     unplayed = 0
     for key in sorted(rows.keys() | events.keys()):
         recalled = recall(*key, rows.get(key, []), events.get(key, []), cut)

@@ -98,7 +98,7 @@ class StoredBucket:
     def load(self, lines: Sequence[LeaseEvent], finished_us: Sequence[int]) -> TrackerBucket:
         """The state with all addresses that these lines and this time may touch."""
         state = self._state
-        wanted = {self._place((line.scope, line.ip)) for line in lines}
+        slots = {self._place((line.scope, line.ip)) for line in lines}
         newest = max((*finished_us, *(line.received_us for line in lines)), default=0)
         # Stream time goes no further than ingest has finished (`TrackerBucket.advance`).
         finished = max((*finished_us, state.finished_us or 0))
@@ -106,8 +106,8 @@ class StoredBucket:
         if until >= state.swept_us + state.limits.sweep_us:
             slot = until // state.limits.sweep_us
             due = (n for n, chunk in enumerate(self._chunks) if chunk.count and chunk.due <= slot)
-            wanted.update(due)
-        self._load(wanted)
+            slots.update(due)
+        self._load(slots)
         return state
 
     def load_all(self) -> TrackerBucket:

@@ -62,7 +62,7 @@ def claim(settings: Settings) -> None:
     Raises `Fatal` that says what it is for, and what makes it fit.
     """
     checkpoint = layout_folder(settings)
-    wanted = wanted_layout(settings)
+    expected = wanted_layout(settings)
     there = read_layout(checkpoint)
     if there is not None and there.version not in (WHOLE, VERSION):
         what = (
@@ -75,12 +75,12 @@ def claim(settings: Settings) -> None:
             f"'headgate rebuild {SESSIONS_JOB}' makes it anew, nothing is lost"
         )
     # An early release noted no number of buckets; the settings' one is taken for it.
-    if there is not None and there.buckets not in (None, wanted.buckets):
+    if there is not None and there.buckets not in (None, expected.buckets):
         raise Fatal(
             f"job {SESSIONS_JOB}: the state in {checkpoint} has {there.buckets} buckets, the "
-            f"settings say jobs.session_buckets = {wanted.buckets}; set that back, or 'headgate "
+            f"settings say jobs.session_buckets = {expected.buckets}; set that back, or 'headgate "
             f"rebuild {SESSIONS_JOB}' makes the state anew, nothing is lost"
         )
-    if there != wanted:
+    if there != expected:
         checkpoint.mkdir(parents=True, exist_ok=True)
-        note_layout(checkpoint, wanted)
+        note_layout(checkpoint, expected)

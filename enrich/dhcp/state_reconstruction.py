@@ -51,12 +51,12 @@ class Recalled(msgspec.Struct, frozen=True):
 
 
 def recall(
-    scope: str, ip: str, said: Iterable[Segment], lines: Iterable[LeaseEvent], cut: Cut
+    scope: str, ip: str, segments: Iterable[Segment], lines: Iterable[LeaseEvent], cut: Cut
 ) -> Recalled:
-    """One address. `said`: its rows, at least those that `cut` wants; `lines`: those since
+    """One address. `segments`: its rows, at least those that `cut` wants; `lines`: those since
     `cut.since_us`, without the ones that came too late. Neither needs an order."""
-    wanted = (row for row in said if row.kind != TOO_LATE and cut.wants(row))
-    rows = sorted(wanted, key=lambda row: row.rev)
+    needed = (row for row in segments if row.kind != TOO_LATE and cut.wants(row))
+    rows = sorted(needed, key=lambda row: row.rev)
     stated = list(_sessions(rows))
     kept = sorted(lines, key=order)
     truth = {s.session_id: s for s in stated}
@@ -111,15 +111,15 @@ def _pasts(
 
 def _after(base: Session, lines: list[LeaseEvent]) -> list[LeaseEvent]:
     """The lines that followed what a session rests on."""
-    known = frozenset(base.evidence)
-    last = max((n for n, line in enumerate(lines) if line.event_uid in known), default=-1)
+    evidence = frozenset(base.evidence)
+    last = max((n for n, line in enumerate(lines) if line.event_uid in evidence), default=-1)
     return lines[last + 1 :]
 
 
 def _agree(played: Sequence[Session], truth: dict[str, Session], cut: Cut) -> bool:
-    wanted = {uid for uid, s in truth.items() if s.end_us >= cut.cut_us and s.end_us > s.start_us}
+    lasting = {uid for uid, s in truth.items() if s.end_us >= cut.cut_us and s.end_us > s.start_us}
     agrees = all(truth.get(s.session_id) == s or s.end_us < cut.cut_us for s in played)
-    return agrees and wanted <= {s.session_id for s in played}
+    return agrees and lasting <= {s.session_id for s in played}
 
 
 def _painted(

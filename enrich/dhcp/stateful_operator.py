@@ -48,12 +48,12 @@ def _advancing(
         bucket = stored.load(lines, finished)
         segments = bucket.advance(lines, finished)
         state.update((stored.save(),))
-        yield from _told(key, segments, bucket, finished)
+        yield from _output(key, segments, bucket, finished)
 
     return step
 
 
-def _told(
+def _output(
     key: tuple[int], data_frames: list[Segment], state: TrackerBucket, finished: list[int]
 ) -> Iterator[pd.DataFrame]:
     """The segments of a bucket; the first bucket also says how far all have come."""
@@ -101,16 +101,16 @@ def read_state(chunks: Iterable[pd.DataFrame]) -> tuple[list[LeaseEvent], list[i
     finished: list[int] = []
     for chunk in chunks:
         # NumPy's own booleans, as `~` of a column of objects is no mask.
-        beats = chunk["beat"].to_numpy(dtype=bool)
-        finished += chunk["time_us"][beats].tolist()
-        columns = [chunk[name][~beats].tolist() for name in LINE]
+        is_heartbeat = chunk["beat"].to_numpy(dtype=bool)
+        finished += chunk["time_us"][is_heartbeat].tolist()
+        columns = [chunk[name][~is_heartbeat].tolist() for name in LINE]
         lines += [LeaseEvent(*row) for row in zip(*columns, strict=True)]
     return lines, finished
 
 
-def frame(said: list[Segment]) -> pd.DataFrame:
+def frame(segments: list[Segment]) -> pd.DataFrame:
     """Segments as they leave Python (`row_schema`)."""
-    rows = {name: [getattr(s, name) for s in said] for name in Segment.__struct_fields__}
+    rows = {name: [getattr(s, name) for s in segments] for name in Segment.__struct_fields__}
     rows["event_uids"] = [None if uids is None else list(uids) for uids in rows["event_uids"]]
     return pd.DataFrame(
         {

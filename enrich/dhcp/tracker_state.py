@@ -354,12 +354,12 @@ def diff(
 
 
 def _notes(
-    before: dict[str, Session], after: dict[str, Session], painted: set[str], told: set[str]
+    before: dict[str, Session], after: dict[str, Session], painted: set[str], repainted: set[str]
 ) -> Iterator[tuple[str, int, int, Session]]:
     """Rows of no length for sessions that changed without a change of what is painted."""
     for uid, was in before.items():
         now = after.get(uid)
-        if uid in told or now == was or uid not in painted:
+        if uid in repainted or now == was or uid not in painted:
             continue
         about = now or _gone(was)
         kind = FREE if about.end_us < was.end_us else EXTEND
@@ -423,10 +423,10 @@ def _segment(
     start_us: int,
     end_us: int,
     about: Session,
-    said: tuple[int, int, int],
+    stamps: tuple[int, int, int],
 ) -> Segment:
     free = kind == FREE
-    known_at, learned_at, rev = said
+    known_at, learned_at, rev = stamps
     return Segment(
         scope=address.scope,
         ip=address.ip,

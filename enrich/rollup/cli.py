@@ -19,7 +19,7 @@ _NICE = 10
 """The live jobs go first."""
 
 _COLUMNS = ("hour", "checked_at", "events", "missing", "recounted", "unmended")
-_ASKED = """
+_CHECKS = """
 SELECT hour, checked_at, events, missing, recounted, unmended FROM ops.rollup_check
 WHERE ($since IS NULL OR hour >= $since) AND ($until IS NULL OR hour < $until)
   AND ($all OR missing > 0 OR unmended > 0)
@@ -68,17 +68,17 @@ def _checks(args: argparse.Namespace, settings: Settings) -> list[dict[str, Any]
 
     since, until = instant_or_none("--since", args.since), instant_or_none("--until", args.until)
     with AskedViews(settings.lake_root, needs=("ops.rollup_check",)) as views:
-        asked = {"since": since, "until": until, "all": args.all}
-        rows = views.execute(_ASKED, asked).fetchall()
+        bounds = {"since": since, "until": until, "all": args.all}
+        rows = views.execute(_CHECKS, bounds).fetchall()
         # A lake of an earlier release has no such table until a driver ran.
         asked_anew = not views.lacking(["ops.recount"])
         (wait,) = (views.execute(_WAITING).fetchone() if asked_anew else None) or (0,)
         if wait:
             print(f"to be counted anew, as events were changed: {wait} hours", file=sys.stderr)
-    return [dict(zip(_COLUMNS, map(_told, row), strict=True)) for row in rows]
+    return [dict(zip(_COLUMNS, map(_cell, row), strict=True)) for row in rows]
 
 
-def _told(value: Any) -> Any:
+def _cell(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 

@@ -165,22 +165,22 @@ def with_holders(sessions: DataFrame, segments: DataFrame) -> DataFrame:
 
     Nothing is asked of the segments where no session has an address.
     """
-    asked = sessions.withColumns(
+    addressed = sessions.withColumns(
         {
             "ip": F.when(F.col("device_type") == "ip", F.col("device")),
             "event_time": F.col("started_at"),
         }
     )
-    oldest = asked.where("ip IS NOT NULL").agg(F.min("started_at").alias("at")).first()
+    oldest = addressed.where("ip IS NOT NULL").agg(F.min("started_at").alias("at")).first()
     if oldest is None or oldest["at"] is None:
         nothing = F.lit(None).cast("string")
         return sessions.withColumns(dict.fromkeys(_HOLDER, nothing))
     # A batch asks about few addresses; the table has the segments of all.
-    few = asked.select("scope", "ip").distinct()
+    few = addressed.select("scope", "ip").distinct()
     # What ended before the oldest login of the batch can hold none of its addresses.
     lately = statements(segments).where(F.col("seg_end") > F.lit(oldest["at"]))
     newest_rows = newest_cover(
-        asked,
+        addressed,
         lately.join(F.broadcast(few), ["scope", "ip"], "left_semi"),
         carried=_HOLDER,
     )

@@ -47,7 +47,7 @@ _Counts = dict[tuple[datetime, str], int]
 """Rows by hour and source."""
 _Run = tuple[datetime, datetime]
 """Hours that follow each other: `[start, end)`."""
-_Asked = Mapping[datetime, Collection[datetime]]
+_Requests = Mapping[datetime, Collection[datetime]]
 """Hours of arrival to be counted anew, with the hours in which events of them count."""
 
 
@@ -110,14 +110,14 @@ def check_rollup(lake: Lake, closed: datetime, most: int = _MOST) -> RollupCompa
     """
     # Before anything is read: what is asked for meanwhile is later, and stays asked for.
     begun = datetime.now(UTC)
-    asked, first = waiting(lake), _first(lake)
-    busy = changing(lake.settings) if asked else None
+    requests, first = waiting(lake), _first(lake)
+    busy = changing(lake.settings) if requests else None
     checked = RollupComparison()
     if first is not None and first < closed:
-        checked = _compare_new(lake, first, closed, most, asked, begun, busy=busy is not None)
-    stale = sorted(hour for hour in asked if first is not None and hour < min(first, closed))
+        checked = _compare_new(lake, first, closed, most, requests, begun, busy=busy is not None)
+    stale = sorted(hour for hour in requests if first is not None and hour < min(first, closed))
     if stale and not busy:
-        checked.add(_compare(lake, stale[:most], closed, begun, asked))
+        checked.add(_compare(lake, stale[:most], closed, begun, requests))
         checked.more |= len(stale) > most
     return checked
 
@@ -127,7 +127,7 @@ def _compare_new(
     first: datetime,
     closed: datetime,
     most: int,
-    asked: _Asked,
+    requests: _Requests,
     begun: datetime,
     *,
     busy: bool,
@@ -137,16 +137,16 @@ def _compare_new(
     end = _whole(min(closed, _complete(lake, first), filed))
     waits_for = filed if end == _whole(filed) < _whole(closed) else None
     # All later hours wait as well: the newest compared one says where to go on (`_first`).
-    end = min([end, *(hour for hour in asked if busy and hour >= first)])
+    end = min([end, *(hour for hour in requests if busy and hour >= first)])
     if first >= end:
         return RollupComparison(waits_for=waits_for)
     until = min(end, first + most * HOURS)
-    comparison = _compare(lake, _hours(first, until), closed, begun, asked)
+    comparison = _compare(lake, _hours(first, until), closed, begun, requests)
     comparison.more, comparison.waits_for = until < end, waits_for
     return comparison
 
 
-def waiting(lake: Lake) -> _Asked:
+def waiting(lake: Lake) -> _Requests:
     """Hours of arrival that are to be counted anew, with the hours in which their events count."""
     # Version 0 is the empty table.
     if lake.version(RECOUNT) < 1:  # nothing was ever asked for
@@ -184,11 +184,11 @@ def recount_hours(lake: Lake, since: datetime, until: datetime) -> RollupCompari
             f"counts are compared up to {reached.isoformat() if reached else 'nowhere yet'}; what "
             "came later is by job rollup, in due time: ask for a span that ends before"
         )
-    hours, asked = _hours(start, end), waiting(lake)
-    busy = changing(lake.settings) if asked.keys() & hours else None
+    hours, requests = _hours(start, end), waiting(lake)
+    busy = changing(lake.settings) if requests.keys() & hours else None
     if busy:
         raise Retryable(f"headgate {busy} is changing events of these hours; count when it is done")
-    return _compare(lake, hours, reached, begun, asked, all_of_them=True)
+    return _compare(lake, hours, reached, begun, requests, all_of_them=True)
 
 
 def _compare(
@@ -196,31 +196,31 @@ def _compare(
     hours: Sequence[datetime],
     closed: datetime,
     begun: datetime,
-    asked: _Asked,
+    requests: _Requests,
     *,
     all_of_them: bool = False,
 ) -> RollupComparison:
     """Compare some hours of arrivals and the hours of their events.
 
-    `begun`: before anything was read that it rests on. `asked`: hours to be counted anew whether
+    `begun`: before anything was read that it rests on. `requests`: hours to be counted anew whether
     they differ or not; `all_of_them`: all are.
     """
     by_arrival, touched = _arrivals(lake.read(EVENT).where(_within("received_at", _runs(hours))))
     # `_within` reads more than these hours where there are very many.
     by_arrival = {key: n for key, n in by_arrival.items() if key[0] in set(hours)}
-    anew = {hour_row for hour in hours for hour_row in asked.get(hour, ())}
+    anew = {hour_row for hour in hours for hour_row in requests.get(hour, ())}
     # A clock that is ahead puts an event into the hour after its arrival, which was not closed.
     near = {hour_row for hour in hours for hour_row in (hour - HOURS, hour)}
     # A window that is still open has state, which would write over what is counted anew.
     mine = {hour_row for hour_row in {*touched, *near, *anew} if hour_row + HOURS <= closed}
     differing = {
-        ARRIVED: _differing(by_arrival, _told(lake, ARRIVED, hours)),
-        HAPPENED: _differing(_events(lake, mine), _told(lake, HAPPENED, mine)),
+        ARRIVED: _differing(by_arrival, _rolled_up(lake, ARRIVED, hours)),
+        HAPPENED: _differing(_events(lake, mine), _rolled_up(lake, HAPPENED, mine)),
     }
     checked = RollupComparison(len(hours), sum(sum(each.values()) for each in differing.values()))
     kept = _kept_since(lake)
     wanted: dict[CountClock, Collection[datetime]] = {
-        ARRIVED: hours if all_of_them else asked.keys() & set(hours),
+        ARRIVED: hours if all_of_them else requests.keys() & set(hours),
         HAPPENED: mine if all_of_them else anew & mine,
     }
     for part, each in differing.items():
@@ -281,8 +281,8 @@ def _complete(lake: Lake, since: datetime) -> datetime:
     Only heartbeats since then are looked at: the table is long.
     """
     beat = (F.col("grain") == ARRIVAL) & (F.col("source") == HEARTBEAT)
-    beats = lake.read(ROLLUP).where(beat & (F.col("window_start") >= F.lit(since)))
-    (newest,) = beats.agg(_micros(F.max("last_at"))).collect()
+    heartbeats = lake.read(ROLLUP).where(beat & (F.col("window_start") >= F.lit(since)))
+    (newest,) = heartbeats.agg(_micros(F.max("last_at"))).collect()
     return _moment(newest[0] or 0)
 
 
@@ -316,7 +316,7 @@ def _events(lake: Lake, hours: Collection[datetime]) -> _Counts:
     return _counted(rows, F.date_trunc("hour", happened()), F.count("*"), hours)
 
 
-def _told(lake: Lake, part: CountClock, hours: Collection[datetime]) -> _Counts:
+def _rolled_up(lake: Lake, part: CountClock, hours: Collection[datetime]) -> _Counts:
     """What gold.rollup says of the same."""
     rows = lake.read(ROLLUP).where(
         (F.col("grain") == part.counted)
@@ -336,11 +336,13 @@ def _counted(
     return {key: n for key, n in counts.items() if key[0] in hours}
 
 
-def _differing(there: _Counts, told: Mapping[tuple[datetime, str], int]) -> dict[datetime, int]:
+def _differing(
+    counted: _Counts, rolled_up: Mapping[tuple[datetime, str], int]
+) -> dict[datetime, int]:
     """Hours whose counts are not those of the events, with by how many."""
     wrong: dict[datetime, int] = {}
-    for key in {*there, *told}:
-        by = abs(there.get(key, 0) - told.get(key, 0))
+    for key in {*counted, *rolled_up}:
+        by = abs(counted.get(key, 0) - rolled_up.get(key, 0))
         if by:
             wrong[key[0]] = wrong.get(key[0], 0) + by
     return wrong
@@ -401,7 +403,7 @@ def _note(
     hours: Sequence[datetime],
     arrived: _Counts,
     differing: Mapping[CountClock, Mapping[datetime, int]],
-    found: RollupComparison,
+    comparison: RollupComparison,
     begun: datetime,
 ) -> None:
     """A row of ops.rollup_check for each hour; what events' own hours lacked stands in the last."""
@@ -411,15 +413,15 @@ def _note(
             "checked_at": begun,
             "events": sum(n for (hour, _), n in arrived.items() if hour == hour_start),
             "missing": differing[ARRIVED].get(hour_start, 0),
-            "recounted": sum(each == (ARRIVED.name, hour_start) for each in found.recounted),
+            "recounted": sum(each == (ARRIVED.name, hour_start) for each in comparison.recounted),
             "unmended": 0,
         }
         for hour_start in hours
     ]
     if rows:
         rows[-1]["missing"] += sum(differing[HAPPENED].values())
-        rows[-1]["recounted"] += sum(name == HAPPENED.name for name, _ in found.recounted)
-        rows[-1]["unmended"] = found.unmended
+        rows[-1]["recounted"] += sum(name == HAPPENED.name for name, _ in comparison.recounted)
+        rows[-1]["unmended"] = comparison.unmended
         lake.add(ROLLUP_CHECK, rows, json.dumps({"rollup": "check"}))
 
 

@@ -58,14 +58,14 @@ class Topic:
         key, value = _message(row)
         while True:
             try:
-                client.produce(self._name, value=value, key=key, on_delivery=self._heard)
+                client.produce(self._name, value=value, key=key, on_delivery=self._delivered)
                 # Callbacks run within our calls only: without it refusals wait for the flush.
                 client.poll(0)
                 return
             except BufferError:
                 client.poll(0.5)  # room comes as the broker takes what waits
 
-    def _heard(self, error: KafkaError | None, _: Message) -> None:
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
             self._refused.append(error.str())
 
@@ -77,8 +77,8 @@ def _message(row: Row) -> tuple[bytes, bytes]:
     return _json(key), _json(lines)
 
 
-def _json(told: dict[str, Any]) -> bytes:
-    return json.dumps(told, separators=(",", ":")).encode()
+def _json(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode()
 
 
 def _plain(value: Any) -> Any:

@@ -61,9 +61,9 @@ def _compare(offsets: Path) -> None:
     number = int(offsets.name)
     if not decisions_file(folder, number).exists():
         return
-    known = decided(folder, number).get("digest")
+    expected = decided(folder, number).get("digest")
     # The digest comes with the ledger row: a batch that did not get so far has none to compare.
-    if known not in (None, digest_of(offsets.read_bytes())):
+    if expected not in (None, digest_of(offsets.read_bytes())):
         raise Damaged("its batch was worked on with other offsets")
 
 

@@ -146,10 +146,10 @@ def open_paths(settings: Settings) -> Finding:
     )
 
 
-def _wider(path: Path, mask: int, wanted: str) -> str | None:
+def _wider(path: Path, mask: int, mode: str) -> str | None:
     """The remedy for a path that gives others what `mask` keeps from them."""
     wide = path.exists() and path.stat().st_mode & mask & 0o077
-    return f"chmod {wanted} {path}" if wide else None
+    return f"chmod {mode} {path}" if wide else None
 
 
 def _doctor(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -223,7 +223,7 @@ def _print_columns(declared: Table, form: str) -> None:
 
 
 def _catalogue(name: str | None) -> list[dict[str, object]]:
-    wanted = [table(name)] if name else list(catalog().values())
+    tables = [table(name)] if name else list(catalog().values())
     return [
         {
             "name": declared.name,
@@ -233,7 +233,7 @@ def _catalogue(name: str | None) -> list[dict[str, object]]:
                 for c in declared.columns
             ],
         }
-        for declared in wanted
+        for declared in tables
     ]
 
 

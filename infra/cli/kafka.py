@@ -52,9 +52,9 @@ def build(commands: Any) -> None:
         help=f"also bring {COMPACTION_LAG} to compacted topics of ours that were there before",
     )
     topics.set_defaults(run=_topics)
-    shown = commands.add_parser("settings", help="what is set, secrets as *****")
-    add_output_option(shown, default="json")
-    shown.set_defaults(run=_settings)
+    settings_parser = commands.add_parser("settings", help="what is set, secrets as *****")
+    add_output_option(settings_parser, default="json")
+    settings_parser.set_defaults(run=_settings)
 
 
 def _add_tenant_option(parser: argparse.ArgumentParser) -> None:

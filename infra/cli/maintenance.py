@@ -50,9 +50,9 @@ def build(commands: Any) -> None:
 
 
 def _compact(arguments: argparse.Namespace, settings: Settings) -> int:
-    wanted = [table(name) for name in arguments.table] or list(catalog().values())
+    tables = [table(name) for name in arguments.table] or list(catalog().values())
     there = [
-        declared for declared in wanted if newest_version(settings.lake_root / declared.path) >= 0
+        declared for declared in tables if newest_version(settings.lake_root / declared.path) >= 0
     ]
     if not there:
         raise NoLakeHere(

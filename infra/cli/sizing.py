@@ -45,15 +45,15 @@ def _size(arguments: argparse.Namespace, settings: Settings) -> int:
     del settings  # what is asked is not what runs here
     if not 0 < arguments.busy < 1:
         raise Usage(f"--busy {arguments.busy}: between 0 and 1, both left out")
-    known = measured(arguments.results or project_root() / "bench" / "results")
+    measured_load = measured(arguments.results or project_root() / "bench" / "results")
     load = Load(
         arguments.events_per_second,
-        arguments.event_bytes or known.event_bytes,
+        arguments.event_bytes or measured_load.event_bytes,
         arguments.devices,
         arguments.days,
         arguments.busy,
     )
-    rows = [asdict(figure) for figure in sized(load, known)]
+    rows = [asdict(figure) for figure in sized(load, measured_load)]
     print_rows(rows, arguments.output, _COLUMNS, shown={"value": _short})
     return 0
 

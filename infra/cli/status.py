@@ -55,15 +55,17 @@ _FORMER_COLUMNS = {
 
 def build(commands: Any) -> None:
     """Register the commands."""
-    shown = commands.add_parser(
+    status_parser = commands.add_parser(
         "status",
         help="where each job stands; exit 1 when one misses its target",
     )
-    shown.add_argument("--watch", action="store_true", help="look each second, until Ctrl-C")
+    status_parser.add_argument(
+        "--watch", action="store_true", help="look each second, until Ctrl-C"
+    )
     # What `status` does anyway; for one release more.
-    shown.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
-    add_output_option(shown, WIDE)
-    shown.set_defaults(run=_status)
+    status_parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
+    add_output_option(status_parser, WIDE)
+    status_parser.set_defaults(run=_status)
 
 
 def rows(verdicts: Sequence[JobVerdict], now: float) -> list[dict[str, Any]]:
@@ -76,8 +78,8 @@ def _with_former(row: dict[str, Any]) -> dict[str, Any]:
     return row | former | {"standing": job_status.former_state(row["state"])}
 
 
-def _row(one: JobVerdict, now: float) -> dict[str, Any]:
-    status = one.status or job_status.JobStatus(one.job)
+def _row(job_verdict: JobVerdict, now: float) -> dict[str, Any]:
+    status = job_verdict.status or job_status.JobStatus(job_verdict.job)
     moved = status.progressed_at
     used = status.memory
     current = status.current(now)
@@ -85,13 +87,13 @@ def _row(one: JobVerdict, now: float) -> dict[str, Any]:
     oldest = None if status.behind_seconds is None else round(status.behind_seconds, 1)
     lag, event_lag = status.arrival_time_lag(now), status.event_time_lag(now)
     return {
-        "job": one.job,
-        "state": status.state if one.status else "unknown",
+        "job": job_verdict.job,
+        "state": status.state if job_verdict.status else "unknown",
         "batch": status.batch,
         "rows": status.rows,
         "seconds": status.seconds,
         "since_progress_seconds": None if moved is None else round(now - moved, 1),
-        "target": one.target,
+        "target": job_verdict.target,
         # What a driver that is gone said last is not shown as if it were so still.
         "unread": unread if current else None,
         "oldest_unread_commit_seconds": oldest if current else None,
@@ -105,7 +107,7 @@ def _row(one: JobVerdict, now: float) -> dict[str, Any]:
         "cap": status.cap if current else None,
         "regime": status.regime if current else None,
         "memory_mb": round((used.driver + used.jvm + used.workers) / 2**20) if current else None,
-        "missed": one.missed,
+        "missed": job_verdict.missed,
     }
 
 
@@ -159,6 +161,6 @@ def _style(row: Mapping[str, Any]) -> str:
     return "red" if row["missed"] else ""
 
 
-def _table(told: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Any:
+def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Any:
     """The rows for a terminal; what misses its target in red, with the reason."""
-    return terminal_table(told, columns, shown=_SHOWN, style=_style)
+    return terminal_table(rows, columns, shown=_SHOWN, style=_style)

@@ -48,10 +48,10 @@ _OPEN = -1
 
 def _size_of(node: yaml.Node, depth: int, sizes: dict[int, int]) -> int:
     """How many values a node stands for; each node is looked at once."""
-    if (known := sizes.get(id(node))) is not None:
-        if known == _OPEN:
+    if (earlier := sizes.get(id(node))) is not None:
+        if earlier == _OPEN:
             raise yaml.YAMLError("a value that holds itself, by an alias")
-        return known
+        return earlier
     if depth > MAX_YAML_DEPTH:
         raise yaml.YAMLError(f"nested deeper than {MAX_YAML_DEPTH} levels")
     # Marked before its inside is looked at: who comes back here went round in a circle.

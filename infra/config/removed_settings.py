@@ -37,7 +37,7 @@ REMOVED_SETTINGS = {
 }
 """By former name."""
 
-_said: set[str] = set()
+_warned: set[str] = set()
 
 
 def without_removed(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,19 +51,19 @@ def without_removed(values: Mapping[str, Any]) -> dict[str, Any]:
         inside = left.get(section) if section else left
         if not isinstance(inside, Mapping) or word not in inside:
             continue
-        _tell(name, inside[word], gone)
+        _warn(name, inside[word], gone)
         without = {key: value for key, value in inside.items() if key != word}
         left = {**left, section: without} if section else without
     return left
 
 
-def _tell(name: str, value: Any, gone: RemovedSetting) -> None:
+def _warn(name: str, value: Any, gone: RemovedSetting) -> None:
     reason = gone.dropped.get(value) if isinstance(value, str) else None
     if reason is None:
         refused = gone.refused.get(value) if isinstance(value, str) else None
-        known = ", ".join((*gone.dropped, *gone.refused))
-        why = refused or f"it never had that value (only {known}); take it out"
+        values = ", ".join((*gone.dropped, *gone.refused))
+        why = refused or f"it never had that value (only {values}); take it out"
         raise Usage(f"setting {name} = {value!r} is gone: {why}")
-    if name not in _said:
-        _said.add(name)
+    if name not in _warned:
+        _warned.add(name)
         print(f"headgate: setting {name} is gone, take it out: {reason}", file=sys.stderr)

@@ -25,7 +25,7 @@ RENAMED_SETTINGS = {
 RENAMED_SECTIONS = {"upkeep": "maintenance"}
 """New name of a section by its former one."""
 
-_said: set[str] = set()
+_warned: set[str] = set()
 
 
 def with_new_names(values: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -83,6 +83,6 @@ def _require_alone(path: tuple[str, ...], new: str, values: Mapping[str, Any]) -
     former, now = ".".join(path), ".".join((*path[:-1], new))
     if new in values:
         raise Usage(f"{former} is the former name of {now}: set one of them, not both")
-    if former not in _said:
-        _said.add(former)
+    if former not in _warned:
+        _warned.add(former)
         print(f"headgate: setting {former} is called {now} now", file=sys.stderr)

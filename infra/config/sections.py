@@ -222,11 +222,11 @@ class KafkaSettings(Section):
         return value
 
     @model_validator(mode="after")
-    def _known(self) -> KafkaSettings:
+    def _complete(self) -> KafkaSettings:
         if self.password is not None and self.password_file is not None:
             raise ValueError("password or password_file, not both")
-        known = self.password is not None or self.password_file is not None
-        if known != (self.user is not None):
+        has_password = self.password is not None or self.password_file is not None
+        if has_password != (self.user is not None):
             raise ValueError("user and password_file (or HEADGATE_KAFKA__PASSWORD) go together")
         # Without TLS the password, or what proves it, can be read on its way.
         if self.user is not None and self.protocol != "SASL_SSL":

@@ -41,11 +41,11 @@ def owner_of(scope: str | None) -> str | None:
     return None if scope is None else parts_of(scope)[1]
 
 
-def listed_tenants(names: Sequence[str], known: Sequence[str], where: str) -> tuple[str, ...]:
+def listed_tenants(names: Sequence[str], tenants: Sequence[str], where: str) -> tuple[str, ...]:
     """These names; raises `Usage` for one that the settings do not list."""
     for name in names:
         # A slip would show nothing, now and for good, and be believed.
-        if name not in known:
-            there = ", ".join(known) or "none; list them in tenants of the settings"
+        if name not in tenants:
+            there = ", ".join(tenants) or "none; list them in tenants of the settings"
             raise Usage(f"{where}: no tenant '{name}'; there are {there}")
     return tuple(names)

@@ -54,9 +54,9 @@ def time_of(option: str, text: str, now: datetime) -> datetime:
     """
     words = text.strip().rsplit(" ", 1)
     zone: tzinfo = UTC
-    named = len(words) == 2 and (known := _zone(words[1])) is not None
-    if named and known is not None:
-        zone = known
+    named = len(words) == 2 and (named_zone := _zone(words[1])) is not None
+    if named and named_zone is not None:
+        zone = named_zone
     plain = (words[0] if named else text).strip()
     beyond = Usage(f"{option} {text}: lies beyond the years {_FIRST} to {_LAST}")
     try:

@@ -51,7 +51,7 @@ def views() -> dict[str, View]:
 
 def table(name: str) -> Table:
     """The table called `name`; raises `Usage` with the known names."""
-    known = catalog()
-    if name not in known:
-        raise Usage(f"no table '{name}'; there are {', '.join(sorted(known))}")
-    return known[name]
+    tables = catalog()
+    if name not in tables:
+        raise Usage(f"no table '{name}'; there are {', '.join(sorted(tables))}")
+    return tables[name]

@@ -97,9 +97,9 @@ def definitions(lake_root: Location) -> tuple[Definition, ...]:
     return (*tables, *(Definition(v.name, _null_keeping(v.sql), None) for v in views().values()))
 
 
-def needed(names: Iterable[str], known: Sequence[Definition]) -> tuple[Definition, ...]:
+def needed(names: Iterable[str], catalogue: Sequence[Definition]) -> tuple[Definition, ...]:
     """The tables and views called so, and those they rest on, in an order to make them in."""
-    by_name = {definition.name: definition for definition in known}
+    by_name = {definition.name: definition for definition in catalogue}
     definitions: set[str] = set()
     waiting = [name for name in names if name in by_name]
     while waiting:
@@ -113,7 +113,7 @@ def needed(names: Iterable[str], known: Sequence[Definition]) -> tuple[Definitio
                 for definition in by_name
                 if re.search(rf"\b{re.escape(definition)}\b", sql)
             ]
-    return tuple(definition for definition in known if definition.name in definitions)
+    return tuple(definition for definition in catalogue if definition.name in definitions)
 
 
 def connect(
@@ -123,19 +123,19 @@ def connect(
     only: Sequence[str] | None = None,
     memory: str = "1GB",
     threads: int = 2,
-    shown: Callable[[Sequence[Definition]], Sequence[Definition]] = tuple,
+    existing: Callable[[Sequence[Definition]], Sequence[Definition]] = tuple,
 ) -> duckdb.DuckDBPyConnection:
     """A DuckDB connection with all tables and views of the lake that exist.
 
     `only`: with these, where they are there, and `needs` alone: to look at every table takes longer
-    than to ask a few. `shown`: of the catalogue's definitions those that are there; else all. Each
-    statement reads the newest snapshot, unlike those of `AskedViews`. Raises `NoLakeHere` when
+    than to ask a few. `existing`: of the catalogue's definitions those that are there; else all.
+    Each statement reads the newest snapshot, unlike those of `AskedViews`. Raises `NoLakeHere` when
     there is no lake, `Retryable` when one of `needs` cannot be read yet.
     """
     require_lake(lake_root)
-    known = tuple(shown(definitions(lake_root)))
+    catalogue = tuple(existing(definitions(lake_root)))
     connection = open_engine(memory=memory, threads=threads)
-    left = refresh(connection, known if only is None else needed([*needs, *only], known))
+    left = refresh(connection, catalogue if only is None else needed([*needs, *only], catalogue))
     lacking = {name: left[name] for name in needs if name in left}
     if lacking:
         raise Retryable(missing_sentence(lacking))
@@ -158,11 +158,11 @@ class AskedViews:
         needs: Sequence[str] = (),
         memory: str = "1GB",
         threads: int = 2,
-        shown: Callable[[Sequence[Definition]], Sequence[Definition]] = tuple,
+        existing: Callable[[Sequence[Definition]], Sequence[Definition]] = tuple,
     ) -> None:
-        """`shown`: of the catalogue's definitions those that are there; else all."""
+        """`existing`: of the catalogue's definitions those that are there; else all."""
         require_lake(lake_root)
-        self._known = tuple(shown(definitions(lake_root)))
+        self._catalogue = tuple(existing(definitions(lake_root)))
         self.require(needs)
         self.connection = bare_engine(memory=memory, threads=threads)
         # Where files are small, to read what they say of themselves takes longer than their rows,
@@ -185,7 +185,7 @@ class AskedViews:
         """Those of these tables and views that cannot be made yet, each with the reason."""
         lacking = {}
         for name in names:
-            folders = {d.name: d.folder for d in needed([name], self._known) if d.folder}
+            folders = {d.name: d.folder for d in needed([name], self._catalogue) if d.folder}
             missing = {below for below in folders if not is_table(location(folders[below]))}
             if missing:
                 lacking[name] = _NOT_MADE if name in missing else _BELOW_MISSING
@@ -250,19 +250,19 @@ class AskedViews:
         """Make what a statement needs; the statement as it is to be run."""
         named = [
             d.name
-            for d in self._known
+            for d in self._catalogue
             if re.search(rf"\b{re.escape(d.name)}\b", sql) or (d.folder and d.scan in sql)
         ]
-        wanted = []
-        for table in needed(named, self._known):
+        lacking = []
+        for table in needed(named, self._catalogue):
             span = within.get(table.name)
-            shown = self._plainly(table, span)
+            definition = self._plainly(table, span)
             # A statement may name the scan of a table, since its view has no names of files.
-            sql = sql.replace(table.scan, shown.scan) if table.folder else sql
+            sql = sql.replace(table.scan, definition.scan) if table.folder else sql
             if table.name not in self._made or self._made[table.name] != span:
-                wanted.append((shown, span))
-        left = refresh(self.connection, [shown for shown, _ in wanted])
-        self._made |= {d.name: span for d, span in wanted if d.name not in left}
+                lacking.append((definition, span))
+        left = refresh(self.connection, [definition for definition, _ in lacking])
+        self._made |= {d.name: span for d, span in lacking if d.name not in left}
         return sql
 
     def _plainly(self, table: Definition, span: Span | None) -> Definition:
@@ -310,20 +310,20 @@ def _load_delta(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def as_plain(
-    connection: duckdb.DuckDBPyConnection, wanted: Iterable[Definition]
+    connection: duckdb.DuckDBPyConnection, tables: Iterable[Definition]
 ) -> tuple[Definition, ...]:
     """Definitions of now, to be read without the Delta extension where the files of a table alone
     say what is in it; for the others the extension is loaded."""
     plain = PlainTables(connection)
-    shown = []
-    for table in wanted:
+    plain_definitions = []
+    for table in tables:
         if table.folder is not None and is_table(location(table.folder)):
             source = plain.source(location(table.folder), table.columns, None)
             if source is None:
                 _load_delta(connection)
             table = replace(table, plain=source)
-        shown.append(table)
-    return tuple(shown)
+        plain_definitions.append(table)
+    return tuple(plain_definitions)
 
 
 def bare_engine(*, memory: str, threads: int) -> duckdb.DuckDBPyConnection:
@@ -381,8 +381,8 @@ def reach(connection: duckdb.DuckDBPyConnection, *folders: Location | str) -> No
     """
     if not any(bucketed(folder) for folder in folders):
         return
-    known = connection.execute("SELECT count(*) FROM duckdb_secrets()").fetchone()
-    if known and known[0]:
+    secrets = connection.execute("SELECT count(*) FROM duckdb_secrets()").fetchone()
+    if secrets and secrets[0]:
         return
     connection.execute(f"LOAD {_text(str(extension_file('httpfs')))}")
     endpoint = store()
@@ -400,7 +400,9 @@ def reach(connection: duckdb.DuckDBPyConnection, *folders: Location | str) -> No
     )
 
 
-def refresh(connection: duckdb.DuckDBPyConnection, wanted: Iterable[Definition]) -> dict[str, str]:
+def refresh(
+    connection: duckdb.DuckDBPyConnection, needed_views: Iterable[Definition]
+) -> dict[str, str]:
     """Make the views that can be made; returns name and reason of those that cannot be yet.
 
     A table appears when its first job creates it, so a reader calls this again
@@ -409,9 +411,9 @@ def refresh(connection: duckdb.DuckDBPyConnection, wanted: Iterable[Definition])
     import duckdb
 
     left: dict[str, str] = {}
-    wanted = list(wanted)
-    reach(connection, *(definition_row.folder or "" for definition_row in wanted))
-    for definition in wanted:
+    needed_views = list(needed_views)
+    reach(connection, *(definition_row.folder or "" for definition_row in needed_views))
+    for definition in needed_views:
         if definition.folder is not None and not is_table(location(definition.folder)):
             left[definition.name] = _NOT_MADE
             continue

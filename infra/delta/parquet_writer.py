@@ -122,17 +122,17 @@ def whole_schema(table: Table, files: Sequence[pa.Schema]) -> pa.Schema:
     return pa.schema(list(whole))
 
 
-def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+def _wider(first: pa.DataType, second: pa.DataType) -> pa.DataType:
     """A type with the fields of both; where they differ in anything else, the first."""
-    if pa.types.is_struct(one) and pa.types.is_struct(other):
-        fields = {field.name: field for field in one}
-        for field in other:
-            known = fields.get(field.name, field)
-            fields[field.name] = known.with_type(_wider(known.type, field.type))
+    if pa.types.is_struct(first) and pa.types.is_struct(second):
+        fields = {field.name: field for field in first}
+        for field in second:
+            former = fields.get(field.name, field)
+            fields[field.name] = former.with_type(_wider(former.type, field.type))
         return pa.struct(list(fields.values()))
-    if pa.types.is_list(one) and pa.types.is_list(other):
-        return pa.list_(one.value_field.with_type(_wider(one.value_type, other.value_type)))
-    return one
+    if pa.types.is_list(first) and pa.types.is_list(second):
+        return pa.list_(first.value_field.with_type(_wider(first.value_type, second.value_type)))
+    return first
 
 
 class FileWriter:

@@ -168,13 +168,13 @@ class PlainTables:
         return listing, max(checkpoint, *since, -1)
 
     def _require_whole(
-        self, file: PlainFile, logged: dict[str, str], known: dict[str, str]
+        self, file: PlainFile, logged: dict[str, str], stored: dict[str, str]
     ) -> None:
         """Of what the log has, this release and a file must say the same: a file's struct of fewer
         fields would take the others away from all files, in silence."""
         import duckdb
 
-        shared = {name: kind for name, kind in known.items() if name in logged}
+        shared = {name: kind for name, kind in stored.items() if name in logged}
         if any(logged[name] != kind for name, kind in shared.items()):
             raise _Unusual
         typed = ", ".join(f"NULL::{kind} AS {_quoted(name)}" for name, kind in shared.items())
@@ -186,8 +186,8 @@ class PlainTables:
         except duckdb.Error:
             raise _Unusual from None
 
-    def _types(self, asked: str) -> list[Any]:
-        return [row[:2] for row in self._connection.execute(f"DESCRIBE {asked}").fetchall()]
+    def _types(self, select: str) -> list[Any]:
+        return [row[:2] for row in self._connection.execute(f"DESCRIBE {select}").fetchall()]
 
     @staticmethod
     def _versions(log: Path) -> tuple[int, list[int]]:
@@ -210,9 +210,9 @@ class PlainTables:
         if file.stat().st_size > self._most_checkpoint_bytes:
             raise _Unusual
         scan = plain_scan([PlainFile(file.name, str(file), {})])
-        asked = f"SELECT protocol, metaData, add FROM {scan}"
+        sql = f"SELECT protocol, metaData, add FROM {scan}"
         try:
-            rows = self._connection.execute(asked).fetchall()
+            rows = self._connection.execute(sql).fetchall()
         except duckdb.Error:
             raise _Unusual from None
         for row in rows:
@@ -252,31 +252,31 @@ class FollowedTables(PlainTables):
             return None
 
     def _followed(self, folder: Location) -> _Followed:
-        known = self._tables.get(folder)
-        if known is None or not known.renewed():
+        followed = self._tables.get(folder)
+        if followed is None or not followed.renewed():
             listing, version = self._read(folder)
             mark = from_on(folder / LOG, version)[:1]
             if not mark:
                 raise _Unusual
-            known = self._tables[folder] = _Followed(folder / LOG, listing, mark[0])
-        return known
+            followed = self._tables[folder] = _Followed(folder / LOG, listing, mark[0])
+        return followed
 
     def _whole(
-        self, known: _Followed, columns: Sequence[tuple[str, str]]
+        self, followed: _Followed, columns: Sequence[tuple[str, str]]
     ) -> tuple[list[PlainFile], frozenset[str]] | None:
-        listing = known.listing
+        listing = followed.listing
         listed = listing.newest_first(self._most_files)
         if not listed:
             return None
-        if known.schema != listing.schema:
-            known.schema, known.columns = listing.schema, _columns(listing.schema)
-            known.first = None
+        if followed.schema != listing.schema:
+            followed.schema, followed.columns = listing.schema, _columns(listing.schema)
+            followed.first = None
         # A file that was looked at stays the first as long as the table has it.
-        if known.first is None or listing.files.get(known.first.name) is not known.first:
-            self._require_whole(listed[0], known.columns, dict(columns))
-            known.first = listed[0]
-        others = (file for file in listed if file is not known.first)
-        return [known.first, *others], frozenset(known.columns)
+        if followed.first is None or listing.files.get(followed.first.name) is not followed.first:
+            self._require_whole(listed[0], followed.columns, dict(columns))
+            followed.first = listed[0]
+        others = (file for file in listed if file is not followed.first)
+        return [followed.first, *others], frozenset(followed.columns)
 
 
 class _Followed:

@@ -62,14 +62,14 @@ def described(folder: Location) -> dict[str, Any]:
     return table_metadata
 
 
-def additions(table: Table, found: T.StructType) -> tuple[Addition, ...]:
-    """What a table's declaration has and its schema `found` lacks.
+def additions(table: Table, stored: T.StructType) -> tuple[Addition, ...]:
+    """What a table's declaration has and its schema `stored` lacks.
 
     Raises `Fatal`, naming each, for columns whose type is another one.
     """
     added: list[Addition] = []
     other: list[str] = []
-    for difference in _differences((), table.schema, found):
+    for difference in _differences((), table.schema, stored):
         added.append(difference) if isinstance(difference, Addition) else other.append(difference)
     if other:
         raise Fatal(
@@ -79,17 +79,17 @@ def additions(table: Table, found: T.StructType) -> tuple[Addition, ...]:
     return tuple(added)
 
 
-def unknown(table: Table, found: T.StructType) -> tuple[str, ...]:
+def unknown(table: Table, stored: T.StructType) -> tuple[str, ...]:
     """Columns of a table that this release does not declare, as after a step back."""
     declared = set(table.schema.fieldNames())
-    return tuple(name for name in found.fieldNames() if name not in declared)
+    return tuple(name for name in stored.fieldNames() if name not in declared)
 
 
 def _differences(
-    path: tuple[str, ...], wanted: T.StructType, found: T.StructType
+    path: tuple[str, ...], declared: T.StructType, stored: T.StructType
 ) -> Iterator[Addition | str]:
-    have = {field.name: field for field in found.fields}
-    for field in wanted.fields:
+    have = {field.name: field for field in stored.fields}
+    for field in declared.fields:
         here = (*path, field.name)
         if field.name not in have:
             yield Addition(here, field.dataType, field.metadata.get("comment", ""))
@@ -98,17 +98,18 @@ def _differences(
 
 
 def _inside(
-    path: tuple[str, ...], wanted: T.DataType, found: T.DataType
+    path: tuple[str, ...], declared: T.DataType, stored: T.DataType
 ) -> Iterator[Addition | str]:
-    if isinstance(wanted, T.StructType) and isinstance(found, T.StructType):
-        yield from _differences(path, wanted, found)
-    elif isinstance(wanted, T.ArrayType) and isinstance(found, T.ArrayType):
+    if isinstance(declared, T.StructType) and isinstance(stored, T.StructType):
+        yield from _differences(path, declared, stored)
+    elif isinstance(declared, T.ArrayType) and isinstance(stored, T.ArrayType):
         # `element`, `key` and `value` are Delta's names for the inside of lists and maps.
-        yield from _inside((*path, "element"), wanted.elementType, found.elementType)
-    elif isinstance(wanted, T.MapType) and isinstance(found, T.MapType):
-        yield from _inside((*path, "key"), wanted.keyType, found.keyType)
-        yield from _inside((*path, "value"), wanted.valueType, found.valueType)
-    elif wanted != found:
+        yield from _inside((*path, "element"), declared.elementType, stored.elementType)
+    elif isinstance(declared, T.MapType) and isinstance(stored, T.MapType):
+        yield from _inside((*path, "key"), declared.keyType, stored.keyType)
+        yield from _inside((*path, "value"), declared.valueType, stored.valueType)
+    elif declared != stored:
         yield (
-            f"column {'.'.join(path)} is {found.simpleString()} there, {wanted.simpleString()} here"
+            f"column {'.'.join(path)} is {stored.simpleString()} there, "
+            f"{declared.simpleString()} here"
         )

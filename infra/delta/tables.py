@@ -106,16 +106,17 @@ class DeltaTables(TableLocations):
     def _upgraded(self, table: Table, columns: str) -> None:
         """A table got columns; a lake notes it in its audit."""
 
-    def _remember(self, table: Table, told: Mapping[str, Any]) -> None:
+    def _remember(self, table: Table, properties: Mapping[str, Any]) -> None:
         """Have the log tell files that left the table as long as former versions are promised."""
-        wanted = removed.wanted_interval(self.settings, table)
-        if removed.remembered(told) >= wanted:
+        interval = removed.wanted_interval(self.settings, table)
+        if removed.remembered(properties) >= interval:
             return
         with self.alone(table):
-            if removed.remembered(described(self.folder(table))) < wanted:
+            if removed.remembered(described(self.folder(table))) < interval:
                 self.spark.sql(
                     f"ALTER TABLE delta.`{self.path(table)}` "
-                    f"SET TBLPROPERTIES ('{removed.PROPERTY}' = '{removed.said_interval(wanted)}')"
+                    f"SET TBLPROPERTIES ('{removed.PROPERTY}' = "
+                    f"'{removed.said_interval(interval)}')"
                 )
 
     def _create(self, table: Table) -> None:

@@ -51,29 +51,34 @@ def version_at(name: str, table: Location, at: datetime) -> int:
     if position == 0:
         first = when.of(kept[0]).isoformat(timespec="seconds") if kept else "never"
         if kept and kept[0] == 0:
-            raise Usage(f"{name}: there was no such table at {_said(at)}; it was made at {first}")
-        raise Usage(f"{name}: its history at {_said(at)} is no longer kept; it begins at {first}")
+            raise Usage(
+                f"{name}: there was no such table at {_instant_text(at)}; it was made at {first}"
+            )
+        raise Usage(
+            f"{name}: its history at {_instant_text(at)} is no longer kept; it begins at {first}"
+        )
     version = kept[position - 1]
     if not _ascending(kept, position, at, when):
         raise Usage(
-            f"{name}: which version it had at {_said(at)} cannot be told: later ones have earlier "
-            "times, as after a clock was set back. Ask for an instant further from then"
+            f"{name}: which version it had at {_instant_text(at)} is not known: later ones "
+            "have earlier times, as after a clock was set back. Ask for an instant "
+            "further from then"
         )
-    known = sorted({*checkpoints(table / LOG), *checkpoints(table / ARCHIVE)})
-    if not _told(kept[:position], known):
+    checkpoint_versions = sorted({*checkpoints(table / LOG), *checkpoints(table / ARCHIVE)})
+    if not _files_known(kept[:position], checkpoint_versions):
         raise Usage(
-            f"{name}: its history at {_said(at)} (version {version}) is no longer kept: the log "
-            "lacks what came before"
+            f"{name}: its history at {_instant_text(at)} (version {version}) is no longer kept: "
+            "the log lacks what came before"
         )
     return version
 
 
-def _ascending(kept: Sequence[int], found: int, at: datetime, when: Committed) -> bool:
+def _ascending(kept: Sequence[int], position: int, at: datetime, when: Committed) -> bool:
     """Whether what follows was committed after `at`, as far as a look here and there tells."""
     # At growing distances: each look opens a file, and a clock that was set back shows soon after.
-    steps = (found + 2**step - 1 for step in range(len(kept).bit_length() + 1))
+    steps = (position + 2**step - 1 for step in range(len(kept).bit_length() + 1))
     return all(
-        when.of(kept[part]) > at for part in (*steps, len(kept) - 1) if found <= part < len(kept)
+        when.of(kept[part]) > at for part in (*steps, len(kept) - 1) if position <= part < len(kept)
     )
 
 
@@ -89,9 +94,9 @@ def require_files(
         gone = len(set(listed) - file_sizes(table, ".parquet").keys())
     if gone:
         raise Usage(
-            f"{name}: as it was at {_said(at)} (version {version}) it can no longer be read: "
-            f"{gone} of its {len(listed)} files were deleted since. Maintenance keeps what left a "
-            "table for maintenance.keep_hours; ask for a later instant"
+            f"{name}: as it was at {_instant_text(at)} (version {version}) it can no longer be "
+            f"read: {gone} of its {len(listed)} files were deleted since. Maintenance keeps what "
+            "left a table for maintenance.keep_hours; ask for a later instant"
         )
 
 
@@ -218,25 +223,25 @@ class Committed:
 
     def __init__(self, table: Location) -> None:
         self._table = table
-        self._known: dict[int, datetime] = {}
+        self._times: dict[int, datetime] = {}
 
     def of(self, version: int) -> datetime:
         """When a version was committed, UTC. Raises `FileNotFoundError` when its file is gone."""
-        if version not in self._known:
+        if version not in self._times:
             # Delta writes it first; where others do not, the file's own time stands in.
             first = commit_text(self._table, version).partition("\n")[0]
             millis = (json.loads(first or "{}").get("commitInfo") or {}).get("timestamp")
             if millis is None:
                 millis = modified(self._table, version) * 1000
-            self._known[version] = datetime.fromtimestamp(millis / 1000, UTC)
-        return self._known[version]
+            self._times[version] = datetime.fromtimestamp(millis / 1000, UTC)
+        return self._times[version]
 
 
-def _told(kept: Sequence[int], known: Sequence[int]) -> bool:
+def _files_known(kept: Sequence[int], checkpoint_versions: Sequence[int]) -> bool:
     """Whether the log tells the files of the last of `kept`: from its beginning or a checkpoint."""
-    start = max((number for number in known if number <= kept[-1]), default=-1)
+    start = max((number for number in checkpoint_versions if number <= kept[-1]), default=-1)
     return len(kept) >= 1 and kept[-1] - start <= sum(number > start for number in kept)
 
 
-def _said(at: datetime) -> str:
+def _instant_text(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -261,8 +261,8 @@ def _summed(log: Path, version: int) -> dict[str, Any] | None:
     protocol = summary["protocol"]
     features = {*protocol.get("writerFeatures", ()), *protocol.get("readerFeatures", ())}
     # Up to 2 writers have the first two of these features, unnamed; from 7 on each is named.
-    known = protocol["minWriterVersion"] in (1, 2, 7) and features <= _FEATURES
-    return summary if known else None
+    readable = protocol["minWriterVersion"] in (1, 2, 7) and features <= _FEATURES
+    return summary if readable else None
 
 
 def _grown(summary: dict[str, Any], files: Sequence[DataFile], transaction: str) -> dict[str, Any]:

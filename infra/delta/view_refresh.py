@@ -26,16 +26,16 @@ _Mark = tuple[int, float]
 """A commit, and when it was written."""
 
 
-def inlined_views(sql: str, known: Sequence[Definition], tables: Mapping[str, str]) -> str:
+def inlined_views(sql: str, catalogue: Sequence[Definition], tables: Mapping[str, str]) -> str:
     """A statement with subqueries in the places of `tables`, and of the views that rest on them.
 
     They stand where it names them, so it must name them nowhere else, as before a column.
     """
     # Views rest on what is before them, so from the last on.
-    views = [view for view in reversed(known) if view.folder is None]
+    views = [view for view in reversed(catalogue) if view.folder is None]
     for name, query in [*((view.name, view.sql) for view in views), *tables.items()]:
         # A view's own tables are looked for only where it is named: that takes longer.
-        if name in sql and not tables.keys().isdisjoint(d.name for d in needed([name], known)):
+        if name in sql and not tables.keys().isdisjoint(d.name for d in needed([name], catalogue)):
             sql = re.sub(rf"\b{re.escape(name)}\b", f"({query})".replace("\\", r"\\"), sql)
     return sql
 
@@ -62,8 +62,8 @@ class NearFiles:
         """
         times = [(file, file.newest(self.time)) for file in self.files]
         unknown = [pair for pair in times if pair[1] is None]
-        known = [(file, newest) for file, newest in times if newest is not None]
-        return [*unknown, *sorted(known, key=lambda pair: pair[1], reverse=True)]
+        timed = [(file, newest) for file, newest in times if newest is not None]
+        return [*unknown, *sorted(timed, key=lambda pair: pair[1], reverse=True)]
 
     def scan(self, files: Sequence[PlainFile] | None = None) -> str:
         """The table function that reads these files and the first; None: all here."""
@@ -84,24 +84,24 @@ class NearFiles:
 class Views:
     """What an engine has of a lake. Not safe to share between threads."""
 
-    def __init__(self, engine: duckdb.DuckDBPyConnection, known: Iterable[Definition]) -> None:
+    def __init__(self, engine: duckdb.DuckDBPyConnection, catalogue: Iterable[Definition]) -> None:
         self.engine = engine
-        self._known = tuple(known)
+        self._catalogue = tuple(catalogue)
         self._folders = {
             definition.name: location(definition.folder)
-            for definition in self._known
+            for definition in self._catalogue
             if definition.folder is not None
         }
         self._rests_on = {
             definition.name: frozenset(
-                below.name for below in needed([definition.name], self._known)
+                below.name for below in needed([definition.name], self._catalogue)
             )
-            for definition in self._known
+            for definition in self._catalogue
         }
         self._followed = FollowedTables(engine)
         self._marks: dict[str, _Mark] = {}
         self._ids: dict[str, str] = {}
-        self._left = {definition.name: "" for definition in self._known}
+        self._left = {definition.name: "" for definition in self._catalogue}
 
     @property
     def tables(self) -> Collection[str]:
@@ -114,11 +114,11 @@ class Views:
 
     def lacking(self, names: Collection[str]) -> dict[str, str]:
         """Make what is missing of these or has changed; name and reason of what cannot be."""
-        wanted = frozenset[str]().union(*(self._rests_on.get(name, ()) for name in names))
+        rested_on = frozenset[str]().union(*(self._rests_on.get(name, ()) for name in names))
         moved = {
             definition.name
-            for definition in self._known
-            if definition.name in wanted and self._moved(definition)
+            for definition in self._catalogue
+            if definition.name in rested_on and self._moved(definition)
         }
         for name, below in self._rests_on.items():
             if not moved.isdisjoint(below):
@@ -126,8 +126,8 @@ class Views:
         self._make(
             [
                 definition
-                for definition in self._known
-                if definition.name in wanted & self._left.keys()
+                for definition in self._catalogue
+                if definition.name in rested_on & self._left.keys()
             ]
         )
         return {name: self._left[name] for name in names if name in self._left}
@@ -143,7 +143,7 @@ class Views:
     def near(self, within: Mapping[str, Span]) -> dict[str, NearFiles]:
         """Of tables whose files alone say what is in them, the files where a span may be."""
         results = {}
-        for table in self._known:
+        for table in self._catalogue:
             span = within.get(table.name)
             folder = self._folders.get(table.name)
             if span is None or folder is None or table.version is not None:
@@ -167,13 +167,13 @@ class Views:
             self._ids[name] = str((metadata_of(self._folders[name]) or {}).get("id", ""))
         return self._ids[name]
 
-    def _make(self, wanted: Collection[Definition]) -> None:
-        for definition in wanted:
+    def _make(self, views: Collection[Definition]) -> None:
+        for definition in views:
             if definition.folder is not None and definition.version is None:
                 # Before it is made: what is committed meanwhile is looked at once more.
                 self._mark(definition.name)
-        failed = refresh(self.engine, wanted) if wanted else {}
-        for definition in wanted:
+        failed = refresh(self.engine, views) if views else {}
+        for definition in views:
             del self._left[definition.name]
         self._left |= failed
 
@@ -183,12 +183,12 @@ class Views:
         if newest is not None and (later_commits := from_on(log, newest)):
             self._marks[name] = later_commits[-1]
 
-    def _moved(self, one: Definition) -> bool:
+    def _moved(self, table: Definition) -> bool:
         """Whether a table may have other columns than when its view was made, or be another one."""
-        mark = self._marks.get(one.name)
+        mark = self._marks.get(table.name)
         if mark is None:
             return False
-        log = self._folders[one.name] / LOG
+        log = self._folders[table.name] / LOG
         try:
             later_commits = from_on(log, mark[0])
             if (
@@ -197,13 +197,13 @@ class Views:
                 and len(later_commits) <= _MOST
                 and not _redefined(log, later_commits[1:])
             ):
-                self._marks[one.name] = later_commits[-1]
+                self._marks[table.name] = later_commits[-1]
                 return False
         except FileNotFoundError:
             pass  # it left the log while it was looked for
-        del self._marks[one.name]
+        del self._marks[table.name]
         # A table that was made anew has another id.
-        self._ids.pop(one.name, None)
+        self._ids.pop(table.name, None)
         return True
 
 

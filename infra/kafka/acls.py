@@ -160,13 +160,13 @@ def acl_command(grant: Grant, user: str, bootstrap: str) -> str:
     )
 
 
-def apply(settings: Settings, wanted: Mapping[str, Sequence[Grant]]) -> int:
+def apply(settings: Settings, grants_of: Mapping[str, Sequence[Grant]]) -> int:
     """Give users their rights at the broker; what is there already stays. Returns how many.
 
     Raises `Fatal` when the broker knows no ACLs or we may not change them.
     """
     require_broker(settings.kafka)
-    bindings = [_binding(grant, user) for user, given in wanted.items() for grant in given]
+    bindings = [_binding(grant, user) for user, given in grants_of.items() for grant in given]
     client = admin(settings.kafka)  # kept: what it was asked ends with it
     for made in client.create_acls(bindings).values():
         try:

@@ -140,11 +140,11 @@ def lacking(kafka: KafkaSettings, what: str) -> Fatal:
 
 
 def unreachable(
-    kafka: KafkaSettings, error: KafkaException, heard: list[KafkaError]
+    kafka: KafkaSettings, error: KafkaException, errors: list[KafkaError]
 ) -> HeadgateError:
     """Why no broker answered, from what the client was told on the way (`error_cb`)."""
     # The error itself says only that nobody answered in time.
-    for complaint in heard:
+    for complaint in errors:
         why = _short(complaint.str())
         if complaint.code() == KafkaError._AUTHENTICATION:
             return Fatal(

@@ -93,8 +93,8 @@ def require_broker(kafka: KafkaSettings, seconds: float = 5.0) -> None:
     """Raises `Retryable`, naming the address, when no broker answers, and `Fatal` when one
     does and refuses us: wrong password, a certificate nobody vouches for, another protocol.
     """
-    heard: list[KafkaError] = []
-    options: dict[str, Any] = {**client_options(kafka), "log_level": 0, "error_cb": heard.append}
+    errors: list[KafkaError] = []
+    options: dict[str, Any] = {**client_options(kafka), "log_level": 0, "error_cb": errors.append}
     client = AdminClient(options)
     end = time.monotonic() + seconds
     while True:
@@ -104,7 +104,7 @@ def require_broker(kafka: KafkaSettings, seconds: float = 5.0) -> None:
             return
         except KafkaException as error:
             client.poll(0)  # hands over what the client heard meanwhile
-            why = unreachable(kafka, error, heard)
+            why = unreachable(kafka, error, errors)
         if isinstance(why, Fatal) or time.monotonic() > end:
             raise why
 
@@ -118,9 +118,9 @@ def ensure_topics(
     """
     kafka = settings.kafka
     client = admin(kafka)
-    wanted = _topics(kafka, sources, jobs)
-    known = _patiently(lambda: client.list_topics(timeout=20)).topics
-    absent = [topic for topic in wanted if topic.topic not in known]
+    topics = _topics(kafka, sources, jobs)
+    existing = _patiently(lambda: client.list_topics(timeout=20)).topics
+    absent = [topic for topic in topics if topic.topic not in existing]
     for name, made in client.create_topics(absent).items() if absent else ():
         try:
             made.result(20)
@@ -144,19 +144,19 @@ def _topics(kafka: KafkaSettings, sources: Sequence[str], jobs: Sequence[str]) -
     largest = {"max.message.bytes": str(kafka.max_message_bytes + 65536)}
     on_arrival = {"message.timestamp.type": "LogAppendTime"}
     compact = {"cleanup.policy": "compact", COMPACTION_LAG: str(COMPACTION_LAG_MS)}
-    wanted = [(topic_of(source, kafka), 1, on_arrival | largest) for source in sources]
+    topics = [(topic_of(source, kafka), 1, on_arrival | largest) for source in sources]
     if "ingest" in jobs:
         # One day is enough, as an old tick says nothing new.
-        wanted += [(kafka.tick_topic, 1, on_arrival | {"retention.ms": "86400000"})]
+        topics += [(kafka.tick_topic, 1, on_arrival | {"retention.ms": "86400000"})]
     if "alert" in jobs:
-        wanted += [
+        topics += [
             (kafka.alerts_topic, kafka.alerts_partitions, ON_DISK | largest),
             (kafka.progress_topic, 1, ON_DISK | compact),
             (kafka.state_topic, kafka.alerts_partitions, ON_DISK | compact | largest),
         ]
     if "ingest" in jobs and kafka.preliminary_topic:
         # Past the day in which each is answered they say nothing that the alerts do not.
-        wanted += [
+        topics += [
             (
                 kafka.preliminary_topic,
                 kafka.alerts_partitions,
@@ -164,10 +164,10 @@ def _topics(kafka: KafkaSettings, sources: Sequence[str], jobs: Sequence[str]) -
             )
         ]
         if "alert" not in jobs:  # the place of job `ingest` is there as well
-            wanted += [(kafka.progress_topic, 1, ON_DISK | compact)]
+            topics += [(kafka.progress_topic, 1, ON_DISK | compact)]
     if "rollup" in jobs and kafka.rollups_topic:
-        wanted += [(kafka.rollups_topic, 1, compact)]
-    return [NewTopic(name, num_partitions=n, config=config) for name, n, config in wanted]
+        topics += [(kafka.rollups_topic, 1, compact)]
+    return [NewTopic(name, num_partitions=n, config=config) for name, n, config in topics]
 
 
 def _stamp_on_arrival(client: AdminClient, kafka: KafkaSettings) -> None:
@@ -296,8 +296,8 @@ class Broker:
 
     def _await(self, seconds: float) -> None:
         end = time.monotonic() + seconds
-        known = self.guard.settings(self.address) if self.guard else None
-        options = client_options(known or KafkaSettings(bootstrap=self.address))
+        kafka = self.guard.settings(self.address) if self.guard else None
+        options = client_options(kafka or KafkaSettings(bootstrap=self.address))
         client = AdminClient({**options, "log_level": 0})
         while time.monotonic() < end:
             if self._process and self._process.poll() is not None:

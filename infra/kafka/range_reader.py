@@ -99,16 +99,16 @@ def read(
     `options`: of `reader_options`. Raises `Retryable` where messages are gone or do not come: by
     any other error the batch would count as one that nobody can read.
     """
-    heard: list[KafkaError] = []
-    consumer = Consumer({**options, **_password(options), "error_cb": heard.append})
+    errors: list[KafkaError] = []
+    consumer = Consumer({**options, **_password(options), "error_cb": errors.append})
     try:
         _know_leaders(consumer, ranges)
-        for wanted in ranges:
+        for offset_range in ranges:
             try:
-                for messages in _messages(consumer, wanted, heard, patience):
-                    yield wanted, messages
+                for messages in _messages(consumer, offset_range, errors, patience):
+                    yield offset_range, messages
             except KafkaException as error:
-                raise Retryable(f"{wanted}: {error.args[0].str()}") from None
+                raise Retryable(f"{offset_range}: {error.args[0].str()}") from None
     finally:
         consumer.close()
 
@@ -116,7 +116,7 @@ def read(
 def _know_leaders(consumer: Consumer, ranges: Sequence[OffsetRange]) -> None:
     """Ask for all topics at once: of one that it does not know the client asks once a second only,
     and each range of a new topic would wait that long."""
-    if len({wanted.topic for wanted in ranges}) > 1:
+    if len({offset_range.topic for offset_range in ranges}) > 1:
         # A broker that does not answer now is waited for where the messages are.
         with suppress(KafkaException):
             consumer.list_topics(timeout=_ANSWER_SECONDS)
@@ -142,36 +142,40 @@ def _password(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _messages(
-    consumer: Consumer, wanted: OffsetRange, heard: list[KafkaError], patience: float
+    consumer: Consumer, offset_range: OffsetRange, errors: list[KafkaError], patience: float
 ) -> Iterator[list[Message]]:
     # Assigned and not subscribed: there is no group whose other members it would wait for.
-    consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
-    due, until = wanted.start, time.monotonic() + patience
-    while due < wanted.end:
+    consumer.assign(
+        [TopicPartition(offset_range.topic, offset_range.partition, offset_range.start)]
+    )
+    due, until = offset_range.start, time.monotonic() + patience
+    while due < offset_range.end:
         messages, before, hole = [], due, None
-        for message in _several(consumer, min(AT_ONCE, wanted.end - due)):
+        for message in _several(consumer, min(AT_ONCE, offset_range.end - due)):
             offset = message.offset()
             error = message.error()
             if error is None and offset == due:
                 messages.append(message)
                 due += 1
             else:
-                reached = _reached(message, wanted)
+                reached = _reached(message, offset_range)
                 if reached <= due:
                     continue  # the end of a copy that had not got so far yet
                 hole = due if hole is None else hole
-                if error is None and reached <= wanted.end:
+                if error is None and reached <= offset_range.end:
                     messages.append(message)
-                due = min(wanted.end, reached)
-            if due == wanted.end:
+                due = min(offset_range.end, reached)
+            if due == offset_range.end:
                 break
         if hole is not None:
-            _require_held(consumer, wanted, hole, min(_ANSWER_SECONDS, patience))
+            _require_held(consumer, offset_range, hole, min(_ANSWER_SECONDS, patience))
         if due > before:
             until = time.monotonic() + patience
         elif time.monotonic() > until:
-            why = f": {heard[-1].str()}" if heard else ""
-            raise Retryable(f"{wanted}: no message from {due} on came in {patience:.0f} s{why}")
+            why = f": {errors[-1].str()}" if errors else ""
+            raise Retryable(
+                f"{offset_range}: no message from {due} on came in {patience:.0f} s{why}"
+            )
         if messages:
             yield messages
             # Who works on them for long has not waited for the next.
@@ -189,22 +193,24 @@ def _several(consumer: Consumer, most: int) -> list[Message]:
     return [] if message is None else [message]
 
 
-def _reached(message: Message, wanted: OffsetRange) -> int:
+def _reached(message: Message, offset_range: OffsetRange) -> int:
     """The offset behind a message, or at which the partition ends; raises `Retryable` for any other
     event."""
     error, offset = message.error(), message.offset()
     if error is not None and error.code() != KafkaError._PARTITION_EOF:
-        raise Retryable(f"{wanted}: {error.str()}")
+        raise Retryable(f"{offset_range}: {error.str()}")
     return (-1 if offset is None else offset) + (error is None)
 
 
-def _require_held(consumer: Consumer, wanted: OffsetRange, due: int, seconds: float) -> None:
+def _require_held(consumer: Consumer, offset_range: OffsetRange, due: int, seconds: float) -> None:
     """Raises `Retryable` where the broker has not what is due: then it is gone, and what comes next
     is no hole that a transaction or a compaction left."""
-    place = TopicPartition(wanted.topic, wanted.partition)
+    place = TopicPartition(offset_range.topic, offset_range.partition)
     watermarks = consumer.get_watermark_offsets(place, timeout=seconds, cached=False)
     if watermarks is None:
-        raise Retryable(f"{wanted}: the broker does not say whether it has message {due}")
+        raise Retryable(f"{offset_range}: the broker does not say whether it has message {due}")
     if watermarks[0] > due:
         first = watermarks[0]
-        raise Retryable(f"{wanted}: message {due} is gone; the first that is there is {first}")
+        raise Retryable(
+            f"{offset_range}: message {due} is gone; the first that is there is {first}"
+        )

@@ -36,8 +36,8 @@ def topic_settings(kafka: KafkaSettings, names: Iterable[str]) -> dict[str, _Tol
     Raises `Fatal` when we may not read them, `Retryable` when the broker does not say them.
     """
     client = admin(kafka)  # kept: what it was asked ends with it
-    asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in names]
-    answers = client.describe_configs(asked) if asked else {}
+    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in names]
+    answers = client.describe_configs(resources) if resources else {}
     return {
         resource.name: {name: entry.value for name, entry in _result(kafka, answer).items()}
         for resource, answer in answers.items()
@@ -62,16 +62,16 @@ def quicken(kafka: KafkaSettings, names: Iterable[str]) -> None:
     Raises `Fatal` when we may not, `Retryable` when the broker does not do it.
     """
     client = admin(kafka)
-    wanted = ConfigEntry(
+    entry = ConfigEntry(
         COMPACTION_LAG,
         str(COMPACTION_LAG_MS),
         incremental_operation=AlterConfigOpType.SET,
     )
-    asked = [
-        ConfigResource(ResourceType.TOPIC, name, incremental_configs=[wanted]) for name in names
+    changes = [
+        ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry]) for name in names
     ]
     # The older `alter_configs` resets each setting that it is not given.
-    for answer in client.incremental_alter_configs(asked).values() if asked else ():
+    for answer in client.incremental_alter_configs(changes).values() if changes else ():
         _result(kafka, answer, "change settings of topics (AlterConfigs)")
 
 

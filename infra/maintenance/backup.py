@@ -117,8 +117,8 @@ def backup(settings: Settings, folder: Path, show: Show = lambda done, total: No
         partial = made.with_name(f".{made.name}")
         manifest = {"form": FORM, "at": instant.isoformat(), "kafka": _places(settings)}
         try:
-            with _resting(settings) as wanted:
-                manifest["files"] = _copied(wanted, partial, show)
+            with _resting(settings) as parts:
+                manifest["files"] = _copied(parts, partial, show)
             write_whole(partial / MANIFEST, json.dumps(manifest, indent=1))
             partial.rename(made)  # whole from here on
         except OSError as error:
@@ -131,11 +131,11 @@ def backup(settings: Settings, folder: Path, show: Show = lambda done, total: No
 @contextmanager
 def _resting(settings: Settings) -> Iterator[tuple[BackupPart, ...]]:
     """What can be copied now: without the home's broker where it runs. It does not begin inside."""
-    wanted = backup_parts(settings)
-    own = next(part for part in wanted if part.name == BROKER)
+    parts = backup_parts(settings)
+    own = next(part for part in parts if part.name == BROKER)
     lock = own.path / "log" / KAFKAS_LOCK
     if not isinstance(lock, Path) or not lock.parent.is_dir():
-        yield tuple(part for part in wanted if part != own)
+        yield tuple(part for part in parts if part != own)
         return
     with lock.open("a+b") as held:  # made where it is missing, so that none begins inside
         _leave(lock)
@@ -143,8 +143,8 @@ def _resting(settings: Settings) -> Iterator[tuple[BackupPart, ...]]:
             # Not `flock`: Kafka's lock is Java's, a POSIX lock, which a `flock` does not see.
             fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            wanted = tuple(part for part in wanted if part != own)
-        yield wanted
+            parts = tuple(part for part in parts if part != own)
+        yield parts
 
 
 def has_broker(manifest: dict[str, Any]) -> bool:
@@ -208,18 +208,18 @@ def _places(settings: Settings) -> dict[str, Any]:
     return {"offsets": offsets, "topic_ids": dict(checkpoint_folder.ids), "unread": unread}
 
 
-def _copied(wanted: tuple[BackupPart, ...], to: Path, show: Show) -> dict[str, dict[str, Any]]:
+def _copied(parts: tuple[BackupPart, ...], to: Path, show: Show) -> dict[str, dict[str, Any]]:
     pairs = [
         (
             source,
             f"{part.name}/{below(part.path, source)}" if part.path.is_dir() else part.name,
         )
-        for part in wanted
+        for part in parts
         for source in files_in(part.path)
     ]
     total, done = sum(source.stat().st_size for source, _ in pairs), 0
     results = {}
-    databases = {part.path for part in wanted if part.file}
+    databases = {part.path for part in parts if part.file}
     for source, name in pairs:
         copy = _copy_database if source in databases else copy_file
         digest, size = copy(source, to / name)

@@ -56,7 +56,7 @@ def put_back_damaged(
             f"{settings.lake_root}: there is no lake here; restore the backup without --damaged"
         )
     manifest = read_manifest(made, backup_parts(settings))["files"]
-    result, known = result or PutBack(), []
+    result, recorded = result or PutBack(), []
     for each in _wanted(tables):
         for name, size in _files_of(settings, each).items():
             whole = manifest.get(f"lake/{each.path}/{name}")
@@ -64,9 +64,9 @@ def put_back_damaged(
             if whole is None or whole["bytes"] != size:
                 result.not_in_backup += 1
             else:
-                known.append((each, name, whole))
-    total, done = sum(whole["bytes"] for _, _, whole in known), 0
-    for each, name, whole in known:
+                recorded.append((each, name, whole))
+    total, done = sum(whole["bytes"] for _, _, whole in recorded), 0
+    for each, name, whole in recorded:
         file = settings.lake_root / each.path / name
         # Looked up again: meanwhile an erasure may have taken it out of the table.
         if _digest(file) != whole["sha256"] and name in _files_of(settings, each):

@@ -62,11 +62,11 @@ def _move(folder: Path, job: str, table: Location) -> None:
         pass_over(folder, done, [moved], {})
 
 
-def _names(job: str, found: Commit) -> bool:
+def _names(job: str, commit: Commit) -> bool:
     """Whether a stream gets rows for the job from a commit, or it cannot be told."""
-    if not found.appends:
+    if not commit.appends:
         return False
-    for stat in found.stats:
+    for stat in commit.stats:
         low, high = (stat.get(name, {}).get("job") for name in ("minValues", "maxValues"))
         if low is None or high is None or low <= job <= high:
             return True

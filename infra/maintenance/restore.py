@@ -39,9 +39,9 @@ def restore(settings: Settings, made: Path, show: Show = lambda done, total: Non
     Raises `Fatal`, and leaves nothing or names what is left, when one is missing or another one,
     or cannot be put in place; `Usage` when something lies where the backup belongs.
     """
-    wanted = backup_parts(settings)
-    manifest = read_manifest(made, wanted)
-    for part in wanted:
+    parts = backup_parts(settings)
+    manifest = read_manifest(made, parts)
+    for part in parts:
         if part.name == BROKER and not has_broker(manifest):
             continue  # one may have been made for this home already
         if (something := _something(part)) is not None:
@@ -50,15 +50,15 @@ def restore(settings: Settings, made: Path, show: Show = lambda done, total: Non
     try:
         # It says how far the lake that was here is looked at; of this one nothing is yet.
         (settings.home.absolute() / CHECKED).unlink(missing_ok=True)
-        _Restore(made, manifest["files"], wanted, steps, show).run()
+        _Restore(made, manifest["files"], parts, steps, show).run()
     except BaseException as error:
         # After a Ctrl-C as well, which is no `Exception`.
         left = ", ".join(str(location) for location in steps.undo())
         if not left and not isinstance(error, (OSError, Fatal)):
             raise
-        known = isinstance(error, HeadgateError)
+        described = isinstance(error, HeadgateError)
         message = (
-            str(error) if known else f"{made}: cannot be restored: {str(error) or repr(error)}"
+            str(error) if described else f"{made}: cannot be restored: {str(error) or repr(error)}"
         )
         rest = f"what was put there could not be taken back, delete it: {left}"
         raise Fatal(f"{message}; {rest if left else 'nothing was restored'}") from None
@@ -94,13 +94,13 @@ class _Restore:
         self,
         made: Path,
         files: dict[str, dict[str, Any]],
-        wanted: tuple[BackupPart, ...],
+        parts: tuple[BackupPart, ...],
         steps: _Steps,
         show: Show,
     ) -> None:
         self._made = made
         self._files = files
-        self._wanted = wanted
+        self._parts = parts
         self._steps = steps
         self._show = show
         self._far: dict[str, Location] = {}
@@ -110,7 +110,7 @@ class _Restore:
         self._used: dict[BackupPart, Path] = {}
         """Where each part waits that has files of these."""
         for name in files:
-            part, rest = _part_of(name, wanted)
+            part, rest = _part_of(name, parts)
             if part.stage is None:
                 self._far[name] = part.place / rest
             else:
@@ -121,7 +121,7 @@ class _Restore:
 
     def run(self) -> None:
         """Compare everything, then put it in place."""
-        for part in self._wanted:
+        for part in self._parts:
             _remove(part.stage)  # of a restore that was killed: none of it belongs to this one
         for part, stage in self._used.items():
             self._make_room(part, stage)
@@ -162,7 +162,7 @@ class _Restore:
     def _send(self) -> None:
         """Copy what belongs into a bucket."""
         sent: list[Location] = []
-        for place in [part.place for part in self._wanted if part.stage is None]:
+        for place in [part.place for part in self._parts if part.stage is None]:
             self._steps.add(place, partial(delete, sent))
         for name, target in self._far.items():
             sent.append(target)
@@ -213,7 +213,7 @@ def _without_folders(folder: Path, kept: Sequence[str] = ()) -> None:
             path.rmdir()
 
 
-def read_manifest(made: Path, wanted: Iterable[BackupPart]) -> dict[str, Any]:
+def read_manifest(made: Path, parts: Iterable[BackupPart]) -> dict[str, Any]:
     """What a backup says of itself; raises `Usage` for none, `Fatal` for one of another form."""
     try:
         manifest: dict[str, Any] = json.loads((made / MANIFEST).read_text("utf-8"))
@@ -221,21 +221,21 @@ def read_manifest(made: Path, wanted: Iterable[BackupPart]) -> dict[str, Any]:
         raise Usage(f"{made}: is no backup of ours (no readable {MANIFEST} in it)") from None
     if manifest.get("form") not in READABLE:
         raise Fatal(f"{made}: has form {manifest.get('form')}, this version restores up to {FORM}")
-    known = {part.name: part.file for part in wanted}
+    is_file = {part.name: part.file for part in parts}
     for name in manifest["files"]:
         head, _, rest = name.partition("/")
         # Whoever can write a manifest must not choose where files of a restore go.
         away = rest.startswith("/") or ".." in Path(name).parts
-        if away or known.get(head) != (not rest):
+        if away or is_file.get(head) != (not rest):
             raise Fatal(f"{made / MANIFEST}: names '{name}', which is no part of a backup")
     return manifest
 
 
-def _part_of(name: str, wanted: Iterable[BackupPart]) -> tuple[BackupPart, str]:
+def _part_of(name: str, candidates: Iterable[BackupPart]) -> tuple[BackupPart, str]:
     """Which part a file of a backup belongs to, and its name below that part's path.
 
     What lies beside the tables, in folders that begin with `_`, is no part of a bucket.
     """
     head, _, rest = name.partition("/")
-    parts = [part for part in wanted if part.name == head]
+    parts = [part for part in candidates if part.name == head]
     return parts[-1 if rest.startswith("_") else 0], rest

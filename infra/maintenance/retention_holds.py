@@ -92,25 +92,25 @@ def holding(
             yield RetentionHold(name, job.job, job.since, why)
 
 
-def held_up_sentence(settings: Settings, found: Sequence[RetentionHold]) -> str:
+def held_up_sentence(settings: Settings, holds: Sequence[RetentionHold]) -> str:
     """Which jobs hold up what, and what to do. It stays the same until that does."""
-    jobs = {held.job: [other for other in found if other.job == held.job] for held in found}
+    jobs = {held.job: [other for other in holds if other.job == held.job] for held in holds}
     _of_jobs = [_of_job(settings, job, tables) for job, tables in sorted(jobs.items())]
     return f"maintenance is held up: {'; '.join(_of_jobs)}"
 
 
-def _of_job(settings: Settings, job: str, found: Sequence[RetentionHold]) -> str:
-    since = datetime.fromtimestamp(min(held.since for held in found), UTC)
-    tables = ", ".join(sorted(held.table for held in found))
+def _of_job(settings: Settings, job: str, holds: Sequence[RetentionHold]) -> str:
+    since = datetime.fromtimestamp(min(held.since for held in holds), UTC)
+    tables = ", ".join(sorted(held.table for held in holds))
     what = f"has not read {tables} since {since:%Y-%m-%d %H:%M} UTC"
     root = settings.checkpoint_root
     away = f"if it never shall again, move its checkpoint {root / job} out of {root}"
     if job in ON_DEMAND:
-        asked = ON_DEMAND[job][1]
-        return f"job {job} {what}: run {asked} once more, it takes nothing twice"
+        command = ON_DEMAND[job][1]
+        return f"job {job} {what}: run {command} once more, it takes nothing twice"
     if job not in JOBS:
         return f"{job}, no job of ours, {what}: let it run, or {away}"
-    if (why := found[0].off) is not None:
+    if (why := holds[0].off) is not None:
         return f"job {job} is switched off ({why}) and {what}: let it run, or {away}"
     return f"job {job} {what}: start it, or let it catch up (headgate status)"
 
@@ -136,12 +136,12 @@ def _file(settings: Settings) -> Path:
     return settings.home.absolute() / "upkeep.json"
 
 
-def leave(settings: Settings, refused: int, found: Sequence[RetentionHold]) -> None:
+def leave(settings: Settings, refused: int, holds: Sequence[RetentionHold]) -> None:
     """Note that all tables were tended, but for `refused` of them."""
     before, now = _state(settings).read_or(None, say), time.time()
     succeeded = before.succeeded_at if before else None
     # Where a table was refused, the last success stays: an alert on its age is then heard.
-    tended = Tended(now, succeeded if refused else now, refused, tuple(found))
+    tended = Tended(now, succeeded if refused else now, refused, tuple(holds))
     _state(settings).write(tended)
 
 

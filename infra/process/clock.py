@@ -46,7 +46,7 @@ class ForwardClock:
         """When the clock jumped, in steady seconds, and what it has been ahead of these since."""
         self._seen = self._ahead
         self._back = 0.0
-        self._told: list[str] = []
+        self._jumps: list[str] = []
         self._lock = threading.Lock()
 
     def now(self) -> datetime:
@@ -80,11 +80,11 @@ class ForwardClock:
             back, self._back = self._back, 0.0
         return back > STALLED
 
-    def said(self) -> list[str]:
+    def new_jumps(self) -> list[str]:
         """What there is to tell of jumps, each once."""
         with self._lock:
             self._look()
-            message, self._told = self._told, []
+            message, self._jumps = self._jumps, []
         return message
 
     def _look(self) -> float:
@@ -95,18 +95,18 @@ class ForwardClock:
         self._seen = ahead
         if abs(ahead - self._ahead) <= TOLERANCE:
             if self._jump is not None:
-                self._told.append("the clock is right again")
+                self._jumps.append("the clock is right again")
             self._ahead, self._jump = ahead, None
         elif self._jump is None or abs(ahead - self._jump[1]) > TOLERANCE:
             # A jump from where it had jumped to is another one: its ten minutes begin anew.
             self._jump = steady, ahead
-            self._told.append(
+            self._jumps.append(
                 f"the clock jumped {spoken(ahead - self._ahead)}. Until it has stayed there for "
                 f"{BELIEVED_AFTER / 60:.0f} minutes, arrivals are dated by seconds counted since "
                 "before; if it is right now, start again to go by it at once"
             )
         elif steady - self._jump[0] >= BELIEVED_AFTER:
-            self._told.append(f"the clock is believed, {spoken(ahead - self._ahead)}")
+            self._jumps.append(f"the clock is believed, {spoken(ahead - self._ahead)}")
             self._ahead, self._jump = ahead, None
         return steady
 

@@ -80,19 +80,19 @@ def missing(jars: Collection[Jar] | None = None) -> list[Jar]:
 
 def resolve(jars: Collection[Jar] | None = None) -> int:
     """Fetch what is missing, as `missing` says, and check it; returns how many were fetched."""
-    wanted = missing(jars)
+    lacking = missing(jars)
     # One at a time: Spark and the broker need the same archive in two versions, of which a
     # single resolution would keep the newer one only.
-    for used_by in sorted({jar.used_by for jar in wanted}):
-        _resolve([jar for jar in wanted if jar.used_by == used_by])
-    return len(wanted)
+    for used_by in sorted({jar.used_by for jar in lacking}):
+        _resolve([jar for jar in lacking if jar.used_by == used_by])
+    return len(lacking)
 
 
-def _resolve(wanted: list[Jar]) -> None:
+def _resolve(lacking: list[Jar]) -> None:
     with tempfile.TemporaryDirectory(prefix="headgate-ivy-") as name:
         work = Path(name)
-        _fetch(wanted, work)
-        for jar in wanted:
+        _fetch(lacking, work)
+        for jar in lacking:
             fetched = work / "out" / jar.file
             if _digest(fetched) != jar.sha256:
                 raise Fatal(
@@ -104,12 +104,12 @@ def _resolve(wanted: list[Jar]) -> None:
             shutil.move(fetched, target)
 
 
-def _fetch(wanted: list[Jar], work: Path) -> None:
+def _fetch(lacking: list[Jar], work: Path) -> None:
     import pyspark
 
     ivy = next(Path(pyspark.__file__).parent.joinpath("jars").glob("ivy-*.jar"))
     (work / "settings.xml").write_text(_SETTINGS.format(cache=work / "cache"))
-    (work / "ivy.xml").write_text("\n".join(_module(wanted)))
+    (work / "ivy.xml").write_text("\n".join(_module(lacking)))
     subprocess.run(
         [
             *(jdk.require_java(), "-cp", str(ivy), "org.apache.ivy.Main"),
@@ -121,17 +121,17 @@ def _fetch(wanted: list[Jar], work: Path) -> None:
         text=True,
         check=False,
     )
-    absent = [jar.file for jar in wanted if not (work / "out" / jar.file).exists()]
+    absent = [jar.file for jar in lacking if not (work / "out" / jar.file).exists()]
     if absent:
         raise Retryable(
-            f"{len(absent)} of {len(wanted)} Java archives could not be fetched, such as "
+            f"{len(absent)} of {len(lacking)} Java archives could not be fetched, such as "
             f"{absent[0]}; is the Maven repository reachable?"
         )
 
 
-def _module(wanted: list[Jar]) -> Iterator[str]:
+def _module(lacking: list[Jar]) -> Iterator[str]:
     yield '<ivy-module version="2.0"><info organisation="headgate" module="jars"/><dependencies>'
-    for jar in wanted:
+    for jar in lacking:
         yield (
             f'<dependency org="{jar.group}" name="{jar.name}" rev="{jar.version}" '
             # Each archive is pinned by itself; one that Ivy added would not be.

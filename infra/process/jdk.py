@@ -40,12 +40,12 @@ def require_java() -> str:
 
 def version(java: str) -> int:
     """Major version of a `java` command, 0 when it does not say."""
-    match = re.search(r'version "(?:1\.)?(\d+)', says(java))
+    match = re.search(r'version "(?:1\.)?(\d+)', version_text(java))
     return int(match[1]) if match else 0
 
 
 @cache
-def says(java: str) -> str:
+def version_text(java: str) -> str:
     """What a `java` command says of itself, by its path; not what it took from the environment."""
     # Java tells its version on stderr.
     stderr = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr

@@ -83,8 +83,8 @@ class BatchCounts:
         metrics = [self._sum(name, now) for name in _NAMES]
         metrics.append(self._histogram(now))
         # A metric without points is left out: an empty one has no bytes.
-        wanted = [metric for metric in metrics if metric.ByteSize()]
-        scope = ScopeMetrics(scope=_SCOPE, metrics=wanted)
+        filled = [metric for metric in metrics if metric.ByteSize()]
+        scope = ScopeMetrics(scope=_SCOPE, metrics=filled)
         return ExportMetricsServiceRequest(
             resource_metrics=[ResourceMetrics(resource=sender, scope_metrics=[scope])]
         )

@@ -184,8 +184,8 @@ def require_text(command: Sequence[str]) -> None:
     for word in command:
         if not is_text(word):
             name, _, value = word.lstrip("-").partition("=")
-            shown = f"{printable(name[:80])} {printable(value[:200])}".strip()
-            raise Usage(f"{shown}: has a NUL or half a character; leave that out")
+            printed = f"{printable(name[:80])} {printable(value[:200])}".strip()
+            raise Usage(f"{printed}: has a NUL or half a character; leave that out")
 
 
 Over = Literal["", "cancelled", "late"]

@@ -44,6 +44,6 @@ def register_commands(*commands: Command) -> None:
     """Make commands known, in the order in which the help lists them below their task."""
     for command in commands:
         # The later of two would silently take the place of the other.
-        known = COMMANDS.setdefault(command.name, command)
-        if known.load != command.load:
+        registered = COMMANDS.setdefault(command.name, command)
+        if registered.load != command.load:
             raise ValueError(f"command {command.name} is registered twice; give one another name")

@@ -118,14 +118,14 @@ class Driver:
         It is the driver's own, as it also writes while none of its jobs runs: tables that are
         missing, and what waits in the spool.
         """
-        news = News(self.tell)
+        outage = News(self.tell)
         while True:
             try:
                 return hold_off_backups(self.settings.checkpoint_root, "the driver")
             except Retryable as error:
                 if self.once:
                     raise
-                news.tell(str(error))
+                outage.tell(str(error))
             if self.pause(1.0):
                 return None
 
@@ -220,8 +220,8 @@ class Driver:
 
     def _scheduled(self) -> list[Every | Steady]:
         """What runs in processes of its own beside job ingest, if there is one."""
-        wanted = "ingest" in self.names and not self.once
-        return scheduled_commands(self.settings, self.tell) if wanted else []
+        with_ingest = "ingest" in self.names and not self.once
+        return scheduled_commands(self.settings, self.tell) if with_ingest else []
 
     def stop(self) -> None:
         """Make `run` end after the batches under way."""

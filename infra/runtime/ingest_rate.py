@@ -72,7 +72,7 @@ class Governor:
         return _paced(self.settings, self.pace)
 
     @property
-    def said(self) -> str:
+    def pace_text(self) -> str:
         """The pace in words."""
         pace = self.pace
         return f"{pace.regime}, up to {pace.cap} messages a batch" if pace else "at a fixed pace"

@@ -63,10 +63,10 @@ JOBS: dict[str, JobSpec] = {}
 
 def register_jobs(*jobs: JobSpec) -> None:
     """Make jobs known, whichever package they are of."""
-    known = sorted((JOBS | {job.name: job for job in jobs}).values(), key=lambda job: job.order)
+    ordered = sorted((JOBS | {job.name: job for job in jobs}).values(), key=lambda job: job.order)
     # In place, since other modules have imported this very dictionary.
     JOBS.clear()
-    JOBS.update({job.name: job for job in known})
+    JOBS.update({job.name: job for job in ordered})
 
 
 def wanted_jobs(settings: Settings) -> tuple[str, ...]:

@@ -187,29 +187,29 @@ def read_status(settings: Settings) -> dict[str, JobStatus]:
     return job_statuses
 
 
-def _of(told: Mapping[str, Any]) -> JobStatus:
-    memory = Memory(**_known(Memory, told.get("memory") or {}))
-    former = told.get("standing", "starting")
+def _of(content: Mapping[str, Any]) -> JobStatus:
+    memory = Memory(**_known_fields(Memory, content.get("memory") or {}))
+    former = content.get("standing", "starting")
     state = _STATE_OF_FORMER.get(former, former)
-    return JobStatus(**_known(JobStatus, told) | {"memory": memory, "state": state})
+    return JobStatus(**_known_fields(JobStatus, content) | {"memory": memory, "state": state})
 
 
-def _known(kind: type, told: Mapping[str, Any]) -> dict[str, Any]:
+def _known_fields(kind: type, content: Mapping[str, Any]) -> dict[str, Any]:
     names = {field.name for field in fields(kind)}
-    return {name: value for name, value in told.items() if name in names}
+    return {name: value for name, value in content.items() if name in names}
 
 
 def judge_jobs(
     settings: Settings,
     jobs: Iterable[str],
-    found: Mapping[str, JobStatus],
+    statuses: Mapping[str, JobStatus],
     now: float | None = None,
 ) -> list[JobVerdict]:
     """A verdict for each of `jobs`, and for each other job that a driver told of and still runs."""
     moment = time.time() if now is None else now
-    others = (name for name, job_status in found.items() if job_status.state != "stopped")
+    others = (name for name, job_status in statuses.items() if job_status.state != "stopped")
     names = list(dict.fromkeys([*jobs, *others]))
-    return [verdict(name, found.get(name), settings.targets.of(name), moment) for name in names]
+    return [verdict(name, statuses.get(name), settings.targets.of(name), moment) for name in names]
 
 
 def verdict(job: str, status: JobStatus | None, target: float, now: float) -> JobVerdict:

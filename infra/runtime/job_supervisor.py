@@ -199,13 +199,13 @@ class JobSupervisor:
         if later is None or state_below(self._folder(watched), later.state_bytes):
             self._try(watched)
             return
-        known = {other.name: other for other in self.watched}
-        watched.after = known.get(later.job) if later.job else None
+        by_name = {other.name: other for other in self.watched}
+        watched.after = by_name.get(later.job) if later.job else None
         watched.rest = later.rest
         others = (
             watched.after is not None
             if later.job
-            else any(not JOBS[name].history for name in known)
+            else any(not JOBS[name].history for name in by_name)
         )
         if others:
             watched.again_at = time.monotonic() + later.seconds
@@ -222,7 +222,7 @@ class JobSupervisor:
 
     def _look_at_clock(self) -> None:
         """Say what it did. Spark dates the next batch by it, so set back it would stop all jobs."""
-        for line in clock.said():
+        for line in clock.new_jumps():
             self.driver.tell(line)
         if clock.went_back():
             for watched in self.watched:
@@ -234,9 +234,9 @@ class JobSupervisor:
     def _join_in(self) -> None:
         """Start jobs that have something to do by now, where all of them are to run."""
         # A job that a setting or a rule asked for only now starts without a restart of the driver.
-        known = {watched.name for watched in self.watched}
+        running = {watched.name for watched in self.watched}
         for name in wanted_jobs(self.driver.settings) if self.driver.every else ():
-            if name not in known:
+            if name not in running:
                 self.watched.append(WatchedJob(name))
                 self._try(self.watched[-1])
 
@@ -260,7 +260,7 @@ class JobSupervisor:
         elif watched.job is not None and not watched.job.query.isActive:
             self._failed(watched, watched.job.failure() or "it ended")
         elif watched.job is not None and self._other_pace(watched, watched.job):
-            self._restart(watched, watched.job, f"now {self.governor.said}")
+            self._restart(watched, watched.job, f"now {self.governor.pace_text}")
 
     def _other_pace(self, watched: WatchedJob, job: Job) -> bool:
         """Bring a job's status up to date; whether its query is to be started at another pace."""
@@ -314,7 +314,7 @@ class JobSupervisor:
         self.watch.began(watched.name)
         try:
             watched.job = begin_job(self.lake, watched.name, self.governor)
-            pace = f" ({self.governor.said})" if watched.name == GOVERNED else ""
+            pace = f" ({self.governor.pace_text})" if watched.name == GOVERNED else ""
             self.driver.tell(f"job {watched.name}: running{pace}")
             watched.ran = True
             if self.waker is not None:
@@ -358,16 +358,18 @@ class JobSupervisor:
 
     def _remember(self, watched: WatchedJob, why: str, follows: Retry | GiveUp) -> None:
         """Keep for later drivers how often a batch failed by its own fault."""
-        stopped, known = follows.why if isinstance(follows, GiveUp) else None, watched.record
+        stopped, failures = follows.why if isinstance(follows, GiveUp) else None, watched.record
         # What no retry can help is no fault of the batch: the next driver is to try it.
         if isinstance(follows, GiveUp) and not follows.poison:
             return
         folder = self._folder(watched)
         with suppress(OSError, Fatal):  # this driver knows it all the same
-            if known.batch is None:
+            if failures.batch is None:
                 failed_batch.spared(folder)
                 return
-            failed_batch.failed(folder, known.batch, known.on_batch, why, stopped, known.starved)
+            failed_batch.failed(
+                folder, failures.batch, failures.on_batch, why, stopped, failures.starved
+            )
 
     def _give_up(self, watched: WatchedJob, why: str) -> None:
         watched.stopped_for = why

@@ -53,7 +53,7 @@ class LagReader:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._broker = OffsetReader(settings.kafka, ANSWER_SECONDS)
-        self._found: dict[str, Waits] = {}
+        self._waits: dict[str, Waits] = {}
         self._logs: dict[str, Location] = {}
         """Logs of tables by the table's id."""
         self._wake = threading.Event()
@@ -72,18 +72,18 @@ class LagReader:
 
     def of(self, job: str) -> Waits:
         """What was found lately; nothing is known where that is too long ago. Does not wait."""
-        if job not in self._found:
-            self._found[job] = Waits()
+        if job not in self._waits:
+            self._waits[job] = Waits()
             self._wake.set()
-        result = self._found[job]
+        result = self._waits[job]
         return result if time.monotonic() - result.looked <= KEPT_SECONDS else Waits()
 
     def _run(self) -> None:
         while not self._stopped:
             # A copy: `of` adds jobs from another thread.
-            for job in list(self._found):
+            for job in list(self._waits):
                 try:
-                    self._found[job] = self.look(job)
+                    self._waits[job] = self.look(job)
                 except Exception:  # a broker or store that is away, a damaged file: the job says so
                     continue
             self._wake.wait(EVERY_SECONDS)

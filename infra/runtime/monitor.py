@@ -49,7 +49,7 @@ class Watch:
     _memory: Memory = field(default_factory=Memory)
     _measured: float = 0.0
     _written: dict[str, float] = field(default_factory=dict)
-    _told: dict[str, tuple[str, int | None]] = field(default_factory=dict)
+    _last_state: dict[str, tuple[str, int | None]] = field(default_factory=dict)
     """State and batch of each job, as they were last written."""
     _rested: dict[str, tuple[Job, int | None, float]] = field(default_factory=dict)
     """Of each query that waits: after which batch, and when it said so."""
@@ -106,8 +106,8 @@ class Watch:
     def _rests(self, job: Job) -> bool:
         """Whether a query waits for something to do, as it said lately, if no batch began since."""
         began, now = job.pulse.batch, time.monotonic()
-        known, batch, asked = self._rested.get(job.name, (None, None, 0.0))
-        if known is job and batch == began and now - asked < RESTING_SECONDS:
+        looked_at, batch, looked_when = self._rested.get(job.name, (None, None, 0.0))
+        if looked_at is job and batch == began and now - looked_when < RESTING_SECONDS:
             return True
         if idle := _idle(job):
             self._rested[job.name] = job, began, now
@@ -115,7 +115,10 @@ class Watch:
 
     def _due(self, name: str) -> bool:
         status = self.of(name)
-        rests = status.state == "waiting" and self._told.get(name) == (status.state, status.batch)
+        rests = status.state == "waiting" and self._last_state.get(name) == (
+            status.state,
+            status.batch,
+        )
         seconds = RESTING_WRITE_SECONDS if rests else WRITE_SECONDS
         return time.monotonic() - self._written.get(name, 0.0) >= seconds
 
@@ -130,7 +133,7 @@ class Watch:
         self._waits(status)
         with suppress(OSError):  # a full disk must not end the watch; readers see it grow old
             write_status(self.settings, with_ages(status, clock.jumped))
-        self._written[name], self._told[name] = time.monotonic(), (status.state, status.batch)
+        self._written[name], self._last_state[name] = time.monotonic(), (status.state, status.batch)
 
     def _waits(self, status: JobStatus) -> None:
         """What it has not taken, also while its query hangs or there is none."""
@@ -151,20 +154,20 @@ class Watch:
 
         It is asked only when there are such: an answer costs milliseconds.
         """
-        status, known = self.of(job.name), self.progress.get(job.name)
-        seen = -1 if known is None else known["batchId"]
+        status, newest = self.of(job.name), self.progress.get(job.name)
+        seen = -1 if newest is None else newest["batchId"]
         if job.pulse.done is not None and seen < job.pulse.done:
             with suppress(Exception):  # a query that just ends has no answer
                 for progress in _since(job, seen):
                     status.dropped_so_far += state(progress).dropped
-                    self.progress[job.name] = known = progress
-        if known is None:
+                    self.progress[job.name] = newest = progress
+        if newest is None:
             return
-        kept = state(known)
+        kept = state(newest)
         status.state_rows, status.state_bytes, status.dropped = kept.rows, kept.bytes, kept.dropped
-        status.phases = durations(known)
+        status.phases = durations(newest)
         status.seconds = status.phases.get("triggerExecution")
-        if (mark := watermark(known)) is not None:
+        if (mark := watermark(newest)) is not None:
             status.complete_to = status.event_at = mark.timestamp()
 
 
@@ -188,11 +191,11 @@ def _idle(job: Job) -> bool:
     return waits(status) and bool(job.query.isActive)
 
 
-def waits(said: Mapping[str, Any]) -> bool:
+def waits(status: Mapping[str, Any]) -> bool:
     """Whether a query's status says so. One that has yet to begin says the same, but for its
     message: what fails before its first look must not count as getting on."""
-    looked = not str(said["message"]).startswith("Initializing")
-    return looked and not said["isDataAvailable"] and not said["isTriggerActive"]
+    looked = not str(status["message"]).startswith("Initializing")
+    return looked and not status["isDataAvailable"] and not status["isTriggerActive"]
 
 
 def memory(spark: SparkSession | None) -> Memory:

@@ -51,10 +51,10 @@ def flush_outbox(lake: Lake, table: Table, folder: Path) -> int:
 
 def _write(lake: Lake, table: Table, folder: Path, *, look_back: bool) -> int:
     files = sorted(folder.glob("*.json"))
-    known = look_back and any(
+    written = look_back and any(
         commit.user_metadata == folder.name for commit in newest_first(lake.folder(table))
     )
-    rows = [] if known else sound_rows(files, arrow_schema(table))
+    rows = [] if written else sound_rows(files, arrow_schema(table))
     if rows and table.name == AUDIT.name:
         rows = _linked(lake, rows, folder.name)
     if rows:

@@ -36,10 +36,10 @@ class ReportFailure:
     problem: str
     span: str = ""
 
-    def is_of(self, wanted: ScheduledReportSettings) -> bool:
+    def is_of(self, schedule: ScheduledReportSettings) -> bool:
         """Whether it is what that schedule came to."""
         own = self.report, self.subject, self.tenant, self.every
-        return own == (wanted.report, wanted.subject, wanted.tenant, wanted.every)
+        return own == (schedule.report, schedule.subject, schedule.tenant, schedule.every)
 
 
 @dataclass
@@ -85,8 +85,8 @@ def dismiss_failure(settings: Settings, stem: str) -> list[ReportFailure]:
     dismissed = [each for each in left_failures(settings) if each.stem == stem]
     if dismissed:
         file = _dismissed(settings)
-        known = file.read_or(DismissedReports(), _log.warning).stems
-        file.write(DismissedReports([*known, stem][-_DISMISSED_KEPT:]))
+        former = file.read_or(DismissedReports(), _log.warning).stems
+        file.write(DismissedReports([*former, stem][-_DISMISSED_KEPT:]))
     return dismissed
 
 

@@ -89,26 +89,28 @@ def measured(results: Path) -> MeasuredLoad:
     )
 
 
-def sized(load: Load, known: MeasuredLoad) -> list[Figure]:
+def sized(load: Load, measured: MeasuredLoad) -> list[Figure]:
     """The plant for a load."""
-    a_event = 1 / known.parse + 1 / known.detect
+    a_event = 1 / measured.parse + 1 / measured.detect
     cores = math.ceil(load.events_per_second * a_event / load.busy)
     executors = math.ceil(cores / CORES_A_EXECUTOR)
-    worker_gb = known.worker_mb / 1000
+    worker_gb = measured.worker_mb / 1000
     raw_a_day = load.events_per_second * load.event_bytes * _DAY
-    a_day = raw_a_day * (known.bronze + known.silver)
+    a_day = raw_a_day * (measured.bronze + measured.silver)
     return [
         Figure(
             "cores of ingest",
             cores,
             "cores",
-            f"rate x (1/{known.parse:,.0f} + 1/{known.detect:,.0f}) / {load.busy:g}, rounded up",
+            f"rate x (1/{measured.parse:,.0f} + 1/{measured.detect:,.0f}) / {load.busy:g}, "
+            "rounded up",
         ),
         Figure(
             "cores of drivers and the other jobs",
-            round(known.standing + load.events_per_second * known.others / load.busy, 1),
+            round(measured.standing + load.events_per_second * measured.others / load.busy, 1),
             "cores",
-            f"{known.standing:.2f} standing + rate x {known.others * 1e6:.1f} us / {load.busy:g}",
+            f"{measured.standing:.2f} standing + rate x {measured.others * 1e6:.1f} us "
+            f"/ {load.busy:g}",
         ),
         Figure("executors of ingest", executors, "", f"cores / {CORES_A_EXECUTOR}, rounded up"),
         Figure(
@@ -138,16 +140,16 @@ def sized(load: Load, known: MeasuredLoad) -> list[Figure]:
         ),
         Figure(
             "state of sessions",
-            round(load.devices * known.device_bytes / 1e6, 1),
+            round(load.devices * measured.device_bytes / 1e6, 1),
             "MB",
-            f"devices x {known.device_bytes:.0f} bytes",
+            f"devices x {measured.device_bytes:.0f} bytes",
         ),
         Figure("raw data", round(raw_a_day / 1e9, 1), "GB/day", "rate x bytes x 86,400"),
         Figure(
             "lake, a day",
             round(a_day / 1e9, 1),
             "GB/day",
-            f"raw x ({known.bronze:.2f} bronze + {known.silver:.2f} silver)",
+            f"raw x ({measured.bronze:.2f} bronze + {measured.silver:.2f} silver)",
         ),
         Figure(
             f"lake, {load.days:g} days",
@@ -157,13 +159,13 @@ def sized(load: Load, known: MeasuredLoad) -> list[Figure]:
         ),
         Figure(
             "a raw TB takes",
-            round(1e12 / load.event_bytes * (a_event + known.others) / load.busy / 3600, 1),
+            round(1e12 / load.event_bytes * (a_event + measured.others) / load.busy / 3600, 1),
             "core-hours",
             "10^12 / bytes x CPU seconds an event, all jobs / busy share / 3,600",
         ),
         Figure(
             "and leaves in the lake",
-            round(known.bronze + known.silver, 2),
+            round(measured.bronze + measured.silver, 2),
             "TB",
             "bronze + silver, before retention",
         ),

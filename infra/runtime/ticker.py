@@ -107,20 +107,20 @@ class Ticker:
         every = self._kafka.tick_seconds
         pause = every if self._arrivals is None else min(ASK_SECONDS, every)
         last = busy = time.monotonic()
-        came = False
+        woken = False
         while not self._stop.wait(pause):
             ends = self._asked()
             arrived = ends != self._ends
-            came = came or arrived or ends is None
+            woken = woken or arrived or ends is None
             now = time.monotonic()
-            if waits := came or self._due():
+            if waits := woken or self._due():
                 busy = now
             rest = every if waits else pause_in_quiet(self._kafka.idle_tick_seconds, now - busy)
             # A moment less: waits are a little longer than they were asked to be.
             ticks = now - last >= rest - pause / 2
             if ticks:
                 self._tick()
-                last, came = time.monotonic(), False
+                last, woken = time.monotonic(), False
             # Behind the tick, so that the batch that reads the messages also vouches for them.
             self._ends = ends
             if arrived or ticks:

@@ -132,7 +132,7 @@ class Waker:
 
         Jobs that never wait, or read what cannot be looked at cheaply, keep Spark's trigger.
         """
-        if job.control is None or not job.pause or not self._known(job.reads):
+        if job.control is None or not job.pause or not self._all_known(job.reads):
             return
         with self._lock:
             spec = JOBS.get(job.name)
@@ -142,7 +142,7 @@ class Waker:
     def leave(self, job: Job) -> None:
         """Wake it no more: it ends."""
         with self._lock:
-            if (known := self._resting.get(job.name)) is not None and known.job is job:
+            if (resting := self._resting.get(job.name)) is not None and resting.job is job:
                 del self._resting[job.name]
 
     def due(self) -> bool:
@@ -153,7 +153,7 @@ class Waker:
         starts = now - self._began < START_SECONDS
         return starts or any(pulse.is_due(now, DUE_SECONDS) for pulse in pulses)
 
-    def _known(self, reads: Sequence[str | None]) -> bool:
+    def _all_known(self, reads: Sequence[str | None]) -> bool:
         tables = [path for path in reads if path is not None]
         kafka = len(tables) < len(reads)
         return (self.ticker is not None or not kafka) and all(
@@ -181,11 +181,11 @@ class Waker:
         for path in paths:
             folder = location(path)
             try:
-                known = self._versions.get(path)
-                if known is None or not isinstance(folder, Path):
+                newest = self._versions.get(path)
+                if newest is None or not isinstance(folder, Path):
                     self._versions[path] = newest_version(folder)
                 else:
-                    self._versions[path] = newest_from(folder / LOG, known)
+                    self._versions[path] = newest_from(folder / LOG, newest)
             except OSError:  # the query says what is wrong; it looks as often as it may
                 self._versions.pop(path, None)
 
@@ -247,8 +247,8 @@ class Waker:
         # What is new by now is to be read at once, whoever writes more of it.
         old = {
             path
-            for path, known in zip(each.job.reads, each.inputs, strict=True)
-            if path is not None and known == self._input(path)
+            for path, version in zip(each.job.reads, each.inputs, strict=True)
+            if path is not None and version == self._input(path)
         }
         with self._lock:
             others = [other for other in self._resting.values() if other is not each]

@@ -53,8 +53,8 @@ def train_archive(say: _Say, *, again: bool = False) -> bool:
 def file() -> Path:
     """Where the archive for this Java and these archives lies, or would."""
     java = jdk.java_command()
-    known = [jdk.says(java) if java else "", *map(_known, class_path())]
-    digest = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
+    identities = [jdk.version_text(java) if java else "", *map(_identity, class_path())]
+    digest = hashlib.sha256("\n".join(identities).encode()).hexdigest()[:16]
     return java_jars.jars_folder() / f"classes-{digest}.jsa"
 
 
@@ -83,7 +83,7 @@ def ours() -> list[Path]:
     return [*java_jars.paths("local"), *java_jars.paths("spark")]
 
 
-def _known(path: Path) -> str:
+def _identity(path: Path) -> str:
     stat = path.stat()
     return f"{path} {stat.st_size} {int(stat.st_mtime)}"  # Java compares the same
 

@@ -17,9 +17,9 @@ class Heap:
     """`spent`: seconds that a JVM has collected garbage since it began."""
 
     def __init__(
-        self, spent: Callable[[], float], clock: Callable[[], float] = time.monotonic
+        self, gc_seconds: Callable[[], float], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._spent, self._clock = spent, clock
+        self._gc_seconds, self._clock = gc_seconds, clock
         self._seen: deque[tuple[float, float]] = deque()
 
     def exhausted(self) -> bool:
@@ -27,7 +27,7 @@ class Heap:
         now = self._clock()
         if self._seen and now - self._seen[-1][0] < _EVERY_SECONDS:
             return False
-        self._seen.append((now, self._spent()))
+        self._seen.append((now, self._gc_seconds()))
         # By the second one, so that the first stays at least a minute old.
         while len(self._seen) > 1 and now - self._seen[1][0] >= SPAN_SECONDS:
             self._seen.popleft()

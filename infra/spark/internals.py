@@ -91,8 +91,8 @@ def collect_garbage(spark: SparkSession) -> None:
 
 def pool_share(spark: SparkSession, pool: str) -> tuple[str, int]:
     """How a pool of the fair scheduler orders its tasks, and its least share of cores."""
-    known = spark.sparkContext._jsc.sc().getPoolForName(pool).get()
-    return known.schedulingMode().toString(), known.minShare()
+    schedulable = spark.sparkContext._jsc.sc().getPoolForName(pool).get()
+    return schedulable.schedulingMode().toString(), schedulable.minShare()
 
 
 def forget_where_settings_came_from(spark: SparkSession) -> None:
@@ -415,8 +415,10 @@ class DeltaTransaction:
             option.apply(user_metadata),
             *[none] * 5,
         )
-        asked = java(self._spark, "scala.jdk.javaapi.CollectionConverters").asScala(made).toSeq()
-        return int(self._transaction.commit(asked, write))
+        action_seq = (
+            java(self._spark, "scala.jdk.javaapi.CollectionConverters").asScala(made).toSeq()
+        )
+        return int(self._transaction.commit(action_seq, write))
 
 
 def files_at(spark: SparkSession, path: str, version: int) -> list[str]:
@@ -443,7 +445,7 @@ def delta_listing_begins(spark: SparkSession, path: str, file: str) -> bool:
 def functions_of(spark: SparkSession) -> tuple[frozenset[str], frozenset[str]]:
     """Names of a session's built-in functions: of values, and of those that give tables."""
     values, tables = (
-        frozenset(known.funcName() for known in items(registry.listFunction()))
+        frozenset(function.funcName() for function in items(registry.listFunction()))
         for registry in _registries(spark)
     )
     return values, tables
@@ -454,9 +456,9 @@ def keep_functions(spark: SparkSession, values: Iterable[str], tables: Iterable[
     identifier = java(spark, "org.apache.spark.sql.catalyst.FunctionIdentifier")
     option = java(spark, "scala.Option")
     for registry, kept in zip(_registries(spark), (set(values), set(tables)), strict=True):
-        for known in items(registry.listFunction()):
-            if known.funcName() not in kept:
-                whole = known.funcName(), option.apply("builtin"), option.apply("system")
+        for function in items(registry.listFunction()):
+            if function.funcName() not in kept:
+                whole = function.funcName(), option.apply("builtin"), option.apply("system")
                 registry.dropFunction(identifier(*whole))
 
 

@@ -174,21 +174,21 @@ def since(folder: Location, name: str) -> list[tuple[str, float]]:
         raise TypeError(f"{folder}: is a folder of this machine")
     bucket, _, prefix = folder.path.partition("/")
     prefix += "/"
-    asked = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/"}
+    request = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/"}
     # What is named comes with it: a list begins after the name that it is given.
-    asked["StartAfter"] = f"{prefix}{name[:-1]}"
+    request["StartAfter"] = f"{prefix}{name[:-1]}"
     results: list[tuple[str, float]] = []
     with _named(folder):
         while True:
-            call_s3 = folder.fs.call_s3("list_objects_v2", **asked)
+            reply = folder.fs.call_s3("list_objects_v2", **request)
             results += [
                 (content["Key"].removeprefix(prefix), content["LastModified"].timestamp())
-                for content in call_s3.get("Contents", ())
+                for content in reply.get("Contents", ())
             ]
-            if not call_s3.get("IsTruncated"):
+            if not reply.get("IsTruncated"):
                 # The list begins after the name less its last letter: a few before it may come.
                 return [content for content in results if content[0] >= name]
-            asked["ContinuationToken"] = call_s3["NextContinuationToken"]
+            request["ContinuationToken"] = reply["NextContinuationToken"]
 
 
 def tree(root: Location) -> list[Location]:

@@ -121,12 +121,12 @@ class StateFile(Generic[_T]):
     def _refuse_unknown(self, raw: Any) -> None:
         kind: Any = self._kind
         if is_dataclass(kind):
-            known = {field.name for field in fields(kind)}
+            declared = {field.name for field in fields(kind)}
         elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            known = set(kind.__struct_encode_fields__)
+            declared = set(kind.__struct_encode_fields__)
         else:
             return
         # `msgspec` passes over keys that it does not know.
-        unknown = sorted(set(raw) - known) if isinstance(raw, dict) else []
+        unknown = sorted(set(raw) - declared) if isinstance(raw, dict) else []
         if unknown:
             raise ValueError(f"unknown key '{unknown[0]}'")

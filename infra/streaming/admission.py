@@ -192,14 +192,14 @@ def _in_time(
         yield latest, number, count, piece
 
 
-def files_of(found: Sequence[CommitPiece], count: int, whole: bool) -> int:
+def files_of(commits: Sequence[CommitPiece], count: int, whole: bool) -> int:
     """The limit in files for the first `count` commits of those found; `whole`: there are no more.
 
     Where a batch takes all there is, so it does with what comes meanwhile, as far as `ALL` would
     not cut a commit of those.
     """
-    files = sum(piece.files for piece in found[:count])
-    return ALL if whole and count == len(found) and files <= ALL // 2 else files
+    files = sum(piece.files for piece in commits[:count])
+    return ALL if whole and count == len(commits) and files <= ALL // 2 else files
 
 
 def insisting(step: Callable[[], None], tries: int = 3, pause: float = 1.0) -> None:
@@ -285,11 +285,11 @@ class Intake:
             return ALL
         try:
             self._began = [place(line) for line in offset_lines(spark / str(newest))]
-            known = dict(filter(None, self._began))
+            positions = dict(filter(None, self._began))
             # A new input, or one whose first snapshot is still read: it has no place in commits.
-            if identity not in known:
+            if identity not in positions:
                 return ALL
-            before, (most,) = self.pace, self._plan([(identity, known[identity])])
+            before, (most,) = self.pace, self._plan([(identity, positions[identity])])
         except (Damaged, Fatal, OSError, ValueError):
             return ALL  # what is damaged is named where the job starts
         # `_plan` sees one table here, and an empty one would end the catch-up of another.

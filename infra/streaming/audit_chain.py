@@ -105,15 +105,18 @@ def first_fault(links: Iterable[ChainLink], heads: Mapping[str, ChainHead]) -> C
     for link in links:
         last = ends.get(link.chain)
         if last is None:
-            known = _START if link.seq == 1 else None
+            previous = _START if link.seq == 1 else None
         elif link.seq == last.seq and link.digest == last.digest:
             continue  # the same act, left twice by a batch that was tried again
         elif link.seq != last.seq + 1:
             what = "is there twice" if link.seq <= last.seq else "is missing"
             return ChainFault(link.chain, min(last.seq + 1, link.seq), what)
         else:
-            known = last.digest
-        if known is not None and link_digest(link.chain, link.seq, known, link.row) != link.digest:
+            previous = last.digest
+        if (
+            previous is not None
+            and link_digest(link.chain, link.seq, previous, link.row) != link.digest
+        ):
             return ChainFault(link.chain, link.seq, "was changed, or the one before it was")
         ends[link.chain] = link
     return _cut(ends, heads)

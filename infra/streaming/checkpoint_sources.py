@@ -38,10 +38,10 @@ def adopt(job: str, rows: DataFrame, folder: Path) -> None:
     another one, and when there is a new one while a batch is under way.
     """
     spark = folder / "spark"
-    known = sorted(numbers(spark / "offsets"))
-    if not known:
+    batches = sorted(numbers(spark / "offsets"))
+    if not batches:
         return
-    newest = spark / "offsets" / str(known[-1])
+    newest = spark / "offsets" / str(batches[-1])
     try:
         have = offset_lines(newest)
     except Damaged as error:
@@ -58,21 +58,21 @@ def adopt(job: str, rows: DataFrame, folder: Path) -> None:
         )
     # Else the entry fits, and stays as Spark wrote it, byte for byte.
     if None in matched or len(matched) < len(have):
-        _extend(job, spark, known, matched)
+        _extend(job, spark, batches, matched)
 
 
-def _extend(job: str, spark: Path, known: Sequence[int], matched: Sequence[int | None]) -> None:
+def _extend(job: str, spark: Path, batches: Sequence[int], matched: Sequence[int | None]) -> None:
     """Write the newest places anew, with one for each input."""
     # A batch under way has a place in what is left: a release reads a table once in place of twice
     # where one look gives what two gave.
-    if None in matched and known[-1] not in numbers(spark / "commits"):
+    if None in matched and batches[-1] not in numbers(spark / "commits"):
         raise Fatal(
-            f"job {job}: batch {known[-1]} was under way when the driver ended, and this release "
+            f"job {job}: batch {batches[-1]} was under way when the driver ended, and this release "
             "reads more than that batch was planned with: let the release before end it "
             f"(headgate run {job} --once), then start this one"
         )
     # Spark reads the newest and the one before.
-    for number in known[-2:]:
+    for number in batches[-2:]:
         file = spark / "offsets" / str(number)
         lines = file.read_text("utf-8").splitlines()
         head, old = lines[:2], lines[2:]

@@ -70,12 +70,12 @@ class CpuMeter:
     def end(self, checkpoint: Path) -> dict[str, float | None]:
         """It is in: its columns of `ops.ledger`, null where nobody knows what it took."""
         with self._lock:
-            known = self._settle()
+            complete = self._settle()
             use = self._running.pop(checkpoint)
             seconds = (use.used, use.shared, self._between)
             self._between = 0.0
         return {
-            name: round(value, 3) if known else None
+            name: round(value, 3) if complete else None
             for name, value in zip(CPU_COLUMNS, seconds, strict=True)
         }
 

@@ -133,34 +133,34 @@ class OffsetReader:
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         """The own id of each topic that is there."""
-        wanted = sorted(set(topics))
-        if not wanted:
+        names = sorted(set(topics))
+        if not names:
             return {}
         topic_ids = {}
-        for name, answer in self._admin().describe_topics(TopicCollection(wanted)).items():
+        for name, answer in self._admin().describe_topics(TopicCollection(names)).items():
             reply = self._answer(answer, "which topics these are", KafkaError.UNKNOWN_TOPIC_OR_PART)
             if reply is not None:
                 topic_ids[name] = str(reply.topic_id)
         return topic_ids
 
-    def held(self, wanted: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, BrokerRange]:
+    def held(self, places: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, BrokerRange]:
         """What is there of each partition; one that is gone is missing in the answer."""
-        partitions = [TopicPartition(topic, part) for topic, part in sorted(set(wanted))]
+        partitions = [TopicPartition(topic, part) for topic, part in sorted(set(places))]
         # Two requests, between which retention may move the beginning: never the end, so that the
         # range only looks a little longer than it is.
         first = self._ends(partitions, _SPEC.earliest())
         end = self._ends(partitions, _SPEC.latest())
         return {place: BrokerRange(first[place], end[place]) for place in first if place in end}
 
-    def ends(self, wanted: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
+    def ends(self, places: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
         """The next message of each partition; one that is gone is missing in the answer."""
-        partitions = [TopicPartition(topic, part) for topic, part in sorted(set(wanted))]
+        partitions = [TopicPartition(topic, part) for topic, part in sorted(set(places))]
         return self._ends(partitions, _SPEC.latest())
 
-    def epochs(self, wanted: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
+    def epochs(self, places: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
         """How often each partition got a leader: another number where its broker began anew."""
-        partitions = [TopicPartition(*place) for place in sorted(set(wanted))]
-        previous = self._told(partitions, _SPEC.latest())
+        partitions = [TopicPartition(*place) for place in sorted(set(places))]
+        previous = self._offsets_at(partitions, _SPEC.latest())
         return {
             # Brokers before KIP-320 tell no epoch. Then it never changes, and only a start of the
             # job compares what the log holds.
@@ -178,9 +178,13 @@ class OffsetReader:
     def retention_ms(self, topics: Iterable[str]) -> dict[str, int]:
         """How long each topic keeps its messages, in milliseconds; one that keeps them for ever,
         or of which we may not know it, is missing in the answer."""
-        wanted = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in sorted(set(topics))]
+        resources = [
+            ConfigResource(ConfigResource.Type.TOPIC, name) for name in sorted(set(topics))
+        ]
         result = {}
-        for resource, answer in self._admin().describe_configs(wanted).items() if wanted else ():
+        for resource, answer in (
+            self._admin().describe_configs(resources).items() if resources else ()
+        ):
             reply = self._answer(answer, "how long it keeps messages", *_NOT_TOLD)
             # Kafka writes -1 for a topic that keeps its messages for ever.
             kept = int(reply["retention.ms"].value) if reply else -1
@@ -202,9 +206,11 @@ class OffsetReader:
         ]
 
     def _ends(self, partitions: list[TopicPartition], spec: Any) -> dict[TopicPartitionKey, int]:
-        return {place: int(end.offset) for place, end in self._told(partitions, spec).items()}
+        return {place: int(end.offset) for place, end in self._offsets_at(partitions, spec).items()}
 
-    def _told(self, partitions: list[TopicPartition], spec: Any) -> dict[TopicPartitionKey, Any]:
+    def _offsets_at(
+        self, partitions: list[TopicPartition], spec: Any
+    ) -> dict[TopicPartitionKey, Any]:
         end = time.monotonic() + _ANEW
         while True:
             try:
@@ -219,9 +225,9 @@ class OffsetReader:
     def _asked(self, partitions: list[TopicPartition], spec: Any) -> dict[TopicPartitionKey, Any]:
         if not partitions:
             return {}
-        asked = self._admin().list_offsets(dict.fromkeys(partitions, spec))
+        answers = self._admin().list_offsets(dict.fromkeys(partitions, spec))
         results = {}
-        for partition, answer in asked.items():
+        for partition, answer in answers.items():
             reply = self._answer(answer, "its offsets", KafkaError.UNKNOWN_TOPIC_OR_PART)
             if reply is not None:
                 results[partition.topic, partition.partition] = reply

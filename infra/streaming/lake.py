@@ -165,20 +165,20 @@ class Lake(DeltaTables):
         kept in the batch's ledger row. Raises `Fatal` when the table's log
         contradicts the checkpoint or is too short to tell.
         """
-        wanted = [how.alias(name) for name, how in (counts or {}).items()]
+        aggregates = [how.alias(name) for name, how in (counts or {}).items()]
         if self.has(table, run):
             # Also a batch whose rows are there is worked through: only so its state is committed,
             # and Spark refuses a batch of which it was not.
-            run.counts |= _whole(rows.agg(*wanted, F.count("*").alias(_ALL)).first())
+            run.counts |= _whole(rows.agg(*aggregates, F.count("*").alias(_ALL)).first())
             del run.counts[_ALL]
             return False
         # Counted while it is written: a second action would compute the batch twice.
         watch = Observation()
-        watched = rows.observe(watch, *wanted) if wanted else rows
+        watched = rows.observe(watch, *aggregates) if aggregates else rows
         ordered = watched.select(*[column.name for column in table.columns])
         write = partial(write_parquet, target=self.target(table, run))
         self.commit(table, run, collected(ordered, write))
-        if wanted:
+        if aggregates:
             run.counts |= _whole(watch.get)
         return True
 
@@ -262,14 +262,14 @@ class Lake(DeltaTables):
     def _bring_back(self, job: str) -> None:
         """Put what the job has yet to read, and left the log while it was away, into it again."""
         try:
-            asked = first_versions_asked(self.settings.checkpoint_root / job)
+            first_versions = first_versions_asked(self.settings.checkpoint_root / job)
         except (OSError, ValueError):
             return  # damaged: `start` names it
-        for folder in tables_below(self.settings.lake_root) if asked else ():
+        for folder in tables_below(self.settings.lake_root) if first_versions else ():
             # By its folder: it may be a table that this release does not know.
             name = f"{folder.parent.name}.{folder.name}"
             try:
-                version = asked.get(table_id(folder))
+                version = first_versions.get(table_id(folder))
             except (OSError, ValueError, Fatal):
                 continue  # damaged: named as well, where the job reads it
             if version is not None and version < next(iter(live_versions(folder)), 0):

@@ -53,14 +53,14 @@ def retire(settings: Settings, table: Location) -> int:
     The caller is alone with the table.
     """
     identity, before = table_id(table), time.time() - settings.maintenance.log_minutes * 60
-    asked = [first_versions_asked(folder) for folder in settings.checkpoint_root.glob("*")]
+    first_versions = [first_versions_asked(folder) for folder in settings.checkpoint_root.glob("*")]
     # By the table's id, not its folder: a table made anew there has other versions.
-    floors = [versions[identity] for versions in asked if identity in versions]
+    floors = [versions[identity] for versions in first_versions if identity in versions]
     return archive_commits(table, min(floors, default=newest_version(table)), before)
 
 
-def archive_commits(table: Location, asked: int, before: float) -> int:
-    """Move commits below version `asked` that were made before a time (seconds since 1970).
+def archive_commits(table: Location, first_needed: int, before: float) -> int:
+    """Move commits below version `first_needed` that were made before a time (seconds since 1970).
 
     The log goes on from a checkpoint that is itself old enough, so that all that may still be
     asked for can be told from it.
@@ -69,7 +69,7 @@ def archive_commits(table: Location, asked: int, before: float) -> int:
     usable = [
         checkpoint
         for checkpoint in checkpoints(log)
-        if checkpoint <= asked
+        if checkpoint <= first_needed
         and single(log, checkpoint).exists()
         and _written(single(log, checkpoint)) <= before
     ]
@@ -79,11 +79,15 @@ def archive_commits(table: Location, asked: int, before: float) -> int:
     below = [version for version in singles(log) if version < cut]
     if not below:
         return 0
-    known = set(archived(table))
-    back = _taken_back(log, [checkpoint for checkpoint in below if checkpoint in known], before)
-    gone = [version for version in live_versions(table) if version < cut and version not in known][
-        :MOST_COMMITS
-    ]
+    archived_versions = set(archived(table))
+    back = _taken_back(
+        log, [checkpoint for checkpoint in below if checkpoint in archived_versions], before
+    )
+    gone = [
+        version
+        for version in live_versions(table)
+        if version < cut and version not in archived_versions
+    ][:MOST_COMMITS]
     if gone:
         make(archive)
         # The oldest first: what is left has no hole, whenever this ends.

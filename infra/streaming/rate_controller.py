@@ -146,9 +146,9 @@ def caps(learned: Learned, limits: RateLimits) -> tuple[int, int]:
     return small, large
 
 
-def _between(least: int, wanted: int, most: int) -> int:
+def _between(least: int, value: int, most: int) -> int:
     # `most` outranks `least`: it is also what memory allows.
-    return max(1, min(max(least, wanted), most))
+    return max(1, min(max(least, value), most))
 
 
 def begin_regime(backlog: int, learned: Learned, limits: RateLimits) -> Pace:

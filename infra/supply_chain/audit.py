@@ -75,14 +75,18 @@ def _audit(arguments: argparse.Namespace) -> int:
 
 
 def _records(
-    arguments: argparse.Namespace, found: Sequence[Component]
+    arguments: argparse.Namespace, components: Sequence[Component]
 ) -> list[Mapping[str, object]]:
     if arguments.osv:
         return list(records(arguments.osv))
     try:
         return list(
             query_osv(
-                [component for component in found if component.kind == "pypi" or component.group],
+                [
+                    component
+                    for component in components
+                    if component.kind == "pypi" or component.group
+                ],
                 arguments.server,
             )
         )
@@ -109,8 +113,8 @@ def accepted_today(text: str, today: date) -> dict[str, str]:
     return results
 
 
-def _show(found: Sequence[Vulnerability], form: str) -> None:
-    rows = [asdict(known) for known in found]
+def _show(vulnerabilities: Sequence[Vulnerability], form: str) -> None:
+    rows = [asdict(vulnerability) for vulnerability in vulnerabilities]
     every = ("id", "aliases", "component", "version", "fixed", "summary")
     print_rows(rows, form, _COLUMNS if form == "table" else every)
 

@@ -70,12 +70,12 @@ def query_osv(components: Iterable[Component], url: str) -> Iterator[_Record]:
 
     Interface: https://google.github.io/osv.dev/api/. Raises `Retryable` when it does not answer.
     """
-    wanted = list(components)
+    component_list = list(components)
     ids: set[str] = set()
-    for index in range(0, len(wanted), _MOST_QUERIES):
+    for index in range(0, len(component_list), _MOST_QUERIES):
         queries = [
             {"package": {"purl": component.purl}}
-            for component in wanted[index : index + _MOST_QUERIES]
+            for component in component_list[index : index + _MOST_QUERIES]
         ]
         answer = _asked(f"{url}/v1/querybatch", {"queries": queries})
         # Results belong to the questions by their order alone.
@@ -112,14 +112,14 @@ def known_vulnerabilities(
         for part in () if record.get("withdrawn") else record.get("affected", ()):
             for component in by_name.get(_named(part.get("package") or {}), ()):
                 if affects(part, component):
-                    knowns[component.purl, record["id"]] = _told(record, part, component)
+                    knowns[component.purl, record["id"]] = _vulnerability(record, part, component)
     return [knowns[key] for key in sorted(knowns)]
 
 
-def _key(one: Component) -> tuple[str, str]:
-    if one.kind == "pypi":
-        return "PyPI", canonicalize_name(one.name)
-    return "Maven", f"{one.group}:{one.name}"
+def _key(component: Component) -> tuple[str, str]:
+    if component.kind == "pypi":
+        return "PyPI", canonicalize_name(component.name)
+    return "Maven", f"{component.group}:{component.name}"
 
 
 def _named(package: Mapping[str, Any]) -> tuple[str, str]:
@@ -129,13 +129,13 @@ def _named(package: Mapping[str, Any]) -> tuple[str, str]:
     return ecosystem, canonicalize_name(name) if ecosystem == "PyPI" else name
 
 
-def affects(part: Mapping[str, Any], one: Component) -> bool:
+def affects(part: Mapping[str, Any], component: Component) -> bool:
     """Whether an `affected` part of a record covers a component's version."""
-    if one.version in part.get("versions", ()):
+    if component.version in part.get("versions", ()):
         return True
-    at_least = _pypi_at_least if one.kind == "pypi" else _maven_at_least
+    at_least = _pypi_at_least if component.kind == "pypi" else _maven_at_least
     return any(
-        _inside(span.get("events", ()), one.version, at_least)
+        _inside(span.get("events", ()), component.version, at_least)
         for span in part.get("ranges", ())
         # Ranges of commits (GIT) say nothing of the versions that were released from them.
         if span.get("type") in ("ECOSYSTEM", "SEMVER")
@@ -207,7 +207,7 @@ def _nothing(other: _Token) -> _Token:
     return (2, 0, "") if other[0] == 2 else (0, _ORDER[""], "")
 
 
-def _told(record: _Record, part: Mapping[str, Any], one: Component) -> Vulnerability:
+def _vulnerability(record: _Record, part: Mapping[str, Any], component: Component) -> Vulnerability:
     fixed = [
         event["fixed"]
         for span in part.get("ranges", ())
@@ -217,8 +217,8 @@ def _told(record: _Record, part: Mapping[str, Any], one: Component) -> Vulnerabi
     return Vulnerability(
         id=record["id"],
         aliases=tuple(record.get("aliases", ())),
-        component=one.purl,
-        version=one.version,
+        component=component.purl,
+        version=component.version,
         fixed=", ".join(dict.fromkeys(fixed)),
         summary=str(record.get("summary") or record.get("details") or "").split("\n")[0][:200],
     )

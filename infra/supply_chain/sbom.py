@@ -84,12 +84,12 @@ def packages(lock: str) -> Iterator[Component]:
         strip = re.sub(r"\s+#.*|^#.*", "", entry, flags=re.M).strip()
         if not strip:
             continue
-        wanted = Requirement(re.split(r"\s--hash", strip)[0])
-        if wanted.marker is not None and not wanted.marker.evaluate():
+        requirement = Requirement(re.split(r"\s--hash", strip)[0])
+        if requirement.marker is not None and not requirement.marker.evaluate():
             continue
-        version = str(wanted.specifier).removeprefix("==")
+        version = str(requirement.specifier).removeprefix("==")
         hashes = tuple(sorted(re.findall(r"--hash=sha256:([0-9a-f]{64})", strip)))
-        yield _package(canonicalize_name(wanted.name), version, hashes)
+        yield _package(canonicalize_name(requirement.name), version, hashes)
 
 
 def _package(name: str, version: str, hashes: tuple[str, ...]) -> Component:
@@ -108,14 +108,14 @@ def _package(name: str, version: str, hashes: tuple[str, ...]) -> Component:
 
 def _needs(requirements: Iterable[str]) -> Iterator[str]:
     for text in requirements:
-        wanted = Requirement(text)
+        requirement = Requirement(text)
         # Without any extra: what only one of those asks for is no need of the package itself.
-        if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
-            yield canonicalize_name(wanted.name)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            yield canonicalize_name(requirement.name)
 
 
-def _licences_of(found: Distribution) -> tuple[str, tuple[str, ...]]:
-    metadata = found.metadata
+def _licences_of(distribution: Distribution) -> tuple[str, tuple[str, ...]]:
+    metadata = distribution.metadata
     for expression in metadata.get_all("License-Expression") or ():
         return str(expression), ()
     named = [
@@ -185,9 +185,9 @@ def _pom_licences(pom: bytes) -> Iterator[str]:
             yield " ".join(name.text.split())
 
 
-def document(found: Iterable[Component], version: str) -> dict[str, Any]:
+def document(components: Iterable[Component], version: str) -> dict[str, Any]:
     """The components as a CycloneDX document."""
-    known = list(found)
+    listed = list(components)
     body: dict[str, Any] = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -201,36 +201,36 @@ def document(found: Iterable[Component], version: str) -> dict[str, Any]:
                 "licenses": [{"license": {"id": "Apache-2.0"}}],
             }
         },
-        "components": [_component(component) for component in known],
-        "dependencies": _dependencies(known),
+        "components": [_component(component) for component in listed],
+        "dependencies": _dependencies(listed),
     }
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
     return body | {"serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, digest)}"}
 
 
-def _component(one: Component) -> dict[str, Any]:
+def _component(component: Component) -> dict[str, Any]:
     lines: dict[str, Any] = {
         "type": "library",
-        "bom-ref": one.purl,
-        "name": one.name,
-        "version": one.version,
-        "purl": one.purl,
+        "bom-ref": component.purl,
+        "name": component.name,
+        "version": component.version,
+        "purl": component.purl,
     }
-    if one.group:
-        lines["group"] = one.group
-    if one.sha256:
-        lines["hashes"] = _hashes([one.sha256])
-    if one.expression:
-        lines["licenses"] = [{"expression": one.expression}]
-    elif one.licences:
-        lines["licenses"] = [{"license": _licence(name)} for name in one.licences]
-    if one.accepted:
+    if component.group:
+        lines["group"] = component.group
+    if component.sha256:
+        lines["hashes"] = _hashes([component.sha256])
+    if component.expression:
+        lines["licenses"] = [{"expression": component.expression}]
+    elif component.licences:
+        lines["licenses"] = [{"license": _licence(name)} for name in component.licences]
+    if component.accepted:
         lines["externalReferences"] = [
             {
                 "type": "distribution",
-                "url": one.purl,
+                "url": component.purl,
                 "comment": "files that requirements.lock accepts",
-                "hashes": _hashes(one.accepted),
+                "hashes": _hashes(component.accepted),
             }
         ]
     return lines
@@ -242,26 +242,28 @@ _SPDX = {
 }
 
 
-def _licence(said: str) -> dict[str, str]:
+def _licence(text: str) -> dict[str, str]:
     """A licence under its SPDX id where what the package says can mean only one."""
-    for pattern, known in _SPDX.items():
-        if re.fullmatch(rf"(https?://(www\.)?|the )?({pattern})", said, re.I):
-            return {"id": known}
-    return {"name": said}
+    for pattern, spdx_id in _SPDX.items():
+        if re.fullmatch(rf"(https?://(www\.)?|the )?({pattern})", text, re.I):
+            return {"id": spdx_id}
+    return {"name": text}
 
 
 def _hashes(values: Iterable[str]) -> list[Mapping[str, str]]:
     return [{"alg": "SHA-256", "content": value} for value in values]
 
 
-def _dependencies(known: list[Component]) -> list[dict[str, Any]]:
+def _dependencies(components: list[Component]) -> list[dict[str, Any]]:
     """Who needs whom: as the packages say; pyspark brings the archives inside it along."""
-    python = {component.name: component.purl for component in known if component.kind == "pypi"}
+    python = {
+        component.name: component.purl for component in components if component.kind == "pypi"
+    }
     inside = {component.purl for component in _bundled()}
-    java = [component.purl for component in known if component.kind == "maven"]
+    java = [component.purl for component in components if component.kind == "maven"]
     edges = {
         component.purl: {python[name] for name in component.needs if name in python}
-        for component in known
+        for component in components
     }
     if "pyspark" in python:
         edges[python["pyspark"]] |= inside & set(java)

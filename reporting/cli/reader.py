@@ -33,7 +33,7 @@ def open_lake(
     before = batches_under_way(settings.checkpoint_root)
     memory = settings.api.statement_memory
     connection = connect(
-        settings.lake_root, needs=needs, only=(), memory=memory, shown=partial(_shown, tenant)
+        settings.lake_root, needs=needs, only=(), memory=memory, existing=partial(_shown, tenant)
     )
     with suppress(OSError):  # where nothing may be written it does with its memory
         spill(connection, scratch(settings.scratch_root))

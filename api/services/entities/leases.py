@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 from api import models
 from api.tenant_views import LakeReader, scope_asked
-from enrich.attribution.competing_leases import Said, rivals_of, true_at
+from enrich.attribution.competing_leases import LeaseStatement, rivals_of, true_at
 from enrich.attribution.confidence import LEASED, NONE, OUTSIDE, STATIC, Server, assessed, standing
 from enrich.attribution.lease_lookup import CLAIMS_DUCKDB
 from enrich.attribution.server_liveness import LAST_SEEN_SQL
@@ -79,7 +79,7 @@ def _by_hand(
     ip: str,
     scope: str | None,
     scopes: Sequence[ScopeSettings],
-    said: Sequence[Said],
+    said: Sequence[LeaseStatement],
 ) -> str | None:
     """`standing`; for who is limited to tenants by the settings of their own parts of sites."""
     if tenants is None:
@@ -99,7 +99,7 @@ def _told(
     scope: str | None,
     status: str,
     row: dict[str, Any] | None,
-    said: Sequence[Said],
+    said: Sequence[LeaseStatement],
 ) -> models.AddressHolder:
     """The answer, judged as job `alert` would judge it with all that is in the tables."""
     mac = row["mac"] if row else None
@@ -154,8 +154,8 @@ def _site(ip: str, scopes: Sequence[ScopeSettings]) -> str | None:
     return next((s.name for s in scopes if standing(ip, s.name, scopes) != OUTSIDE), None)
 
 
-def _said(row: dict[str, Any]) -> Said:
-    return Said(**{name: row[name] for name in Said.__struct_fields__})
+def _said(row: dict[str, Any]) -> LeaseStatement:
+    return LeaseStatement(**{name: row[name] for name in LeaseStatement.__struct_fields__})
 
 
 def _lease(row: dict[str, Any], complete: datetime | None) -> models.Lease:

@@ -193,7 +193,7 @@ class _File:
             for inner in block.blocks:
                 yield self._lease(inner, block)
         else:
-            yield self._plain(" ".join(block.words), _told(block))
+            yield self._plain(" ".join(block.words), _statements(block))
 
     def _plain(self, words: str, rest: dict[str, Any]) -> Event:
         """A declaration that is no lease: a host, the state of a failover, an identifier."""
@@ -231,7 +231,7 @@ class _File:
         if activity == ACK:
             self.held[written] = (ends, mac)
         name = block.word("client-hostname")
-        previous = _told(block) | (_told(identity, blocks=False) if identity else {})
+        previous = _statements(block) | (_statements(identity, blocks=False) if identity else {})
         for key, value in (("starts", starts), ("ends", ends), ("hardware", mac), ("lease", ip)):
             if value is not None:
                 previous.pop(key, None)
@@ -307,7 +307,7 @@ def _seconds(
     return int(life) if life and life.isdecimal() and len(life) < 11 else None
 
 
-def _told(block: Block, blocks: bool = True) -> dict[str, Any]:
+def _statements(block: Block, blocks: bool = True) -> dict[str, Any]:
     """All a block says, under the names it uses."""
     result: dict[str, Any] = {block.words[0]: " ".join(block.words[1:])} if block.words else {}
     for words in block.statements:
@@ -318,7 +318,7 @@ def _told(block: Block, blocks: bool = True) -> dict[str, Any]:
         name = " ".join(words[:position])
         result[name] = value if name not in result else f"{result[name]}; {value}"
     if blocks and block.blocks:
-        result["blocks"] = [_told(word) for word in block.blocks]
+        result["blocks"] = [_statements(word) for word in block.blocks]
     return result
 
 

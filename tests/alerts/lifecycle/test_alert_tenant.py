@@ -17,7 +17,7 @@ from alerts.lifecycle.bucket_state import HEADER, BucketState
 from alerts.lifecycle.restore_alert import revive_asked
 from alerts.lifecycle.risk_score import INCIDENT
 from alerts.preliminary.message import preliminary_message
-from enrich.attribution.competing_leases import Said, rivals_of
+from enrich.attribution.competing_leases import LeaseStatement, rivals_of
 from enrich.attribution.confidence import assessed, standing
 from enrich.attribution.scopes import in_scope
 from infra.config.settings import ScopeSettings, Settings
@@ -208,16 +208,16 @@ def test_a_tenants_part_of_a_site_has_its_networks_and_tells_of_no_other_site() 
     assert not in_scope("tenant-acme.other", "10.0.0.5", [site])
     assert standing("10.0.0.5", "tenant-acme.default", [site]) is None
     assert standing("10.0.0.9", "tenant-acme.default", [site]) == "static"
-    shared = assessed(leased("aa"), NOON, NOON, known=NOON, scopes=[site, other])
+    shared = assessed(leased("aa"), NOON, NOON, complete_up_to=NOON, scopes=[site, other])
     assert "globex-hall" in shared["reason"]
     own = leased("aa", scope="tenant-acme.default")
-    assert "globex" not in str(assessed(own, NOON, NOON, known=NOON, scopes=[site, other]))
+    assert "globex" not in str(assessed(own, NOON, NOON, complete_up_to=NOON, scopes=[site, other]))
 
 
 def test_what_another_tenants_dhcp_logs_say_of_an_address_is_no_rival() -> None:
     """The same private address is in use at both."""
     said = [
-        Said(
+        LeaseStatement(
             f"tenant-{tenant}.{site}", f"mac-{tenant}-{site}", "s", NOON - HOUR, NOON + HOUR,
             NOON - HOUR, NOON + HOUR, NOON, 1,
         )

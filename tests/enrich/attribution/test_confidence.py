@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from enrich.attribution.competing_leases import Said, rivals_of, true_at
+from enrich.attribution.competing_leases import LeaseStatement, rivals_of, true_at
 from enrich.attribution.confidence import (
     AFTER,
     BEFORE,
@@ -187,8 +187,10 @@ def test_the_order_of_rivals_and_servers_is_no_matter(known: LeaseFacts, order: 
     assert judge(other) == judge(known)
 
 
-def said(mac: str | None, start: float, end: float, rev: int, scope: str = "default") -> Said:
-    return Said(
+def said(
+    mac: str | None, start: float, end: float, rev: int, scope: str = "default"
+) -> LeaseStatement:
+    return LeaseStatement(
         scope=scope,
         mac=mac,
         session_id=mac and f"lease of {mac}",
@@ -275,6 +277,6 @@ def test_configuration_says_which_addresses_have_no_lease() -> None:
 
 def test_a_holder_that_was_judged_is_left_as_it_is() -> None:
     holder = {"ip": IP, "scope": "default", "status": NONE}
-    first = assessed(holder, NOON, known=at(5))
+    first = assessed(holder, NOON, complete_up_to=at(5))
     assert (first["confidence"], first["complete_up_to"]) == (95, at(5))
     assert assessed(first, NOON, rivals=[Claim(BEFORE, mac=B)]) == first

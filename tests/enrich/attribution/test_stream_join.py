@@ -303,7 +303,7 @@ def test_history_names_rivals_and_how_sure_it_is(spark: SparkSession) -> None:
         rows(spark, DHCP_SEGMENT, said),
         complete_up_to=at(99),
         scopes=SITES,
-        heard=heard,
+        liveness=heard,
     )
     found = {row.finding_id: row.holder for row in told.collect()}
     assert {uid: [(r.kind, r.mac) for r in h.rivals] for uid, h in found.items()} == {

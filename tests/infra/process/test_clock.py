@@ -54,10 +54,10 @@ def test_a_jump_that_does_not_last_moves_nothing(jump: float) -> None:
     machine.passes(clock, 3 * BELIEVED_AFTER)
     assert at(clock) == pytest.approx(machine.true)
     assert clock.jumped == 0
-    first, second = clock.said()
+    first, second = clock.new_jumps()
     assert spoken(jump) in first
     assert second == "the clock is right again"
-    assert clock.said() == []
+    assert clock.new_jumps() == []
 
 
 def test_a_clock_that_was_set_back_is_told_once_whatever_is_believed() -> None:
@@ -77,7 +77,7 @@ def test_a_jump_that_lasts_is_believed() -> None:
     machine.passes(clock, BELIEVED_AFTER + 120)
     assert at(clock) == pytest.approx(machine.true + DAY)
     assert clock.jumped == 0
-    assert clock.said()[-1] == "the clock is believed, 24.0 hours ahead"
+    assert clock.new_jumps()[-1] == "the clock is believed, 24.0 hours ahead"
 
 
 def test_a_second_jump_has_to_last_by_itself() -> None:
@@ -97,7 +97,7 @@ def test_a_clock_that_is_slowly_put_right_is_followed() -> None:
         machine.off += TOLERANCE / 2
         machine.passes(clock, 60)
     assert at(clock) == pytest.approx(machine.true + 50 * TOLERANCE)
-    assert clock.said() == []
+    assert clock.new_jumps() == []
 
 
 @given(

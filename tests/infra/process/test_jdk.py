@@ -37,7 +37,7 @@ def test_java_home_stands_before_the_path(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     assert jdk.require_java() == str(home)
     assert jdk.version(str(home)) == 21
-    assert jdk.says(str(home)) == 'openjdk version "21.0.1" 2023-10-17'
+    assert jdk.version_text(str(home)) == 'openjdk version "21.0.1" 2023-10-17'
 
 
 @pytest.mark.parametrize(
