@@ -23,7 +23,7 @@ def file_with(tmp_path: Path, name: str, value: str) -> Path:
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(removed_settings, "_said", set())
+    monkeypatch.setattr(removed_settings, "_warned", set())
 
 
 @pytest.mark.parametrize(("name", "value"), DROPPED)

@@ -33,7 +33,7 @@ def file_with(tmp_path: Path, former: str, *names: str) -> Path:
 def test_a_former_name_in_the_file_works_and_says_the_new_one_once(
     former: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    monkeypatch.setattr(renamed_settings, "_said", set())
+    monkeypatch.setattr(renamed_settings, "_warned", set())
     word = former.rpartition(".")[2]
     file = file_with(tmp_path, former, word)
     assert value_of(load(file), former, new) == 17
@@ -49,7 +49,7 @@ def test_a_former_name_in_the_file_works_and_says_the_new_one_once(
 def test_a_former_name_in_the_environment_works_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    monkeypatch.setattr(renamed_settings, "_said", set())
+    monkeypatch.setattr(renamed_settings, "_warned", set())
     monkeypatch.setenv("HEADGATE_JOBS__LATE_SECONDS", "42")
     file = file_with(tmp_path, "jobs.late_seconds", "allowed_lateness_seconds")
     assert load(file).jobs.allowed_lateness_seconds == 42  # the environment wins
@@ -62,7 +62,7 @@ def test_a_former_name_in_the_environment_works_too(
 def test_a_former_section_works_in_the_file_and_in_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    monkeypatch.setattr(renamed_settings, "_said", set())
+    monkeypatch.setattr(renamed_settings, "_warned", set())
     file = tmp_path / "headgate.toml"
     file.write_text("[upkeep]\nminutes = 17\nfile_mb = 8\n")
     assert load(file).maintenance.minutes == 17
