@@ -114,7 +114,7 @@ class Watched:
 
     def sign_in(self, token: str = TOKEN) -> Watched:
         """Sign in with a key."""
-        self.go("/login")
+        self.go("/login", rest=False)
         self.page.fill("#key", token)
         self.page.press("#key", "Enter")
         self.page.wait_for_url(f"{self.site}/")
