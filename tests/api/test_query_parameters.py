@@ -36,14 +36,15 @@ ADDED_BY_OTHERS = {("GET", "/oidc/back")}
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     home = tmp_path_factory.mktemp("empty")
     app = create_app(load(home=home, api={"token": TOKEN}))
     running = TestClient(app, raise_server_exceptions=False, follow_redirects=False)
     running.headers["Authorization"] = f"Bearer {TOKEN}"
     caller = app.state.services.access.caller(TOKEN)
     running.cookies[COOKIE] = app.state.console.sessions.begin(caller)
-    return running
+    with running:  # one event loop for all requests
+        yield running
 
 
 def test_all_routes_are_walked(client: TestClient) -> None:
