@@ -83,8 +83,9 @@ def _sides(row: Row) -> None:
     """Before Zeek 5.1 there are sets of senders and receivers, and no connection's ends."""
     if row.uid is None:
         uids = row.fields.get("conn_uids")
-        if type(uids) is list and len(uids) == 1 and type(uids[0]) is str:
-            row.uid = row.texts("conn_uids")[0]
+        # Several are of no one connection; an empty one is of none.
+        named = row.texts("conn_uids") if type(uids) is list and len(uids) == 1 else ()
+        row.uid = next(iter(named), None)
     if row.src or row.dst:
         return
     # The sender is the side that answered, unless the file came from who opened it.

@@ -340,6 +340,11 @@ ALONE: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"class_uid": 5020, "device/ip": "10.0.0.7"}
         | {"product": {"name": "OpenSSH", "version": "7.4-p1"}},
     ),
+    (
+        "files",
+        {"fuid": "F1", "tx_hosts": ["10.0.0.2"], "rx_hosts": ["10.0.0.1"], "conn_uids": [""]},
+        {"metadata/uid": "F1", "src_endpoint/ip": "10.0.0.2", "dst_endpoint/ip": "10.0.0.1"},
+    ),
     ("known_hosts", {"host": "10.0.0.7"}, {"class_uid": 0, "src_endpoint": {"ip": "10.0.0.7"}}),
     ("reporter", {"level": "Reporter::ERROR", "message": "m"}, {"severity_id": 3, "message": "m"}),
     ("pe", {"id": "F1", "compile_ts": 5.0}, {"metadata/uid": "F1", "class_uid": 0}),
