@@ -62,6 +62,8 @@ def test_the_help_lists_each_command_once_below_its_task(capsys) -> None:
         (("rules", "tune", "r", "--expires", "x"), "--expires: 'x': write a date, such as 2026-"),
         (("capacity", "--events-per-second", "x"), "'x': write a number above 0"),
         (("rules", "thresholds", "r", "--count", "3,x"), "'3,x': write numbers, such as 3,5,10"),
+        (("rules", "thresholds", "r", "--count", "3,inf"), "'3,inf': write numbers, such as"),
+        (("rules", "thresholds", "r", "--count", "nan"), "'nan': write numbers, such as 3,5,10"),
     ],
 )
 def test_a_mistyped_word_is_told_what_it_may_have_meant(

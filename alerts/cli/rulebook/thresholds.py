@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -67,9 +68,14 @@ def build(verbs: Any) -> None:
 
 def _numbers(text: str) -> list[int | float]:
     try:
-        return [int(part) if part.strip().isdecimal() else float(part) for part in text.split(",")]
+        parts = text.split(",")
+        numbers = [int(part) if part.strip().isdecimal() else float(part) for part in parts]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}': write numbers, such as 3,5,10") from None
+        numbers = []
+    # To Python infinity is a number, and so is what is none.
+    if not numbers or not all(map(math.isfinite, numbers)):
+        raise argparse.ArgumentTypeError(f"'{text}': write numbers, such as 3,5,10")
+    return numbers
 
 
 def _spans(text: str) -> list[int]:
