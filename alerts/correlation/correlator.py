@@ -28,7 +28,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -71,6 +71,10 @@ CORRECTABLE = 3600 * 1_000_000
 
 MAX_ENTRIES = 1_000
 """Findings kept for a group, or twice what its condition needs; the oldest go first, counted."""
+
+
+_Span: TypeAlias = tuple[int, int]
+"""From when to when, microseconds."""
 
 
 class _Group(msgspec.Struct, omit_defaults=True, gc=False):
@@ -185,12 +189,16 @@ class Correlator:
         ]
         for key, entry in self._entered:
             outputs += self._end_silences(definition, self.state.groups[key], entry)
+        seen: dict[str, list[_Span]] = {}
         for key, since, until in self._stirred:
             group = self.state.groups[key]
             self._bound(definition, group)
             # Without what left, the group may have been silent since the finding before it.
             since -= self.state.span if asks_absence(definition) or rules_out(definition) else 0
-            outputs += self._fire(definition, group, since, until, again=True)
+            # Each window once: from here on no finding comes or goes, and what fires only keeps
+            # others quiet. A lease that was another device's stirs the same hour with each finding.
+            for begin, end in unseen(seen.setdefault(key, []), since, until):
+                outputs += self._fire(definition, group, begin, end, again=True)
         self._shaken, self._stirred, self._entered = {}, [], []
         return outputs
 
@@ -470,6 +478,27 @@ class Correlator:
         if not told_at_once(definition):
             until = min(until, group.closed)
         return _first_window(definition, group, since, until)
+
+
+def unseen(seen: list[_Span], since: int, until: int) -> list[_Span]:
+    """The parts of a span that lie in none of those seen; it is among these then.
+
+    Spans have both their ends; those seen are in order, and none touches another.
+    """
+    parts, begin = [], since
+    for first, last in seen:
+        if last < begin or first > until:
+            continue
+        if first > begin:
+            parts.append((begin, first - 1))
+        begin = last + 1
+    if begin <= until:
+        parts.append((begin, until))
+    apart = [each for each in seen if each[1] < since - 1 or each[0] > until + 1]
+    ends = [(since, until), *(each for each in seen if each not in apart)]
+    joined = (min(first for first, _ in ends), max(last for _, last in ends))
+    seen[:] = sorted([*apart, joined])
+    return parts
 
 
 def _cap(definition: Correlation) -> int:

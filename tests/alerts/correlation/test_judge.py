@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from alerts.correlation import correlator as correlator_module
 from alerts.correlation import history as history_module
-from alerts.correlation.conditions import told_at_once
-from alerts.correlation.correlator import MAX_ENTRIES, CorrelationState, Correlator
+from alerts.correlation.conditions import measure_condition, told_at_once
+from alerts.correlation.correlator import MAX_ENTRIES, CorrelationState, Correlator, unseen
 from alerts.correlation.finding import Fired
 from alerts.correlation.history import over_history
 from alerts.correlation.negation import looks_ahead, measure_without
@@ -359,3 +359,42 @@ def test_what_comes_on_time_has_no_window_that_closed_looked_at_again(
             assert correlator.settle(definition, micros(each["received_at"])) == []
     # Each window once, when it closes.
     assert len(measured) <= 600
+
+
+def test_what_many_corrections_stir_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lease that was another device's brings a correction for each of its findings."""
+    measured: list[Any] = []
+
+    def counted(*given: Any) -> Any:
+        measured.append(given)
+        return measure_condition(*given)
+
+    monkeypatch.setattr(correlator_module, "measure_condition", counted)
+    definition = correlation(timespan_seconds=600, count=5_000)
+    correlator = Correlator(CorrelationState())
+    rows = [row(Point(number, number, "a", "bob", None)) for number in range(300)]
+    for each in rows:
+        correlator.feed(definition, each)
+    measured.clear()
+    for each in rows:
+        correlator.feed(definition, each | {"user_name": "eve", "attr_rev": 5})
+    assert correlator.judge(definition) == []
+    # Each window of the group that they came to; in the one that they left there is none.
+    assert len(measured) == len(rows)
+
+
+SPANS = st.tuples(st.integers(0, 30), st.integers(0, 8)).map(lambda s: (s[0], s[0] + s[1]))
+
+
+@examples(100)
+@given(st.lists(SPANS, max_size=12))
+def test_each_instant_of_some_spans_is_unseen_once(spans: list[tuple[int, int]]) -> None:
+    seen: list[tuple[int, int]] = []
+    known: set[int] = set()
+    for since, until in spans:
+        parts = unseen(seen, since, until)
+        new = [instant for first, last in parts for instant in range(first, last + 1)]
+        assert new == sorted(set(range(since, until + 1)) - known)
+        known |= set(new)
+        assert {n for first, last in seen for n in range(first, last + 1)} == known
+        assert all(sooner[1] + 1 < later[0] for sooner, later in pairwise(seen))
