@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import headgate.packages  # noqa: F401  makes the commands known
+from alerts.rulebook.rule_store import recompile
 from headgate.cli import main, require_values
 from infra.delta.catalog import catalog
 from infra.errors import Usage
@@ -23,9 +24,11 @@ RUN = [call for call in CALLS if call.runs]
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake with alerts, in which every table is there."""
+    """A lake with alerts, in which every table is there, and rules in force."""
     folder = tmp_path_factory.mktemp("odd")
     desk = PlainDesk(folder)
+    # Where there are some, a command compiles only files that are new: else all, in each of these.
+    recompile(desk.settings)
     desk.app.state.services.close()
     for table in catalog().values():
         if not (folder / "lake" / table.path).exists():
