@@ -98,8 +98,8 @@ def _alerts(lake: Lake, pairs: Sequence[Pair]) -> tuple[list[dict[str, Any]], li
         if sentence is None:
             alerts.append(body)
         else:
-            told = (row.alert_id, row.rule_id, row.entity_value, row.tenant_uid)
-            damaged.append(DamagedCount(*told, sentence))
+            columns = (row.alert_id, row.rule_id, row.entity_value, row.tenant_uid)
+            damaged.append(DamagedCount(*columns, sentence))
     return alerts, damaged
 
 
