@@ -51,7 +51,7 @@ from alerts.correlation.finding import (
 )
 from alerts.correlation.first_seen import FirstSeen, note_value
 from alerts.correlation.negation import looks_ahead, measure_without, remembers, rules_out
-from alerts.correlation.packed_history import Cold, unpack_history
+from alerts.correlation.packed_history import PackedEntries, unpack_history
 from alerts.domain.entity import micros
 from alerts.domain.finding import counts
 from alerts.rulepack.predicate import fold
@@ -111,7 +111,7 @@ class CorrelationState(msgspec.Struct):
     pack: str = ""
     late: int = 0
     dropped: int = 0
-    cold: list[Cold] = []
+    cold: list[PackedEntries] = []
     forgotten: int = 0
 
 

@@ -20,7 +20,7 @@ ENOUGH = 20_000
 """Findings that are worth a pack of their own; a correlation with fewer has none."""
 
 
-class Cold(msgspec.Struct, gc=False):
+class PackedEntries(msgspec.Struct, gc=False):
     """Packed entries by group, all from `since` to `until`, microseconds."""
 
     since: int
@@ -28,15 +28,15 @@ class Cold(msgspec.Struct, gc=False):
     packed: bytes
 
 
-def pack_history(entries: Mapping[str, Sequence[CorrelationEntry]]) -> Cold:
+def pack_history(entries: Mapping[str, Sequence[CorrelationEntry]]) -> PackedEntries:
     """Entries by group, none of them empty and each in order of time, as a pack."""
-    return Cold(
+    return PackedEntries(
         since=min(some[0].time for some in entries.values()),
         until=max(some[-1].time for some in entries.values()),
         packed=compressed(msgspec.msgpack.encode(entries)),
     )
 
 
-def unpack_history(cold: Cold) -> dict[str, list[CorrelationEntry]]:
+def unpack_history(cold: PackedEntries) -> dict[str, list[CorrelationEntry]]:
     """What `packed` was given."""
     return msgspec.msgpack.decode(expanded(cold.packed), type=dict[str, list[CorrelationEntry]])

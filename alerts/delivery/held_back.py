@@ -58,7 +58,7 @@ Held = Mapping[str, HeldAlert]
 """What is held back, by alert."""
 
 
-class Going(NamedTuple):
+class OutgoingRevision(NamedTuple):
     """A revision that can go out, as it does."""
 
     revision: Revision
@@ -69,7 +69,7 @@ class Going(NamedTuple):
 
 def sort_out(
     revisions: Iterable[Revision], held: Held, left: frozenset[str], version: int
-) -> tuple[list[Going], dict[str, HeldAlert]]:
+) -> tuple[list[OutgoingRevision], dict[str, HeldAlert]]:
     """What of some revisions, in order for an alert, goes out, and what is held back then.
 
     `left`: names of those that a person left out. `version`: of gold.alert, which brought them.
@@ -86,7 +86,7 @@ def sort_out(
         else:
             now = clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
             try:
-                going.append(Going(revision, now, *messages_of(revision.body, now)))
+                going.append(OutgoingRevision(revision, now, *messages_of(revision.body, now)))
             except ValueError as error:
                 after |= {revision.alert_id: _held_at(revision, version, str(error))}
                 if len(after) > MOST_HELD:
@@ -131,7 +131,7 @@ def let_go(
     hold: HeldAlert,
     left: frozenset[str],
     is_news: Callable[[Revision], bool],
-) -> tuple[list[Going], HeldAlert | None]:
+) -> tuple[list[OutgoingRevision], HeldAlert | None]:
     """The next of what is held back of an alert that can go out now, and what is held back then.
 
     From the table as it is: what a person repaired is there, and the files of the commits that

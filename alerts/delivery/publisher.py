@@ -34,8 +34,8 @@ from alerts.delivery import publish_offset
 from alerts.delivery.alert_message import Revision
 from alerts.delivery.feed import sequence_of
 from alerts.delivery.held_back import (
-    Going,
     Held,
+    OutgoingRevision,
     held_sentence,
     left_out,
     let_go,
@@ -330,7 +330,9 @@ class Publisher:
             say(f"job alert: {held_sentence({alert_id: held_then[alert_id]})}")
         return len(going)
 
-    def _transact(self, client: Producer, going: Sequence[Going], there: AlertOffset) -> None:
+    def _transact(
+        self, client: Producer, going: Sequence[OutgoingRevision], there: AlertOffset
+    ) -> None:
         # Alerts, their states and the place in one transaction: none of them is seen without
         # the others.
         with transaction(client):
@@ -400,7 +402,7 @@ class Publisher:
         revisions.sort(key=lambda row: (row["alert_id"], row["revision"]))
         return (Revision(**row) for row in revisions)
 
-    def _produce(self, client: Producer, going: Going) -> None:
+    def _produce(self, client: Producer, going: OutgoingRevision) -> None:
         revision = going.revision
         # The alert's id as key keeps its revisions in one partition, so in order.
         key, kafka = revision.alert_id.encode(), self._settings.kafka

@@ -22,7 +22,7 @@ from alerts.lifecycle.risk_score import (
     INCIDENT_REST,
     MAX_ENTITIES,
     RISK,
-    Heat,
+    EntityRisk,
     Risk,
     RiskFinding,
     forget_risk,
@@ -238,7 +238,9 @@ class BucketState:
         wanted = (
             cold.keys() if owners or sweep else {s.entity.key for s in risk_findings} & cold.keys()
         )
-        risk: Risk = {key: msgspec.msgpack.decode(cold[key], type=Heat) for key in sorted(wanted)}
+        risk: Risk = {
+            key: msgspec.msgpack.decode(cold[key], type=EntityRisk) for key in sorted(wanted)
+        }
         rest = {key: raw for key, raw in cold.items() if key not in risk}
         take_away(risk, owners)
         changed = risk_incidents(risk, risk_findings, settings)

@@ -70,7 +70,7 @@ class _Part(msgspec.Struct, omit_defaults=True, gc=False):
     ids: dict[str, int] = {}
 
 
-class Heat(msgspec.Struct, omit_defaults=True, gc=False):
+class EntityRisk(msgspec.Struct, omit_defaults=True, gc=False):
     """An entity's parts by rule id. `told_at`: event time of its incident."""
 
     parts: dict[str, _Part] = {}
@@ -89,7 +89,7 @@ class RiskFinding(msgspec.Struct, frozen=True):
     tactics: tuple[str, ...]
 
 
-Risk = dict[str, Heat]
+Risk = dict[str, EntityRisk]
 """Entities of a bucket by their key."""
 
 
@@ -104,7 +104,7 @@ def risk_incidents(
     for risk_finding in risk_findings:
         # A finding comes once for each lease that is known; it adds to the risk once.
         if risk_finding.entity.type in ENTITIES and not _known(risk, risk_finding):
-            heat = risk.setdefault(risk_finding.entity.key, Heat())
+            heat = risk.setdefault(risk_finding.entity.key, EntityRisk())
             _add(heat, risk_finding)
             if _is_incident(heat, settings):
                 heat.told_at = heat.last
@@ -147,7 +147,7 @@ def forget_risk(risk: Risk, clock: int) -> None:
         del risk[key]
 
 
-def _total(heat: Heat) -> int:
+def _total(heat: EntityRisk) -> int:
     """The entity's risk: the sum over its rules."""
     return sum(score_of_level(part.level, part.count) for part in heat.parts.values())
 
@@ -163,7 +163,7 @@ def _known(risk: Risk, risk_finding: RiskFinding) -> bool:
     return True
 
 
-def _add(heat: Heat, risk_finding: RiskFinding) -> None:
+def _add(heat: EntityRisk, risk_finding: RiskFinding) -> None:
     row = risk_finding.row
     heat.last = max(heat.last, risk_finding.time)
     # Event time, not the wall clock: history that is replayed gives the same incidents.
@@ -181,7 +181,7 @@ def _add(heat: Heat, risk_finding: RiskFinding) -> None:
         part.snippet = single_line(f"{row['rule_title']}: {row.get('snippet') or ''}")
 
 
-def _is_incident(heat: Heat, settings: AlertSettings) -> bool:
+def _is_incident(heat: EntityRisk, settings: AlertSettings) -> bool:
     if heat.told_at is not None and heat.last - heat.told_at < INCIDENT_REST * 1_000_000:
         return False
     # Informational rules say what is usual: they add to the sum, but are no suspicion.
@@ -193,7 +193,7 @@ def _is_incident(heat: Heat, settings: AlertSettings) -> bool:
     )
 
 
-def incident(heat: Heat, risk_finding: RiskFinding) -> dict[str, Any]:
+def incident(heat: EntityRisk, risk_finding: RiskFinding) -> dict[str, Any]:
     """The finding that tells of an incident, a row of gold.finding; it rests on each rule's newest.
 
     It is about the entity of the finding that completed it.

@@ -18,7 +18,7 @@ from alerts.matching.confirmation import Confirmation, ReadyRule, Rules
 from alerts.matching.few_rows import FEW, FewRows
 from alerts.matching.finding_rows import FindingRows
 from alerts.matching.plan_sample import PlanSample
-from alerts.matching.prefilter import SAMPLE_ROWS, Census, PrefilterPlan, count
+from alerts.matching.prefilter import SAMPLE_ROWS, AtomCounts, PrefilterPlan, count
 from alerts.matching.routing import ROUTING, LogSource, Routed, Router
 from alerts.rulepack.derived_fields import inputs
 from alerts.rulepack.predicate import paths_of
@@ -76,7 +76,7 @@ class Matcher:
         )
         self._by_value = {number: test for number, test in by_value if test}
         self._sample_rows = sample_rows
-        self._census = Census()
+        self._census = AtomCounts()
         self._sample = PlanSample(self._paths)
         self._plan: PrefilterPlan | None = None
         self._few: FewRows | None = None

@@ -56,7 +56,7 @@ MADE = 4.0
 
 
 @dataclass
-class Census:
+class AtomCounts:
     """How often atoms held in the rows seen so far."""
 
     rows: int = 0
@@ -85,7 +85,7 @@ class _Gate(NamedTuple):
     atoms: tuple[Atom, ...]
 
 
-def gates_of(node: Node, census: Census) -> list[_Gate]:
+def gates_of(node: Node, census: AtomCounts) -> list[_Gate]:
     """Gates that every match of the tree passes all of, the cheapest first; none: any event may."""
     if isinstance(node, Test):
         gates = [_priced(atoms, census) for atoms in choices_of(node)]
@@ -104,7 +104,7 @@ def gates_of(node: Node, census: Census) -> list[_Gate]:
     return sorted(gates, key=lambda gate: gate[:2])
 
 
-def _priced(atoms: Iterable[Atom], census: Census) -> _Gate:
+def _priced(atoms: Iterable[Atom], census: AtomCounts) -> _Gate:
     """The gate of these atoms, each once."""
     different = tuple(dict.fromkeys(atoms))
     prices = [census.price(atom) for atom in different]
@@ -236,7 +236,7 @@ class PrefilterPlan:
     def of(
         cls,
         rules: Sequence[Node | None],
-        census: Census,
+        census: AtomCounts,
         by_value: Mapping[int, ValueTest] = MappingProxyType({}),
     ) -> PrefilterPlan:
         """The cheapest gates of every rule, as far as the census can tell; None has no gate.
@@ -345,7 +345,9 @@ def or_throws(holds: Leaf, value: Any) -> bool:
         return True
 
 
-def count(rules: Iterable[Node | None], columns: EventColumns, rows: int, census: Census) -> None:
+def count(
+    rules: Iterable[Node | None], columns: EventColumns, rows: int, census: AtomCounts
+) -> None:
     """Add to the census how often each atom of the rules holds in these rows."""
     atoms = {atom for node in rules if node is not None for atom in all_atoms(node)}
     needles: dict[str, dict[Needle, list[int]]] = defaultdict(dict)

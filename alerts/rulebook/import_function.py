@@ -11,7 +11,7 @@ from alerts.rulebook.rule_store import recompile
 from alerts.rulebook.rule_tests import check_rules
 from alerts.rulepack.locations import rule_folders, store_folder
 from alerts.rulepack.rule_pack import PackStore, Query
-from alerts.spark_rules.disabled_rules import Aside
+from alerts.spark_rules.disabled_rules import DisabledRules
 from alerts.spark_rules.rule import QueryRule
 from alerts.spark_rules.rule_tests import require_fit, running
 from infra.config.settings import Settings
@@ -53,7 +53,7 @@ def import_function(settings: Settings, file: Path) -> _Imported:
     # The source goes last: a function is in force from the moment its file is there.
     write_whole(kept, file.read_text("utf-8"))
     # A version that was set aside before gets another chance when a person imports it again.
-    Aside(store.folder).lift(query.id)
+    DisabledRules(store.folder).lift(query.id)
     pack = recompile(settings).pack.hash
     detail = {"file": file.name, "version": query.version, "pack": pack}
     note_audit(settings.home.absolute() / "spool", "rule.import", query.id, detail)

@@ -19,7 +19,7 @@ from alerts.rulepack.locations import store_folder
 from alerts.rulepack.predicate import tests_of
 from alerts.rulepack.rule_pack import Correlation, PackStore, Query, Rule, RulePack, Switch
 from alerts.rulepack.shadow_marks import ShadowMark, ShadowMarks
-from alerts.spark_rules.disabled_rules import Aside, state_of
+from alerts.spark_rules.disabled_rules import DisabledRules, state_of
 from infra.config.settings import Settings
 from infra.errors import NoSuch, Usage
 
@@ -78,7 +78,7 @@ def switch_on(settings: Settings, rule: str) -> tuple[RulePack, bool]:
     files = read_rule_files(settings)
     rule_id = id_of_any(files, rule)
     store = PackStore(store_folder(settings))
-    was_aside = Aside(store.folder).lift(rule_id)
+    was_aside = DisabledRules(store.folder).lift(rule_id)
     # `lift` stands before: both have to happen, and `or` would stop at the first.
     changed = store.enable(rule_id) or was_aside
     return files.put_in_force().pack, changed
@@ -109,7 +109,7 @@ def switch_rules(
 ) -> SwitchedRules:
     """Switch several rules on or off at once, and put the pack in force once."""
     store = PackStore(store_folder(files.settings))
-    aside, off = Aside(store.folder), store.disabled()
+    aside, off = DisabledRules(store.folder), store.disabled()
     if on:
         set_aside = aside.all()
         changed = tuple(i for i in rule_ids if i in off or i in set_aside)
@@ -132,7 +132,7 @@ def rule_rows(
     """One row for each rule. `sees`: what the last look at its inputs said, by id."""
     switches = PackStore(store_folder(settings)).disabled()
     marks = ShadowMarks(store_folder(settings)).all()
-    aside = Aside(store_folder(settings)).all()
+    aside = DisabledRules(store_folder(settings)).all()
     rows = []
     for rule_id, source in compiled.sources.items():
         rule = source.rule

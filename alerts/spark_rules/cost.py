@@ -15,7 +15,7 @@ _EVERY = 60.0
 """Seconds between two rows."""
 
 
-class Spend:
+class QueryCost:
     """Sums up what each query took, and tells it from time to time. A measurement, no record."""
 
     def __init__(self, spool: Path, clock: Callable[[], float] = time.monotonic) -> None:

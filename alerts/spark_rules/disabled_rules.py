@@ -24,7 +24,7 @@ class SetAside(msgspec.Struct, frozen=True):
     at: datetime
 
 
-class Aside:
+class DisabledRules:
     """The rules that are set aside, in a file of the rule store's folder."""
 
     def __init__(self, folder: Path) -> None:

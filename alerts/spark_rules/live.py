@@ -26,8 +26,8 @@ from pyspark.sql import functions as F
 from alerts.domain.entity import event_instant, micros
 from alerts.domain.finding import RULE_FAILED, finding_schema, identity, single_line
 from alerts.rulepack.rule_pack import PackStore, Query
-from alerts.spark_rules.cost import Spend
-from alerts.spark_rules.disabled_rules import Aside
+from alerts.spark_rules.cost import QueryCost
+from alerts.spark_rules.disabled_rules import DisabledRules
 from alerts.spark_rules.plan import failure_sentence
 from alerts.spark_rules.rule import QueryRule
 from alerts.spark_rules.windows import Touched, touched, whole_windows, within
@@ -62,10 +62,10 @@ class Queries:
     def __init__(self, lake: Lake, store: PackStore) -> None:
         self._lake = lake
         self._store = store
-        self._aside = Aside(store.folder)
+        self._aside = DisabledRules(store.folder)
         self._checked: set[str] = set()
         self._looked: dict[str, Any] | None = None
-        self._spend = Spend(lake.spool / "rule_cost")
+        self._spend = QueryCost(lake.spool / "rule_cost")
 
     def __call__(self, run: Batch, pack: str) -> list[DataFile]:
         """What the pack's queries find, written as files of gold.finding, still to be committed.

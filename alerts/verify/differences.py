@@ -52,7 +52,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Stray:
+class OneSidedFinding:
     """A finding that only one of both has, or that another pack found. Times: microseconds.
 
     `recorded`: the pack that gold.finding names; `packs`: those that find it now.
@@ -94,7 +94,9 @@ class Batches:
         return self.packs.get((match[1], int(match[2]))) if match else None
 
 
-def judge_finding(stray: Stray, event: EventFacts | None, batches: Batches) -> Difference | None:
+def judge_finding(
+    stray: OneSidedFinding, event: EventFacts | None, batches: Batches
+) -> Difference | None:
     """Why a finding is told by one side only; None when its batch's own pack does not find it."""
     extra = stray.recorded is not None
     # The same finding twice is a fault whatever else is true of it, so it is asked first.
@@ -128,7 +130,7 @@ def judge_finding(stray: Stray, event: EventFacts | None, batches: Batches) -> D
     return _of(stray, "missing", "unexplained", f"pack {pack or stray.packs[0]} finds it")
 
 
-def _of_window(stray: Stray, batches: Batches) -> Difference:
+def _of_window(stray: OneSidedFinding, batches: Batches) -> Difference:
     """Why the stream did not tell of a window: history has its events, but it is about no single
     one of them."""
     if any((stray.rule_id, pack) in batches.failed for pack in stray.packs):
@@ -138,13 +140,13 @@ def _of_window(stray: Stray, batches: Batches) -> Difference:
     return _of(stray, "missing", "unexplained", f"pack {stray.packs[0]} finds it")
 
 
-def _of(stray: Stray, how: str, cause: str, detail: str = "") -> Difference:
+def _of(stray: OneSidedFinding, how: str, cause: str, detail: str = "") -> Difference:
     message = f"event {stray.event_uid}" + (f"; {detail}" if detail else "")
     return Difference("finding", how, stray.finding_id, stray.rule_id, stray.at, cause, message)
 
 
 @dataclass(frozen=True)
-class ToldAlert:
+class ComparedAlert:
     """A finding of a correlation, or an alert, as one side has it. Times: microseconds.
 
     `key`: entity or group. `evidence`: event uids it rests on.
@@ -174,11 +176,11 @@ class AlertFacts:
     repaired: Collection[str] = ()
     strays: Collection[str] = ()
 
-    def follows(self, *sides: ToldAlert | None) -> bool:
+    def follows(self, *sides: ComparedAlert | None) -> bool:
         """Whether a finding that differs is behind it."""
         return any(side and any(uid in self.strays for uid in side.evidence) for side in sides)
 
-    def repairs(self, *sides: ToldAlert | None) -> bool:
+    def repairs(self, *sides: ComparedAlert | None) -> bool:
         """Whether a repaired attribution is behind it."""
         return any(
             side is not None and (side.moved or any(uid in self.repaired for uid in side.evidence))
@@ -188,8 +190,8 @@ class AlertFacts:
 
 def judge_told(
     what: str,
-    stream: Iterable[ToldAlert],
-    history: Iterable[ToldAlert],
+    stream: Iterable[ComparedAlert],
+    history: Iterable[ComparedAlert],
     span: tuple[int, int],
     facts: AlertFacts,
 ) -> tuple[int, list[Difference]]:
@@ -217,7 +219,9 @@ def judge_told(
     return same, different
 
 
-def _both(what: str, told: ToldAlert, found: ToldAlert, facts: AlertFacts) -> Difference | None:
+def _both(
+    what: str, told: ComparedAlert, found: ComparedAlert, facts: AlertFacts
+) -> Difference | None:
     wrong = []
     if told.key != found.key:
         wrong.append(f"about {told.entity}, by history {found.entity}")
@@ -237,7 +241,7 @@ def _both(what: str, told: ToldAlert, found: ToldAlert, facts: AlertFacts) -> Di
 
 
 def _alone(
-    what: str, how: str, one: ToldAlert, other: ToldAlert | None, facts: AlertFacts
+    what: str, how: str, one: ComparedAlert, other: ComparedAlert | None, facts: AlertFacts
 ) -> Difference:
     cause, detail = "unexplained", one.entity
     if how == "missing" and one.received >= facts.finished:
@@ -253,12 +257,14 @@ def _alone(
     return Difference(what, how, one.id, one.rule_id, one.raised, cause, detail)
 
 
-def _partners(stream: Sequence[ToldAlert], history: Sequence[ToldAlert]) -> dict[str, ToldAlert]:
+def _partners(
+    stream: Sequence[ComparedAlert], history: Sequence[ComparedAlert]
+) -> dict[str, ComparedAlert]:
     """Pairs of the same rule that share an event, or are about one entity at the same time."""
-    by_rule: dict[str, list[ToldAlert]] = defaultdict(list)
+    by_rule: dict[str, list[ComparedAlert]] = defaultdict(list)
     for alert in history:
         by_rule[alert.rule_id].append(alert)
-    pairs: dict[str, ToldAlert] = {}
+    pairs: dict[str, ComparedAlert] = {}
     # In a fixed order: pairing is greedy, and the report must be the same each time.
     for alert in sorted(stream, key=lambda alert: (alert.first, alert.id)):
         waiting = by_rule[alert.rule_id]
@@ -270,15 +276,15 @@ def _partners(stream: Sequence[ToldAlert], history: Sequence[ToldAlert]) -> dict
     return pairs
 
 
-def _alike(one: ToldAlert, other: ToldAlert) -> bool:
+def _alike(one: ComparedAlert, other: ComparedAlert) -> bool:
     if set(one.evidence) & set(other.evidence):
         return True
     return one.key == other.key and one.first <= other.last and other.first <= one.last
 
 
-def told_alert(brief: Brief) -> ToldAlert:
+def compared_alert(brief: Brief) -> ComparedAlert:
     """An alert of history."""
-    return ToldAlert(
+    return ComparedAlert(
         id=brief.alert_id,
         rule_id=brief.rule_id,
         key=brief.key,

@@ -29,14 +29,14 @@ from alerts.tables import ALERT, FINDING, HEARTBEAT
 from alerts.verify.differences import (
     AlertFacts,
     Batches,
+    ComparedAlert,
     Difference,
     EventFacts,
-    Stray,
-    ToldAlert,
+    OneSidedFinding,
     Verified,
+    compared_alert,
     judge_finding,
     judge_told,
-    told_alert,
 )
 from alerts.verify.models import judge_hours, known_of, read_hours
 from infra.delta.duckdb_views import connect
@@ -232,7 +232,7 @@ class Verification:
                 told.differences.append(judged)
                 self._strayed.add(stray.event_uid)
 
-    def _strays(self, files: list[str], complete: datetime) -> tuple[list[Stray], int]:
+    def _strays(self, files: list[str], complete: datetime) -> tuple[list[OneSidedFinding], int]:
         if not files:  # DuckDB reads no empty list of files
             self._duck.execute(
                 "CREATE TEMP TABLE history_rows AS SELECT * FROM gold.finding LIMIT 0"
@@ -247,12 +247,12 @@ class Verification:
             "FROM compared WHERE NOT same ORDER BY event_time, finding_id"
         )
         strays = [
-            Stray(fid, rule, uid, micros(instant), pack, tuple(packs), int(times))
+            OneSidedFinding(fid, rule, uid, micros(instant), pack, tuple(packs), int(times))
             for fid, rule, uid, instant, pack, packs, times in rows
         ]
         return strays, int(self._ask("SELECT count(*) FROM compared WHERE same")[0][0])
 
-    def _events(self, strays: Sequence[Stray]) -> dict[str, EventFacts]:
+    def _events(self, strays: Sequence[OneSidedFinding]) -> dict[str, EventFacts]:
         """What is to be said today of the events of stray findings, with the file they lie in."""
         if not strays:
             return {}
@@ -355,7 +355,7 @@ class Verification:
             ),
             "alert": (
                 self._recorded(begin, end),
-                [told_alert(brief) for brief in refold.alerts.values()],
+                [compared_alert(brief) for brief in refold.alerts.values()],
             ),
         }
         for what, (stream, history) in sides.items():
@@ -390,17 +390,17 @@ class Verification:
             fields = dict(row.get("fields") or {})
             yield row | {"row_kind": "action", "available_at": row["at"], "fields": fields}
 
-    def _recorded(self, begin: datetime, end: datetime) -> list[ToldAlert]:
+    def _recorded(self, begin: datetime, end: datetime) -> list[ComparedAlert]:
         rows = self._ask(_ALERTS, begin=begin, end=end)
         return [_alert(row) for row in rows]
 
 
-def _alert(row: Sequence[Any]) -> ToldAlert:
+def _alert(row: Sequence[Any]) -> ComparedAlert:
     alert_id, rule_id, dedup, entity, first, last, raised, received, count, moved = row[:10]
     text, revision = row[10:]
     body = readable_body(text)
     require_whole(body, alert_id, revision)
-    return ToldAlert(
+    return ComparedAlert(
         id=alert_id,
         rule_id=rule_id,
         key=dedup.partition("|")[2],
@@ -415,13 +415,13 @@ def _alert(row: Sequence[Any]) -> ToldAlert:
     )
 
 
-def _correlated(row: Mapping[str, Any]) -> ToldAlert:
+def _correlated(row: Mapping[str, Any]) -> ComparedAlert:
     """A correlation's finding; its group is among the values it shows."""
     fields = dict(row.get("fields") or {})
     holder = row.get("holder") or {}
     entity = holder.get("mac") or row.get("ip") or row.get("host_name") or row.get("user_name")
     first = row.get("window_start") or row["event_time"]
-    return ToldAlert(
+    return ComparedAlert(
         id=row["finding_id"],
         rule_id=row["rule_id"],
         key=str(entity),

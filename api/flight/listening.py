@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from api.flight.door import Desk, FlightDoor
+from api.flight.service import Desk, FlightService
 from api.flight.tls_front import TlsFront
 from api.routes.access import Services
 from infra.errors import Usage
@@ -21,7 +21,7 @@ _PROTOCOLS = ("h2",)
 class FlightServer:
     """Flight SQL on a port, until `close`."""
 
-    def __init__(self, door: FlightDoor, front: TlsFront | None = None) -> None:
+    def __init__(self, door: FlightService, front: TlsFront | None = None) -> None:
         self._door = door
         self._front = front
         self.port: int = door.port if front is None else front.port
@@ -44,7 +44,7 @@ def serve_flight(services: Services, location: str, files: CertificateFiles | No
     # gRPC tells its reason on stderr alone.
     try:
         if files is None:
-            return FlightServer(FlightDoor(desk, location))
+            return FlightServer(FlightService(desk, location))
         return _behind_tls(desk, location, files)
     except (pa.ArrowException, OSError):
         raise Usage(
@@ -58,7 +58,7 @@ def _behind_tls(desk: Desk, location: str, files: CertificateFiles) -> FlightSer
     # A folder of our own: who reaches the socket file in it speaks to gRPC without TLS.
     folder = TemporaryDirectory(prefix="headgate-flight-", ignore_cleanup_errors=True)
     socket_file = Path(folder.name) / "grpc"
-    door = FlightDoor(desk, f"grpc+unix://{socket_file}", folder)
+    door = FlightService(desk, f"grpc+unix://{socket_file}", folder)
     url = urlsplit(location)
     try:
         return FlightServer(door, TlsFront(url.hostname or "", url.port or 0, context, socket_file))

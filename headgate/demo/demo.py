@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from alerts.delivery.platform_alert import RULE as PLATFORM_RULE
 from alerts.delivery.topic_listener import Listener, TopicMessage
 from api.console.session import new_link
-from api.services.console.told_story import begin_story
+from api.services.console.demo_story import begin_story
 from api.serving import base_url
 from headgate.demo.check import DemoCounts, demo_counts
 from infra.config.number_args import factor, whole

@@ -11,8 +11,8 @@ import grpc.aio
 from infra.config.settings import OtlpListenerSettings
 from ingest.listen import otlp_status
 from ingest.listen.intake import Origin
-from ingest.listen.otlp_door import RETRY_SECONDS, ComeAgain, OtlpDoor
 from ingest.listen.otlp_http import response_of
+from ingest.listen.otlp_receiver import RETRY_SECONDS, OtlpReceiver, RetryLater
 from ingest.listen.otlp_records import Unusable, of_protobuf
 
 _SERVICE = "opentelemetry.proto.collector.logs.v1.LogsService"
@@ -24,7 +24,7 @@ class OtlpGrpc:
     """The server of one port."""
 
     def __init__(
-        self, door: OtlpDoor, options: OtlpListenerSettings, credentials: Any | None
+        self, door: OtlpReceiver, options: OtlpListenerSettings, credentials: Any | None
     ) -> None:
         self._door = door
         self._server = grpc.aio.server(
@@ -67,7 +67,7 @@ class OtlpGrpc:
             await _abort(context, otlp_status.UNAUTHENTICATED, "no bearer token that may send")
         try:
             packed = await self._door.take(request, of_protobuf, origin, key)
-        except ComeAgain as busy:
+        except RetryLater as busy:
             code = otlp_status.UNAVAILABLE if busy.slow else otlp_status.RESOURCE_EXHAUSTED
             await _abort(context, code, str(busy), RETRY_SECONDS)
         except Unusable as error:

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from infra.process.bounded_http import BoundedHttp
 from ingest.listen import otlp_status
 from ingest.listen.intake import Origin
-from ingest.listen.otlp_door import RETRY_SECONDS, ComeAgain, OtlpDoor
+from ingest.listen.otlp_receiver import RETRY_SECONDS, OtlpReceiver, RetryLater
 from ingest.listen.otlp_records import Packed, TooMuch, Unusable, of_json, of_protobuf, unzip
 
 _PROTOBUF, _JSON = "application/x-protobuf", "application/json"
@@ -36,7 +36,7 @@ class _Refused(Exception):
 class OtlpHttp:
     """The app of one port."""
 
-    def __init__(self, door: OtlpDoor, request_bytes: int, unpacked_bytes: int) -> None:
+    def __init__(self, door: OtlpReceiver, request_bytes: int, unpacked_bytes: int) -> None:
         self._door = door
         self._request_bytes = request_bytes
         self._unpacked_bytes = unpacked_bytes
@@ -47,7 +47,7 @@ class OtlpHttp:
         who = request.client.host if request.client else "unknown"
         try:
             return _answer(kind, await self._take(kind, request))
-        except ComeAgain as busy:
+        except RetryLater as busy:
             # 429 asks this sender to slow down, 503 says that it is not about the sender.
             http, code = (503, otlp_status.UNAVAILABLE)
             if not busy.slow:

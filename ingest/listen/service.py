@@ -23,9 +23,9 @@ from ingest.listen.listener_status import (
     listener_folder,
     write_listener_status,
 )
-from ingest.listen.otlp_door import OtlpDoor
 from ingest.listen.otlp_grpc import OtlpGrpc
 from ingest.listen.otlp_http import HttpServer, OtlpHttp, http_server
+from ingest.listen.otlp_receiver import OtlpReceiver
 from ingest.listen.outbox import Outbox
 from ingest.listen.routing import Router
 from ingest.listen.sink import SendOutcome, Sink
@@ -74,7 +74,7 @@ class LogListener:
         otlp = listen.otlp
         if otlp.http_port is None and otlp.grpc_port is None:
             return
-        door = OtlpDoor(self._settings, self.intake)
+        door = OtlpReceiver(self._settings, self.intake)
         if otlp.http_port is not None:
             app = OtlpHttp(door, otlp.request_bytes, otlp.unpacked_bytes).app
             end = max(1, int(listen.end_seconds))

@@ -16,7 +16,7 @@ from api.console.request import Here, Signed
 from api.console.time_words import earliest
 from api.routes.access import Services
 from api.services.console import alert_overview, platform_health
-from api.services.console.told_story import told_story
+from api.services.console.demo_story import demo_story
 from api.services.reports import failing_reports
 from infra.errors import Usage
 
@@ -50,7 +50,7 @@ def overview(request: Request, services: Here, session: Signed, since: str = "-2
         gravest=alert_overview.gravest(services.reader, 8),
         entities=alert_overview.most_alerted(services.reader, 6),
         delays=alert_overview.alert_delays(services.reader, start),
-        story=told_story(services.settings, services.reader, time.time()) if whole else None,
+        story=demo_story(services.settings, services.reader, time.time()) if whole else None,
         **(_platform(services, start, now, step) if whole else {}),
     )
 

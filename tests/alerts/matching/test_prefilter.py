@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from alerts.matching.column_access import EventColumns, column
 from alerts.matching.event_rows import brute_force, event_batch
 from alerts.matching.matcher import Matcher
-from alerts.matching.prefilter import Census, PrefilterPlan, choices_of, count, gates_of
+from alerts.matching.prefilter import AtomCounts, PrefilterPlan, choices_of, count, gates_of
 from alerts.rulepack.predicate import (
     ANY_ONE,
     ANY_RUN,
@@ -269,7 +269,7 @@ def test_a_rule_is_sought_by_the_rarest_thing_it_requires() -> None:
     rows = [
         {"event_uid": str(n), "message": "powershell", "user": {"name": "bob"}} for n in range(9)
     ]
-    census = Census()
+    census = AtomCounts()
     assert gates_of(All((usual, rare)), census)[0].atoms == choices_of(usual)[0]
     count([All((usual, rare))], EventColumns(event_batch(rows)), len(rows), census)
     assert gates_of(All((usual, rare)), census)[0].atoms == (Needle("user.name", "eve", "whole"),)
@@ -288,7 +288,7 @@ def test_a_rule_is_sought_by_the_rarest_thing_it_requires() -> None:
     ids=str,
 )
 def test_a_rule_that_requires_nothing_looks_at_every_event(node: Node) -> None:
-    plan = PrefilterPlan.of([node], Census())
+    plan = PrefilterPlan.of([node], AtomCounts())
     batch = event_batch([{"event_uid": str(n)} for n in range(3)])
     rules, rows = plan.pairs(EventColumns(batch), np.arange(3), np.array([True]))
     assert (rules.tolist(), rows.tolist()) == ([0, 0, 0], [0, 1, 2])
@@ -300,7 +300,7 @@ def test_a_row_is_confirmed_only_where_all_gates_let_it_through() -> None:
         {"event_uid": str(n), "message": m, "user": {"name": u}}
         for n, (m, u) in enumerate([("one", "two"), ("one", "x"), ("x", "two")] * 40)
     ]
-    columns, census = EventColumns(event_batch(rows)), Census()
+    columns, census = EventColumns(event_batch(rows)), AtomCounts()
     count([node], columns, len(rows), census)
     _, passed = PrefilterPlan.of([node], census).pairs(
         columns, np.arange(len(rows)), np.array([True])

@@ -29,14 +29,14 @@ from alerts.matching.detection import detect
 from alerts.rulebook.rule_store import rule_store
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.rule_pack import PackStore, Query, RulePack
-from alerts.spark_rules.cost import Spend
-from alerts.spark_rules.disabled_rules import Aside
+from alerts.spark_rules.cost import QueryCost
+from alerts.spark_rules.disabled_rules import DisabledRules
 from alerts.spark_rules.live import Queries
 from alerts.spark_rules.notebook import rule_from, sql_rule
 from alerts.spark_rules.rule import QueryRule
 from alerts.spark_rules.windows import Touched, window_spans
 from alerts.tables import FINDING
-from alerts.verify.differences import Batches, Stray, judge_finding
+from alerts.verify.differences import Batches, OneSidedFinding, judge_finding
 from infra.config.settings import Settings, load
 from infra.delta.schema import Table
 from infra.errors import Usage
@@ -437,7 +437,7 @@ def test_a_rule_that_fails_is_set_aside_alone_with_a_finding_of_its_own(
     line.feed(EVENTS[1:2])
     told = [row["rule_id"] for row in line.told()]
     assert (told.count(ROOT), told.count(RULE_FAILED)) == (2, 2)
-    aside = Aside(line.store.folder)
+    aside = DisabledRules(line.store.folder)
     assert set(aside.all()) == {"broken", "unknown"}
     assert aside.lift("broken")
     assert aside.why(broken) is None
@@ -507,7 +507,7 @@ def test_without_queries_nothing_is_done(spark: SparkSession, settings: Settings
 
 def test_what_queries_cost_is_told_once_a_minute(tmp_path: Path) -> None:
     now = 0.0
-    spend = Spend(tmp_path, lambda: now)
+    spend = QueryCost(tmp_path, lambda: now)
     spend.note("pack", "q", 2, 0.5)
     assert list(tmp_path.iterdir()) == []
     now = 60.0
@@ -527,7 +527,7 @@ def test_what_queries_cost_is_told_once_a_minute(tmp_path: Path) -> None:
     ],
 )
 def test_verify_names_why_a_window_was_not_told(batches: Batches, cause: str) -> None:
-    missing = Stray("f", "q", "no event", 0, None, ("p",))
+    missing = OneSidedFinding("f", "q", "no event", 0, None, ("p",))
     judged = judge_finding(missing, None, batches)
     assert judged is not None
     assert (judged.how, judged.cause) == ("missing", cause)
@@ -630,12 +630,12 @@ def test_a_function_is_let_in_by_import_and_set_aside_rules_are_told(
     noise = next(q for q in store.get(store.current()).queries if q.type == "function")
     (needed,) = required_inputs(noise)
     assert needed.classes == (4003,)
-    Aside(store.folder).put([noise], {noise.id: "it took longer than 10 s"})
+    DisabledRules(store.folder).put([noise], {noise.id: "it took longer than 10 s"})
     capsys.readouterr()
     assert run(ours, "list") == 0
     assert "set aside: it took longer than 10 s" in capsys.readouterr().out
     assert run(ours, "enable", "names_like_noise") == 0
-    assert Aside(store.folder).all() == {}
+    assert DisabledRules(store.folder).all() == {}
     bad = settings.home / "bad.py"
     bad.write_text((folder / "names_like_noise.py").read_text("utf-8").replace(">= NAMES", ">= 99"))
     with pytest.raises(Usage, match="test 1 of 2 fails: it did not match"):

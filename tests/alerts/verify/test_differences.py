@@ -18,10 +18,10 @@ from alerts.verify.differences import (
     CAUSES,
     AlertFacts,
     Batches,
+    ComparedAlert,
     Difference,
     EventFacts,
-    Stray,
-    ToldAlert,
+    OneSidedFinding,
     Verified,
     judge_finding,
     judge_told,
@@ -52,8 +52,10 @@ from tests.api.story import insert
 INGEST = EventFacts(False, False, "ingest-7-0123456789abcdef-x.parquet")
 
 
-def stray(recorded: str | None = None, packs: tuple[str, ...] = ("p1",), **more: Any) -> Stray:
-    return Stray("f", more.pop("rule", "r"), "e", 0, recorded, packs, **more)
+def stray(
+    recorded: str | None = None, packs: tuple[str, ...] = ("p1",), **more: Any
+) -> OneSidedFinding:
+    return OneSidedFinding("f", more.pop("rule", "r"), "e", 0, recorded, packs, **more)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def stray(recorded: str | None = None, packs: tuple[str, ...] = ("p1",), **more:
     ],
 )
 def test_each_stray_finding_has_its_cause(
-    one: Stray, event: EventFacts | None, batches: Batches, expected: str | None
+    one: OneSidedFinding, event: EventFacts | None, batches: Batches, expected: str | None
 ) -> None:
     found = judge_finding(one, event, batches)
     assert (found.cause if found else None) == expected
@@ -89,18 +91,18 @@ def test_each_stray_finding_has_its_cause(
         assert found.how == ("other" if one.times > 1 else "extra" if one.recorded else "missing")
 
 
-def told(name: str, first: int = 0, **more: Any) -> ToldAlert:
+def told(name: str, first: int = 0, **more: Any) -> ComparedAlert:
     values: dict[str, Any] = {
         "rule_id": "r", "key": "ip|a", "entity": "a", "first": first, "last": first + 10,
         "raised": first, "received": first, "count": 1, "evidence": (name,),
     }  # fmt: skip
-    return ToldAlert(name, **values | more)
+    return ComparedAlert(name, **values | more)
 
 
 FACTS = AlertFacts(finished=1000, repaired={"moved"}, strays={"stray"})
 
 
-def causes(stream: list[ToldAlert], history: list[ToldAlert]) -> list[tuple[str, str]]:
+def causes(stream: list[ComparedAlert], history: list[ComparedAlert]) -> list[tuple[str, str]]:
     _, different = judge_told("alert", stream, history, (0, 5000), FACTS)
     return [(one.how, one.cause) for one in different]
 

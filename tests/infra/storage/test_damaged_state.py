@@ -26,7 +26,7 @@ from alerts.rollout.pack_versions import PackVersions
 from alerts.rulebook.rule_versions import rule_versions
 from alerts.rulepack.rule_pack import PackStore
 from alerts.rulepack.shadow_marks import ShadowMarks
-from alerts.spark_rules.disabled_rules import Aside
+from alerts.spark_rules.disabled_rules import DisabledRules
 from api.services.console.saved_views import SavedViews
 from api.services.searches.saved_queries import QueryStore
 from enrich.dhcp import state_layout
@@ -90,7 +90,7 @@ READERS: dict[str, Read] = {
     "alerts/rulebook/rule_versions.py": lambda s: rule_versions(s, "a", None),
     "alerts/rulepack/rule_pack.py": lambda s: PackStore(s.home).disabled(),
     "alerts/rulepack/shadow_marks.py": lambda s: ShadowMarks(s.home).all(),
-    "alerts/spark_rules/disabled_rules.py": lambda s: Aside(s.home).all(),
+    "alerts/spark_rules/disabled_rules.py": lambda s: DisabledRules(s.home).all(),
     "api/services/console/saved_views.py": lambda s: SavedViews(s).views_of("ann"),
     "api/services/searches/saved_queries.py": lambda s: QueryStore(s).listed(),
     "enrich/dhcp/state_layout.py": layout,

@@ -57,7 +57,7 @@ class Beat:
 
 
 @dataclass(frozen=True)
-class ToldStory:
+class DemoStory:
     """The story as it stands at an instant."""
 
     title: str
@@ -83,7 +83,7 @@ def begin_story(settings: Settings, file: Path, speed: float) -> None:
     write_whole(settings.home / FILE, json.dumps(begun))
 
 
-def told_story(settings: Settings, reader: Reader, now: float) -> ToldStory | None:
+def demo_story(settings: Settings, reader: Reader, now: float) -> DemoStory | None:
     """The story as it stands at the epoch second `now`; None where none is told."""
     try:
         written = json.loads((settings.home / FILE).read_text("utf-8"))
@@ -100,7 +100,7 @@ def told_story(settings: Settings, reader: Reader, now: float) -> ToldStory | No
         row["alert_id"]: row["previous_name"]
         for row in (reader.rows(_NAMED_BEFORE, needs=("gold.alert_current",)) if corrected else ())
     }
-    return ToldStory(
+    return DemoStory(
         title=str(written["title"]),
         seconds=seconds,
         beats=[

@@ -51,7 +51,7 @@ class Desk:
     meters: Meters
 
 
-class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
+class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
     """Serves from the moment it is made, until `close`."""
 
     def __init__(

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from api.services.console.told_story import FILE, begin_story, story_beats, told_story
+from api.services.console.demo_story import FILE, begin_story, demo_story, story_beats
 from headgate.demo.demo import STORY, correction
 from infra.delta.catalog import table
 from tests.alerts.lifecycle.test_alert_fold import NOON, finding, leased
@@ -33,13 +33,13 @@ def desk_with_story(tmp_path: Path) -> PlainDesk:
 def test_the_story_tells_what_is_over_what_comes_and_which_alert_was_corrected(tmp_path):
     desk = desk_with_story(tmp_path)
     reader = desk.app.state.services.reader
-    early = told_story(desk.settings, reader, NOON.timestamp() + 10)
+    early = demo_story(desk.settings, reader, NOON.timestamp() + 10)
     assert early is not None
     assert early.seconds == 20
     assert [beat.state for beat in early.beats] == ["now", "ahead"]
     assert [row["entity_value"] for row in early.beats[0].alerts] == [REAL]
     assert [row["previous_entity"] for row in early.corrected] == [FORMER]
-    late = told_story(desk.settings, reader, NOON.timestamp() + 7200)
+    late = demo_story(desk.settings, reader, NOON.timestamp() + 7200)
     assert late is not None
     assert [beat.state for beat in late.beats] == ["over", "over"]
     assert (early.fresh, late.fresh) == (True, False)
@@ -47,7 +47,7 @@ def test_the_story_tells_what_is_over_what_comes_and_which_alert_was_corrected(t
 
 def test_a_home_without_a_story_tells_none(tmp_path):
     desk = PlainDesk(tmp_path, devices=1)
-    assert told_story(desk.settings, desk.app.state.services.reader, NOON.timestamp()) is None
+    assert demo_story(desk.settings, desk.app.state.services.reader, NOON.timestamp()) is None
     assert not (tmp_path / FILE).exists()
 
 

@@ -25,7 +25,7 @@ _ROOM_LEFT = 64 * 1024
 """Of the largest message, what is left for its headers."""
 
 
-class ComeAgain(Exception):
+class RetryLater(Exception):
     """Not taken now; the same request may be later. `slow`: Kafka is, rather than that too many
     send at once."""
 
@@ -84,7 +84,7 @@ class _Answer:
             self.settled.set_result(None)
 
 
-class OtlpDoor:
+class OtlpReceiver:
     """Takes requests to the outbox, and answers when Kafka has them."""
 
     def __init__(self, settings: Settings, intake: SyslogIntake) -> None:
@@ -110,7 +110,7 @@ class OtlpDoor:
         """Read the request and hand it to Kafka; when this returns, Kafka has all that `Packed`
         does not call rejected.
 
-        Raises `ComeAgain`, and what `read` raises.
+        Raises `RetryLater`, and what `read` raises.
         """
         outbox = self._intake.outbox
         if outbox.waits_seconds > self._options.answer_seconds:
@@ -155,6 +155,6 @@ class OtlpDoor:
             answer.settled.set_result(None)
         return answer
 
-    def _busy(self, why: str, origin: Origin, *, slow: bool) -> ComeAgain:
+    def _busy(self, why: str, origin: Origin, *, slow: bool) -> RetryLater:
         self.refuse(why, origin.address)
-        return ComeAgain(why, slow=slow)
+        return RetryLater(why, slow=slow)
