@@ -159,6 +159,8 @@ def _retry_after(header: str | None, waits: int) -> float:
         return float(text[:9])
     try:
         until = parsedate_to_datetime(text)
-        return max(0.0, (until.astimezone(UTC) - datetime.now(UTC)).total_seconds())
+        # Without a zone it is of UTC, and not of this machine's.
+        until = until if until.tzinfo else until.replace(tzinfo=UTC)
+        return max(0.0, (until - datetime.now(UTC)).total_seconds())
     except (TypeError, ValueError, IndexError):
         return 2.0**waits

@@ -105,6 +105,7 @@ class FeedStore:
     def put(self, objects: Iterable[FeedObject]) -> None:
         """Take objects over, each only where it is not older than what is there."""
         for feed_object in objects:
+            feed_object = _storable(feed_object)
             modified = _micros(feed_object.modified)
             known = self._db.execute(
                 "SELECT modified FROM object WHERE id = ?", (feed_object.id,)
@@ -149,6 +150,23 @@ class FeedStore:
             for kind, value, label, until, score, object_id in rows:
                 end = None if until is None else _EPOCH + timedelta(microseconds=until)
                 yield IndicatorEntry(kind, value, label, end, score, f"{feed}:{object_id}")
+
+
+def _storable(given: FeedObject) -> FeedObject:
+    """With texts that a file can hold: JSON may escape half a surrogate pair, and one such object
+    would keep all others out."""
+    entries = tuple(
+        entry._replace(
+            value=_whole(entry.value), label=None if entry.label is None else _whole(entry.label)
+        )
+        for entry in given.entries
+    )
+    refused = None if given.refused is None else _whole(given.refused)
+    return FeedObject(_whole(given.id), given.modified, entries, refused)
+
+
+def _whole(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 def _row(object_id: str, entry: IndicatorEntry) -> tuple[str | int | None, ...]:

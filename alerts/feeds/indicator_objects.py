@@ -25,7 +25,7 @@ def stix_indicator(
     """A STIX 2.1 indicator as a feed object; `arrived` counts where it does not say `modified`."""
     object_id = str(indicator.get("id", ""))[:200]
     try:
-        modified = _instant(indicator.get("modified")) or arrived
+        modified = feed_instant(indicator.get("modified")) or arrived
         if indicator.get("revoked"):
             return FeedObject(object_id, modified)
         score = score_of(
@@ -35,7 +35,7 @@ def stix_indicator(
         )
         if not is_enough(score, settings):
             return FeedObject(object_id, modified, refused=BELOW_SCORE)
-        until = _instant(indicator.get("valid_until")) or end_by_age(modified, settings)
+        until = feed_instant(indicator.get("valid_until")) or end_by_age(modified, settings)
     except ValueError:
         return FeedObject(object_id, arrived, refused="a time or score that is none")
     # `of_pattern` yields the same label for all values; ends are read once, above.
@@ -80,7 +80,10 @@ def score_of(given: Any, labels: Iterable[str], settings: FeedSettings) -> int |
     Raises `ValueError` for a score that is no number from 0 to 100.
     """
     if given is not None:
-        score = round(float(given))
+        try:
+            score = round(float(given))
+        except (TypeError, OverflowError):
+            raise ValueError("a score that is no number") from None
         if not 0 <= score <= 100:
             raise ValueError(f"score {given}")
         return score
@@ -96,11 +99,15 @@ def end_by_age(changed: datetime, settings: FeedSettings) -> datetime | None:
     """The end of an indicator that has none of its own."""
     if settings.expire_days is None:
         return None
-    return changed + timedelta(days=settings.expire_days)
+    try:
+        return changed + timedelta(days=settings.expire_days)
+    except OverflowError:
+        # Behind the last year that there is: as good as none.
+        return None
 
 
-def _instant(value: Any) -> datetime | None:
-    """A STIX timestamp. Raises `ValueError` for what is none."""
+def feed_instant(value: Any) -> datetime | None:
+    """A feed's time, in UTC where it names no zone. Raises `ValueError` for what is none."""
     if value is None:
         return None
     try:

@@ -21,6 +21,7 @@ from alerts.feeds.feed_store import FeedObject, FeedStore
 from alerts.feeds.indicator_objects import (
     BELOW_SCORE,
     end_by_age,
+    feed_instant,
     feed_object,
     is_enough,
     score_of,
@@ -129,6 +130,8 @@ def _clock(header: str | None) -> str:
         begun = parsedate_to_datetime(header or "")
     except (TypeError, ValueError):
         begun = datetime.now(UTC)
+    # A header without a zone is of UTC (RFC 9110, 5.6.7), and not of this machine's.
+    begun = begun if begun.tzinfo else begun.replace(tzinfo=UTC)
     return str(int((begun - _OVERLAP).timestamp()))
 
 
@@ -191,10 +194,9 @@ def _indicator(
         score = score_of(_decayed(attribute), labels, feed)
         if not is_enough(score, feed):
             return FeedObject(object_id, changed, refused=BELOW_SCORE)
-        last_seen = attribute.get("last_seen")
-        seen = max(changed, datetime.fromisoformat(last_seen)) if last_seen else changed
+        seen = max(changed, feed_instant(attribute.get("last_seen") or None) or changed)
         until = end_by_age(seen, feed)
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, TypeError):
         return FeedObject(object_id, datetime.now(UTC), refused="a time or score that is none")
     values = str(attribute["value"]).split("|", 1)
     return feed_object(

@@ -118,5 +118,10 @@ def _keep_page(
 def _just_before(added: str) -> str:
     """An instant before which nothing is missing, also where a run ends between two pages."""
     # Objects that were added at once have one time, and may be on two pages.
-    instant = datetime.fromisoformat(added).astimezone(UTC) - _STEP
+    instant = datetime.fromisoformat(added)
+    instant = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+    try:
+        instant = instant.astimezone(UTC) - _STEP
+    except OverflowError:
+        raise ValueError(f"'{added[:60]}' is no time of an object") from None
     return instant.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

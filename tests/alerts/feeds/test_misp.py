@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -193,6 +194,42 @@ def test_what_cannot_be_used_is_counted_by_its_reason(
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["entries"], row["refused"]) == (1, 2)
     assert "type mutex: 1" in row["reasons"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"comment": "half a pair \ud83d"},
+        {"last_seen": "2026-01-01T00:00:00"},
+        {"decay_score": [{"score": None}]},
+        {"decay_score": [{"score": float("inf")}]},
+        {"timestamp": None},
+    ],
+)
+def test_one_odd_attribute_keeps_no_other_out(
+    server: MispServer, tmp_path: Path, odd: dict[str, Any]
+) -> None:
+    server.publish(("domain", "good.example", SOUGHT), ("domain", "odd.example", SOUGHT))
+    plain = server.search
+
+    def search(asked: dict[str, Any]) -> list[dict[str, Any]]:
+        return [row | (odd if row["value"] == "odd.example" else {}) for row in plain(asked)]
+
+    server.search = search  # type: ignore[method-assign]  # this server's alone
+    settings = settings_of(tmp_path, server)
+    assert run(settings, "fetch") == 0
+    assert "good.example" in listed(settings)
+
+
+def test_a_server_whose_date_has_no_zone_is_asked_by_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/Los_Angeles")
+    time.tzset()
+    try:
+        since = misp._clock("Thu, 01 Jan 2026 00:10:00 -0000")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert int(since) == int(datetime(2026, 1, 1, 0, 5, tzinfo=UTC).timestamp())
 
 
 @pytest.mark.parametrize(
