@@ -51,11 +51,14 @@ class KnownHolders:
         What cannot be read now is said, and holders are not known.
         """
         try:
-            if self._tail is None:
+            tail = self._tail
+            if tail is None:
                 # Before the question: what comes meanwhile is then read twice, and not missed.
-                self._tail = AppendedRows(self._settings.lake_root / DHCP_SEGMENT.path, _COLUMNS)
-                self.take(reversed(self._before()) if self._tail.has_rows else ())
-            self.take(self._tail.read())
+                tail = AppendedRows(self._settings.lake_root / DHCP_SEGMENT.path, _COLUMNS)
+                self.take(reversed(self._before()) if tail.has_rows else ())
+                # Behind the answer: where there is none, the next call asks again.
+                self._tail = tail
+            self.take(tail.read())
         except (HeadgateError, OSError, duckdb.Error) as error:
             say(f"job ingest: preliminary alerts name no holders now: leases are unread: {error}")
 

@@ -36,8 +36,9 @@ class KnownSuppressions:
             # Before the question: what comes meanwhile is then read twice, and not missed.
             tail = AppendedRows(self._settings.lake_root / ALERT_ACTION.path, _COLUMNS)
             asked += self._before() if tail.has_rows else []
-            self._tail = tail
         asked += tail.read()
+        # Behind both answers: where one is missing, the next call asks again.
+        self._tail = tail
         acts = [row for row in asked if row["action"] in (SUPPRESS, UNSUPPRESS)]
         apply_suppressions(self._known, acts, round(clock.time() * 1_000_000))
         return tuple(sorted(self._known.values(), key=lambda known: known.suppression_id))

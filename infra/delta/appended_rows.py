@@ -52,9 +52,12 @@ class AppendedRows:
     def read(self) -> list[dict[str, Any]]:
         """The rows that were added since the last call. A file that is gone is passed over."""
         rows: list[dict[str, Any]] = []
-        for version in versions(self._table, self._version + 1):
+        known = self._version
+        for version in versions(self._table, known + 1):
             # One whose files were cleaned away is so old that nothing current is in it.
             with suppress(FileNotFoundError):
                 rows += added_rows(self._table, commit(self._table, version), self._columns)
-            self._version = version
+            known = version
+        # Only now: where a file cannot be read, what was read before it comes with the next call.
+        self._version = known
         return rows

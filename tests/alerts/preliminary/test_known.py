@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from alerts.domain.entity import Holder
 from alerts.preliminary import known_holders
 from alerts.preliminary.known_holders import KnownHolders
@@ -13,6 +15,8 @@ from alerts.preliminary.known_suppressions import KnownSuppressions
 from alerts.tables import ALERT_ACTION
 from enrich.tables import DHCP_SEGMENT
 from infra.config.settings import load
+from infra.delta.appended_rows import AppendedRows
+from infra.delta.log_reader import commit
 from tests.faults.early_outbox import ByHand
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -87,3 +91,46 @@ def test_a_lake_without_these_tables_knows_none(tmp_path: Path) -> None:
     holders = KnownHolders(settings)
     holders.refresh()
     assert holders.holder("default", "10.0.0.1", NOW) is None
+
+
+def test_a_lake_that_cannot_be_read_once_loses_neither_holders_nor_suppressions(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    settings = load(home=tmp_path)
+    ByHand(settings, DHCP_SEGMENT).append("sessions", segment("10.0.0.1", "aa", 1))
+    ByHand(settings, ALERT_ACTION).append("outbox", action("a", "suppress", 0))
+    holders, known = KnownHolders(settings), KnownSuppressions(settings)
+
+    def away(*_: Any, **__: Any) -> Any:
+        raise OSError("away")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(KnownHolders, "_before", away)
+        broken.setattr(AppendedRows, "read", away)
+        holders.refresh()
+        with pytest.raises(OSError, match="away"):
+            known.current()
+    holders.refresh()
+    assert (holders.holder("default", "10.0.0.1", NOW) or Holder()).mac == "aa"
+    assert [one.suppression_id for one in known.current()] == ["a"]
+
+
+def test_a_file_that_cannot_be_read_once_keeps_what_was_read_before_it(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    settings = load(home=tmp_path)
+    table = ByHand(settings, ALERT_ACTION)
+    tail = AppendedRows(settings.lake_root / ALERT_ACTION.path, ["alert_id"])
+    table.append("outbox", action("a", "suppress", 0))
+    table.append("outbox", action("b", "suppress", 0))
+    def second_away(folder: Any, version: int) -> Any:
+        if version == 2:
+            raise OSError("away")
+        return commit(folder, version)
+
+    with monkeypatch.context() as broken:
+        broken.setattr("infra.delta.appended_rows.commit", second_away)
+        with pytest.raises(OSError, match="away"):
+            tail.read()
+    assert [one["alert_id"] for one in tail.read()] == ["a", "b"]
+    assert tail.read() == []
