@@ -179,6 +179,9 @@ def _add(heat: EntityRisk, risk_finding: RiskFinding) -> None:
         # Of a correlation the newest event that it counted: its own id names none.
         part.last, part.event_uid = risk_finding.time, evidence_of(row)[-1].event_uid
         part.snippet = single_line(f"{row['rule_title']}: {row.get('snippet') or ''}")
+    if part.last < oldest:
+        # It came later than a day behind: in order it would have counted no more by now.
+        del heat.parts[row["rule_id"]]
 
 
 def _is_incident(heat: EntityRisk, settings: AlertSettings) -> bool:

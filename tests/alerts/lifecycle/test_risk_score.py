@@ -139,6 +139,15 @@ def test_a_rule_counts_for_a_day_after_its_newest_finding() -> None:
     assert len(again.incidents(seen("g", day))) == 1
 
 
+def test_a_finding_that_comes_a_day_late_counts_no_more_than_in_order() -> None:
+    old = seen("h", -25 * 3600)
+    three = [seen(name, n) for n, name in enumerate("def")]
+    in_order, late = Risks(), Risks()
+    assert in_order.incidents(old) == in_order.incidents(*three) == []
+    assert late.incidents(*three) == []
+    assert late.incidents(old) == []
+
+
 def test_an_incident_is_told_once_and_then_the_entity_rests_for_a_day() -> None:
     risks = Risks()
     (first,) = risks.incidents(*[seen(name, n) for n, name in enumerate("defgh")])
