@@ -81,10 +81,11 @@ def _apply(cases: dict[str, Case], case: Case, row: Row) -> None:
     ids = [str(name) for name in row["alert_ids"] or ()]
     case.acts, case.changed_at, case.changed_by = case.acts + 1, instant, str(row["who"])
     if act in ("open", "link"):
-        case.alerts += [name for name in dict.fromkeys(ids) if name not in case.alerts]
-        case.ever += [name for name in dict.fromkeys(ids) if name not in case.ever]
+        case.alerts = _with(case.alerts, ids)
+        case.ever = _with(case.ever, ids)
     elif act == "unlink":
-        case.alerts = [name for name in case.alerts if name not in ids]
+        gone = set(ids)
+        case.alerts = [name for name in case.alerts if name not in gone]
     elif act == TITLE:
         case.title = str(value)
     elif act == "assign":
@@ -100,11 +101,16 @@ def _apply(cases: dict[str, Case], case: Case, row: Row) -> None:
         _merge(case, target, row)
 
 
+def _with(known: list[str], more: list[str]) -> list[str]:
+    """These ids and behind them those that are new, each once: an incident may have thousands."""
+    return list(dict.fromkeys([*known, *more]))
+
+
 def _merge(case: Case, target: Case, row: Row) -> None:
     case.status, case.merged_into = "merged", target.case_id
     target.merged_from.append(case.case_id)
-    target.alerts += [name for name in case.alerts if name not in target.alerts]
-    target.ever += [name for name in case.ever if name not in target.ever]
+    target.alerts = _with(target.alerts, case.alerts)
+    target.ever = _with(target.ever, case.ever)
     target.notes = sorted([*target.notes, *case.notes], key=lambda note: note.at)
     target.acts, target.changed_at = target.acts + 1, instant_of(row)
     target.changed_by = str(row["who"])

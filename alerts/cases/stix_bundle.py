@@ -206,7 +206,10 @@ def _observable(kind: str, value: str) -> Stix | None:
     if kind == "user":
         return _identified("user-account", {"account_login": value})
     if kind == "ip":
-        version = ip_address(value).version
+        try:
+            version = ip_address(value).version
+        except ValueError:  # a log may write a name where an address belongs
+            return None
         return _identified(f"ipv{version}-addr", {"value": value})
     # A device is named by its MAC address, or where it has none by its host's name.
     if kind == "device" and value.count(":") == 5:

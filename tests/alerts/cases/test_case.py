@@ -58,3 +58,29 @@ def test_a_case_is_called_by_the_beginning_of_its_id_where_that_is_one() -> None
     cases["case-aa1c"] = cases["case-aa1b"]
     with pytest.raises(Usage, match="may be several"):
         case_called(cases, "aa1")
+
+
+def test_a_case_of_very_many_alerts_is_folded_in_one_pass() -> None:
+    class Name(str):
+        """Counts how often it is compared."""
+
+        compared = 0
+        __hash__ = str.__hash__
+
+        def __str__(self) -> str:
+            return self
+
+        def __eq__(self, other: object) -> bool:
+            Name.compared += 1
+            return str.__eq__(self, other)
+
+    names = [Name(f"a{number}") for number in range(2_000)]
+    rows = [
+        act(1, "case-aa1", "open", value="Storm", alert_ids=names),
+        act(2, "case-aa1", "link", alert_ids=[*reversed(names), "z"]),
+        act(3, "case-aa1", "unlink", alert_ids=names[10:]),
+    ]
+    case = fold_cases(rows)["case-aa1"]
+    assert case.alerts == [*names[:10], "z"]
+    assert len(case.ever) == 2_001
+    assert Name.compared < 20 * len(names)

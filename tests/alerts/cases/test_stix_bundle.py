@@ -170,3 +170,11 @@ def test_a_case_is_an_incident_over_the_groupings_of_its_alerts() -> None:
     *alerts, whole = of_kind(bundle, "grouping")
     assert whole.object_refs == [incident.id, *(each.id for each in alerts)]
     assert incident.name == "laptop"
+
+
+def test_an_address_that_is_none_is_left_out() -> None:
+    odd = {"type": "ip", "value": "gateway"}
+    observed = of_kind(
+        parsed(body(entities=[odd, {"type": "ip", "value": "10.0.0.5"}])), "ipv4-addr"
+    )
+    assert [each.value for each in observed] == ["10.0.0.5"]
