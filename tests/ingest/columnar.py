@@ -18,6 +18,7 @@ from ingest.parsing.source import ParseSettings, lookup
 from ingest.tables import RECORD
 
 SETTINGS = ParseSettings(scopes=(("north", ("sensor-1",)), ("default", ())))
+RECORD_ARROW = arrow_schema(RECORD)
 
 
 def records(source: str, raws: list[bytes], headers: Any = None) -> pa.RecordBatch:
@@ -35,7 +36,7 @@ def records(source: str, raws: list[bytes], headers: Any = None) -> pa.RecordBat
             }
             for number, raw in enumerate(raws)
         ],
-        schema=arrow_schema(RECORD),
+        schema=RECORD_ARROW,
     )
 
 
