@@ -16,7 +16,7 @@ class IncidentItem(WireModel):
 
     incident_id: str = Field(description="its id, which is that of an alert, too")
     summary: str | None = Field(description="what was seen, in a sentence")
-    level: str = Field(description="low, medium, high or critical", examples=["critical"])
+    level: str = Field(description="informational, low, medium, high or critical")
     entity: models.Entity = Field(description="whose attack it is, as far as is known")
     hostname: str | None = Field(description="how that device called itself")
     first_seen: datetime = Field(description="the oldest event that it was made of, UTC")
@@ -43,7 +43,7 @@ class IncidentAlert(WireModel):
     alert_id: str = Field(description="GET /api/v1/alerts/{alert_id} has it whole")
     rule_id: str = Field(description="rule that found it")
     rule_name: str = Field(description="its title")
-    level: str = Field(description="low, medium, high or critical")
+    level: str = Field(description="informational, low, medium, high or critical")
     first_seen: datetime = Field(description="its oldest event, UTC")
     last_seen: datetime = Field(description="its newest event, UTC")
     tactics: list[str] = Field(description="ATT&CK tactics of its rule")

@@ -54,6 +54,18 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Damaged]:
     made.desk.app.state.services.close()
 
 
+def test_the_dialogs_open_for_it_too(damaged: Damaged) -> None:
+    ann = damaged.desk.browser("ann-asks", "analyst")
+    for ids in ([damaged.alert_id], [damaged.alert_id, *damaged.others]):
+        for address in ("/alerts/act/close", "/cases/add"):
+            answer = ann.get(address, params={"id": ids})
+            assert answer.status_code == 200, (address, answer.text)
+            assert f'value="{damaged.alert_id}"' in answer.text
+        dialog = ann.get("/alerts/act/close", params={"id": ids}).text
+        assert "1 alert cannot be closed" in dialog
+    assert "Silence what is like it" not in dialog or 'name="silence_entity" value=""' in dialog
+
+
 def test_its_page_says_so_and_shows_what_is_left(damaged: Damaged) -> None:
     ann = damaged.desk.browser("ann", "analyst")
     for beside in ("", "?beside=1"):

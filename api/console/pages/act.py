@@ -140,9 +140,10 @@ def _form(
     known = alerts_now(services.reader, services.settings, ids)
     first = next(iter(known.values()), None)
     same = first is not None and all(alert.rule_id == first.rule_id for alert in known.values())
-    about = first.body["entity"] if first else {}
+    # Nothing of a damaged body can be shared.
+    about = first.body.get("entity", {}) if first else {}
     # A suppression is offered only for what all chosen alerts share.
-    one_entity = all(alert.body["entity"] == about for alert in known.values())
+    one_entity = all(alert.body.get("entity") == about for alert in known.values())
     return respond(
         request,
         "close.html",
@@ -152,7 +153,7 @@ def _form(
         etag=first.etag if first and len(ids) == 1 else "",
         # A suppression silences everybody's alerts, so who is limited is offered none.
         rule=first.rule_id if first and same and services.reader.tenants is None else "",
-        rule_name=first.body["rule"]["name"] if first and same else "",
+        rule_name=first.body.get("rule", {}).get("name", "") if first and same else "",
         entity=about.get("value", "") if one_entity and services.reader.tenants is None else "",
         verdicts=[(verdict, meaning) for verdict, (_, meaning) in VERDICTS.items()],
         spans=SPANS_OF_SILENCE,

@@ -90,7 +90,8 @@ def add_form(
         request,
         "case_add.html",
         ids=list(known),
-        title=first.body["title"],
+        # Of a damaged one there is none.
+        title=first.body.get("title", ""),
         cases=services.cases.listed("open")[:50],
     )
 

@@ -48,8 +48,6 @@
     // What is saved as a file leaves the page where it is.
     const leaves = link && link.origin === location.origin && !link.hasAttribute("download") && !link.target && !/\.(csv|ndjson|arrows|parquet)$|\/file\//.test(link.pathname) && !link.getAttribute("href").startsWith("#");
     if (plain && leaves) begin();
-    // No page comes that would end a sign, so it is said once.
-    if (plain && link?.dataset.making) notice(link.dataset.making);
   });
   addEventListener("pageshow", () => { sent.clear(); end(); });
   addEventListener("pagehide", end);
