@@ -197,6 +197,9 @@ class _Beyond(str):
     """A number that no column can hold, as it is written."""
 
 
+_NAMES[_Beyond] = _NAMES[int]
+
+
 def _whole(written: str) -> int | _Beyond:
     # Nearly all are so short that they fit.
     if len(written) < 19:
@@ -241,54 +244,59 @@ def _slowly(raw: bytes, error: Exception | None) -> Any:
         raise Unreadable(_reason(raw, error or why)) from None
 
 
-def _repair(node: Any, depth: int) -> list[str]:
-    """Gives odd values in `node` a form that can be stored; what was odd, for its holder to name.
+def _repair(node: Any, depth: int) -> tuple[list[str], int]:
+    """Gives odd values in `node` a form that can be stored; what was odd, for its holder to name,
+    and how many there were.
 
     An object names its own; an array has no keys, so its holder does.
     """
     require_few(len(node), "values in one array or object")
+    # No more than are shown: each level would write its own place before millions of them.
     names: list[str] = []
+    count = 0
     for key, value in list(node.items()) if isinstance(node, dict) else enumerate(node):
         if type(value) in _NEVER_ODD:
             continue
-        new, why = _repaired(value, depth)
-        if why:
-            names += [f"{key}: {reason}" for reason in why]
+        new, why, many = _repaired(value, depth)
+        if many:
+            names += [f"{key}: {reason}" for reason in why[: _NAMED_ODDITIES - len(names)]]
+            count += many
             node[key] = new
     if not isinstance(node, dict):
-        return names
+        return names, count
     for key in [key for key in node if _has_surrogate(key)]:
         node[_escaped(key)] = node.pop(key)
         names.append(f"{_escaped(key)}: half of a surrogate pair, kept as its escape")
+        count += 1
     if names:
-        node[_free_key(node)] = [_shortened(name) for name in names[:_NAMED_ODDITIES]] + (
-            [f"and {len(names) - _NAMED_ODDITIES} more"] if len(names) > _NAMED_ODDITIES else []
-        )
-    return []
+        shown = [_shortened(name) for name in names[:_NAMED_ODDITIES]]
+        more = [f"and {count - _NAMED_ODDITIES} more"] if count > _NAMED_ODDITIES else []
+        node[_free_key(node)] = shown + more
+    return [], 0
 
 
 _NEVER_ODD = frozenset({int, float, bool, type(None)})
 
 
-def _repaired(value: Any, depth: int) -> tuple[Any, list[str]]:
+def _repaired(value: Any, depth: int) -> tuple[Any, list[str], int]:
     of = type(value)
     if of is _Beyond:
-        return str(value), ["a number beyond 64 bits, kept as text"]
+        return str(value), ["a number beyond 64 bits, kept as text"], 1
     if of is str and _has_surrogate(value):
-        return _escaped(value), ["half of a surrogate pair, kept as its escape"]
+        return _escaped(value), ["half of a surrogate pair, kept as its escape"], 1
     if of is dict or of is list or of is Repeated:
         if depth == _DEPTH:
-            return _as_text(value), [f"more than {_DEPTH} levels, kept as text"]
-        names = _repair(value, depth + 1)
+            return _as_text(value), [f"more than {_DEPTH} levels, kept as text"], 1
+        names, count = _repair(value, depth + 1)
         if of is Repeated:
             # `True` equals 1, hence the types too.
             if type(value[0]) not in (dict, list) and (
                 value.count(value[0]) == len(value) and len(set(map(type, value))) == 1
             ):
-                return value[0], [f"stands {len(value)} times with the same value"]
-            return value, [f"stands {len(value)} times", *names]
-        return value, names
-    return value, []
+                return value[0], [f"stands {len(value)} times with the same value"], 1
+            return value, [f"stands {len(value)} times", *names], count + 1
+        return value, names, count
+    return value, [], 0
 
 
 def _has_surrogate(text: str) -> bool:
@@ -301,7 +309,11 @@ def _escaped(text: str) -> str:
 
 
 def _as_text(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
+    try:
+        return json.dumps(value, separators=(",", ":"))
+    except RecursionError:
+        # Python reads a little deeper than it writes.
+        raise Unreadable(f"nested deeper than {_DEPTH} levels") from None
 
 
 def _shortened(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from time import process_time
 from typing import Any
 
 import pytest
@@ -83,3 +84,27 @@ def test_too_many_values_are_refused_without_spaces() -> None:
     with pytest.raises(Unreadable, match="200001 values"):
         decode_object(raw)
     assert plain_object(raw) is None
+
+
+@pytest.mark.parametrize("number", [b"1e999", b"9" * 20_000])
+def test_a_number_alone_is_no_object_however_long_it_is(number: bytes) -> None:
+    with pytest.raises(Unreadable, match="expected a JSON object, found a number"):
+        decode_object(number)
+
+
+def test_very_many_odd_values_many_levels_down_cost_no_more_than_some_are_named() -> None:
+    odd = 150_000
+    begin = process_time()
+    read = decode_object(b'{"x":' + b"[" * 60 + (b"1e999," * odd)[:-1] + b"]" * 60 + b"}")
+    assert process_time() - begin < 1.5
+    assert len(read["oddities"]) == 9
+    assert read["oddities"][-1] == f"and {odd - 8} more"
+
+
+def test_what_is_nested_too_deep_is_kept_as_text_or_refused_at_any_depth() -> None:
+    for depth in range(800, 1100, 5):
+        raw = b'{"x":' + b"[" * depth + b"]" * depth + b"}"
+        try:
+            assert type(decode_object(raw)) is dict
+        except Unreadable as why:
+            assert str(why) == "nested deeper than 64 levels"
