@@ -102,9 +102,10 @@ def test_very_many_odd_values_many_levels_down_cost_no_more_than_some_are_named(
 
 
 def test_what_is_nested_too_deep_is_kept_as_text_or_refused_at_any_depth() -> None:
+    refused = set()
     for depth in range(800, 1100, 5):
-        raw = b'{"x":' + b"[" * depth + b"]" * depth + b"}"
         try:
-            assert type(decode_object(raw)) is dict
+            decode_object(b'{"x":' + b"[" * depth + b"]" * depth + b"}")
         except Unreadable as why:
-            assert str(why) == "nested deeper than 64 levels"
+            refused.add(str(why))
+    assert refused == {"nested deeper than 64 levels"}
