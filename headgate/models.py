@@ -80,7 +80,7 @@ class ModelBook:
             header.devices,
             header.unjudged,
             header.device_hours,
-            done.told,
+            done.alerting_hours,
         )
 
     def judge(

@@ -72,10 +72,10 @@ def anomaly_finding(
 
 def _holder(last: Mapping[str, Any]) -> dict[str, Any]:
     """Whose address it was, as `enrich.tables.HOLDER` has it, from the lease that was found."""
-    known: dict[str, Any] = {"ip": last["ip"], "scope": last["scope"] or None}
+    leaves: dict[str, Any] = {"ip": last["ip"], "scope": last["scope"] or None}
     if last["s_mac"] is None:
-        return known | {"status": "outside" if last["ip"] else "unknown"}
-    return known | {
+        return leaves | {"status": "outside" if last["ip"] else "unknown"}
+    return leaves | {
         "mac": last["s_mac"],
         "hostname": last["s_hostname"],
         "session_id": last["s_session_id"],

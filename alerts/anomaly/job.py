@@ -108,12 +108,12 @@ class _Work:
         new = F.col("time") >= F.lit(self._model.header.until)
         wanted = counted_hours(events, self._rule, LIVE_MODES).where(new)
         rows = hours(wanted, self._rule, segments).toArrow().to_pylist()
-        known = sorted(
+        device_hours = sorted(
             (row for row in rows if self._model.knows(row["entity"])),
             key=lambda row: (row["hour"], row["entity"]),
         )
-        so_far = self._so_far(before, known)
-        for row in known:
+        so_far = self._so_far(before, device_hours)
+        for row in device_hours:
             self._judge(row, so_far.get((row["entity"], int(row["hour"]))))
 
     def _so_far(self, before: DataFrame, rows: Iterable[_Row]) -> dict[tuple[str, int], _Row]:

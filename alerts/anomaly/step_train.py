@@ -94,5 +94,5 @@ def learned_steps(rows: pa.Table, groups: dict[str, int]) -> LearnedSteps:
     hours_of = {name: len(hours) for name, hours in active.items()}
     early = StepCounts(seen("early_days", early_days))
     # Of a device that is new in the held part its group's counts know nothing of its own.
-    known = {name: steps for name, steps in later.items() if name in early.devices}
-    return LearnedSteps(seen("days", days), held_hours(early, known, hours_of))
+    known_devices = {name: steps for name, steps in later.items() if name in early.devices}
+    return LearnedSteps(seen("days", days), held_hours(early, known_devices, hours_of))

@@ -120,12 +120,12 @@ class Model:
             score = peers.tails[feature].score(far)
             # The most unusual feature alone counts: a sum would hide one under many that are usual.
             if best is None or score > best.score:
-                best = self._told(row, hour, usual, score, feature, value, peers)
+                best = self._judgement(row, hour, usual, score, feature, value, peers)
         if best is None:
             raise Fatal(f"model {self.hash} has no features; train it again")
         return best
 
-    def _told(
+    def _judgement(
         self,
         row: int,
         hour: int,

@@ -68,7 +68,7 @@ class Trained:
 
     hash: str
     header: ModelHeader
-    told: int
+    alerting_hours: int
 
 
 def train(
@@ -113,7 +113,7 @@ def train(
             saved = Path(folder) / "peers"
             learned.pipeline.write().save(str(saved))
         name = store.put(header, learned.rows, saved)
-    return Trained(name, store.header(name), learned.told)
+    return Trained(name, store.header(name), learned.alerting_hours)
 
 
 class _Learned(NamedTuple):
@@ -123,7 +123,7 @@ class _Learned(NamedTuple):
     devices: int
     unjudged: int
     peers: tuple[Peers, ...]
-    told: int
+    alerting_hours: int
     pipeline: PipelineModel | None
     silhouette: float | None
     deciles: dict[str, tuple[float, ...]]
@@ -164,12 +164,12 @@ def _learn_steps(by_step: DataFrame, rule: ModelRule, since: datetime, until: da
     try:
         days = F.countDistinct(F.floor(F.col("hour") / F.lit(86_400))).alias("days")
         seen = {row.entity: row.days for row in by_step.groupBy("entity").agg(days).collect()}
-        known = sorted(name for name, number in seen.items() if number >= rule.history_days)
-        if not known:
+        known_devices = sorted(name for name, number in seen.items() if number >= rule.history_days)
+        if not known_devices:
             raise _too_little(rule, len(seen), since, until)
-        kept = by_step.where(F.col("entity").isin(known))
+        kept = by_step.where(F.col("entity").isin(known_devices))
         shapes = program_shapes(kept).persist()
-        grouped, pipeline, silhouette = peers_of(shapes, len(known))
+        grouped, pipeline, silhouette = peers_of(shapes, len(known_devices))
         groups = {row.entity: row.peers for row in grouped.select("entity", "peers").collect()}
         shapes.unpersist()
         learned = learned_steps(step_days(kept, since, until), groups)
@@ -189,7 +189,14 @@ def _learn_steps(by_step: DataFrame, rule: ModelRule, since: datetime, until: da
     )
     rows = pa.Table.from_pylist([row._asdict() for row in learned.rows], steps_schema())
     return _Learned(
-        rows, len(known), len(seen) - len(known), peers, held_alarms, pipeline, silhouette, {}
+        rows,
+        len(known_devices),
+        len(seen) - len(known_devices),
+        peers,
+        held_alarms,
+        pipeline,
+        silhouette,
+        {},
     )
 
 

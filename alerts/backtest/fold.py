@@ -72,7 +72,7 @@ class _Target:
     held: float = 0.0
     newest: int = 0
     settles_at: int = 0
-    told: int = 0
+    seen_for_all: int = 0
     """How many of the rows that concern everybody it knows."""
 
     def due_at(self, pause: int) -> int:
@@ -218,15 +218,15 @@ class Refold:
 
     def _let(self, target: _Target, rows: list[dict[str, Any]], at: int) -> None:
         tick = {"row_kind": "tick", "target": None, "event_time": at}
-        news, target.told = self._for_all[target.told :], len(self._for_all)
-        step = target.state.step([*news, *rows, tick], self._packs, self._settings, at)
+        new_rows, target.seen_for_all = self._for_all[target.seen_for_all :], len(self._for_all)
+        step = target.state.step([*new_rows, *rows, tick], self._packs, self._settings, at)
         for output in step:
             if output["out"] == "alert":
                 self._note(output["row"])
             elif output["out"] == "finding":
-                self._found(output["row"], at)
+                self._note_finding(output["row"], at)
 
-    def _found(self, finding: _Row, at: int) -> None:
+    def _note_finding(self, finding: _Row, at: int) -> None:
         row = {
             **finding,
             "attr_rev": -1,
@@ -240,7 +240,7 @@ class Refold:
     def _note(self, row: _Row) -> None:
         body = row["body"]
         evidence = body["evidence"]
-        known = self.alerts.get(row["alert_id"])
+        earlier = self.alerts.get(row["alert_id"])
         self.alerts[row["alert_id"]] = Brief(
             alert_id=row["alert_id"],
             rule_id=row["rule_id"],
@@ -248,7 +248,7 @@ class Refold:
             entity_type=row["entity_type"],
             entity_value=row["entity_value"],
             key=row["dedup_key"].partition("|")[2],
-            raised=known.raised if known else micros(row["event_time"]),
+            raised=earlier.raised if earlier else micros(row["event_time"]),
             first=micros(row["window_start"]),
             last=micros(row["window_end"]),
             received=micros(row["received_at"]),

@@ -198,7 +198,7 @@ def attributed_history(
         leased = as_segments(sessions_of(imported, settings.jobs))
         every = history.segments().unionByName(leased, allowMissingColumns=True)
         known_now = newest_cover(keyed.where(old), statements(every), BUCKETS)
-        unionByName = unionByName.unionByName(known_now.select(*_said()))
+        unionByName = unionByName.unionByName(known_now.select(*_finding_columns()))
     joined = waiting.drop("holder").join(
         unionByName.select(
             F.split("finding_id", _APART)[0].alias("pack"),
@@ -223,9 +223,9 @@ def _timed(wait_seconds: int) -> list[str | Column]:
     waited = arrived + F.expr(f"INTERVAL {wait_seconds} SECONDS")
     # That nobody held it the live join can only say when its wait is over.
     nobody = (F.col("holder.status") == "none") & F.col("holder.known_at").isNull()
-    known = F.greatest(arrived, F.coalesce("holder.known_at", arrived))
+    known_at = F.greatest(arrived, F.coalesce("holder.known_at", arrived))
     available = F.when(imported | (F.col("via") != "join"), arrived).otherwise(
-        F.when(nobody, waited).otherwise(known)
+        F.when(nobody, waited).otherwise(known_at)
     )
     kept = [name for name in FINDING.schema.fieldNames() if name != "received_at"]
     return [*kept, arrived.alias("received_at"), "attr_rev", "via", available.alias("available_at")]
@@ -239,31 +239,37 @@ def known_then(findings: DataFrame, segments: DataFrame, wait_seconds: int) -> D
     time. The few that another statement covers now are asked again, each among what it
     could know.
     """
-    known = statements(segments)
+    segment_rows = statements(segments)
     deadline = F.col("received_at") + F.expr(f"INTERVAL {wait_seconds} SECONDS")
     # Used twice: for those known in time and for those to be asked again.
-    now = newest_cover(findings, known, BUCKETS).persist()
+    now = newest_cover(findings, segment_rows, BUCKETS).persist()
     # No statement covers it: nobody held it, which is an answer in time as well.
     in_time = F.coalesce(F.col("s_known_at") <= deadline, F.lit(True))
     again = F.broadcast(now.where(~in_time).select(*findings.columns))
-    asked = {name: F.col(name).alias(f"f_{name}") for name in ("finding_id", "ip", "event_time")}
+    finding_columns = {
+        name: F.col(name).alias(f"f_{name}") for name in ("finding_id", "ip", "event_time")
+    }
     could = (
-        again.select(*asked.values(), F.col("scope").alias("f_scope"), deadline.alias("f_deadline"))
-        .join(known, (F.col("scope") == F.col("f_scope")) & (F.col("ip") == F.col("f_ip")))
+        again.select(
+            *finding_columns.values(), F.col("scope").alias("f_scope"), deadline.alias("f_deadline")
+        )
+        .join(segment_rows, (F.col("scope") == F.col("f_scope")) & (F.col("ip") == F.col("f_ip")))
         .where("f_event_time >= seg_start AND f_event_time < seg_end AND known_at <= f_deadline")
     )
     # Each finding is a site of its own, so that it sees what it could know and nothing else.
-    own = [F.col("f_finding_id").alias("scope") if n == "scope" else n for n in known.columns]
+    own = [
+        F.col("f_finding_id").alias("scope") if n == "scope" else n for n in segment_rows.columns
+    ]
     apart = again.select("*", F.col("scope").alias("site")).withColumn("scope", F.col("finding_id"))
     then = newest_cover(apart, could.select(*own), BUCKETS)
     return (
         now.where(in_time)
-        .select(*_said())
-        .unionByName(then.withColumn("scope", F.col("site")).select(*_said()))
+        .select(*_finding_columns())
+        .unionByName(then.withColumn("scope", F.col("site")).select(*_finding_columns()))
     )
 
 
-def _said() -> list[Column]:
+def _finding_columns() -> list[Column]:
     """Rows of `newest_cover` as who held the address: columns finding_id, holder, attr_rev."""
     rev = F.coalesce("s_rev", F.lit(-1).cast("long"))
     return [F.col("finding_id"), segment_holder().alias("holder"), rev.alias("attr_rev")]

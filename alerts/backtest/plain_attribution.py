@@ -116,16 +116,16 @@ def attribute_files(
         engine.execute(_FINDINGS, {"files": [str(file) for file in files]})
         rows = engine.execute("SELECT DISTINCT scope, ip FROM findings").fetchall()
         engine.register("places", _places(rows, settings.scopes))
-        asked: dict[str, Any] = {"wait": settings.jobs.wait_seconds}
+        params: dict[str, Any] = {"wait": settings.jobs.wait_seconds}
         sql = _ATTRIBUTED
         if version < 0:
             engine.register("no_segments", arrow_schema(DHCP_SEGMENT).empty_table())
             sql = sql.replace(_SEGMENTS, "no_segments")
         else:
             reach(engine, segments)
-            asked |= {"folder": str(segments), "version": version}
+            params |= {"folder": str(segments), "version": version}
         writer = writers[target.table]
-        for batch in engine.execute(sql, asked).fetch_record_batch(_READ_ROWS):
+        for batch in engine.execute(sql, params).fetch_record_batch(_READ_ROWS):
             writer.write(batch)
         written = writer.close()
     return [written] if written else []

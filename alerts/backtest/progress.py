@@ -16,12 +16,12 @@ def backtest_progress(settings: Settings, rule: str, since: datetime) -> float |
     for file in (settings.home.absolute() / "backtests").glob("*/run.json"):
         try:
             run = json.loads(file.read_bytes())
-            asked = (run["rules"], datetime.fromisoformat(run["since"]), run["finished"])
+            request = (run["rules"], datetime.fromisoformat(run["since"]), run["finished"])
             span = datetime.fromisoformat(run["until"]) - datetime.fromisoformat(run["warm_since"])
             chunks = -(-span // timedelta(seconds=run["chunk_seconds"]))
             share = 100 * len(run["chunks"]) / max(chunks, 1)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
-        if asked == ([rule], since, None) and (newest is None or run["began"] > newest[0]):
+        if request == ([rule], since, None) and (newest is None or run["began"] > newest[0]):
             newest = run["began"], round(min(share, 100.0), 1)
     return newest[1] if newest else None

@@ -69,8 +69,8 @@ def counted_rows(
 
     They say that they are of `pack`; an empty one leaves them their own.
     """
-    asked = {"rules": list(rule.rules), "since": since, "until": until}
-    for row in ask(FINDINGS_SQL, asked, needs=FINDINGS_NEED):
+    bounds = {"rules": list(rule.rules), "since": since, "until": until}
+    for row in ask(FINDINGS_SQL, bounds, needs=FINDINGS_NEED):
         # What was taken back must not be counted again.
         if row["via"] != DISPROVED:
             yield row | {"holder": row["told_holder"] or row["holder"], "pack": pack or row["pack"]}
@@ -81,10 +81,10 @@ def holder_again(ask: Ask, own: Sequence[RerunRow], wait: timedelta) -> RerunRow
     newest = max(own, key=lambda row: micros(row["event_time"]), default=None)
     if newest is None or not newest["ip"]:
         return {"verdict": "no address"}
-    asked = {"ip": newest["ip"], "at": newest["event_time"], "scope": newest["scope"]}
+    address = {"ip": newest["ip"], "at": newest["event_time"], "scope": newest["scope"]}
     needs = ("silver.dhcp_segment",)
     then, now = (
-        _mac(ask(LEASE_AT_DUCKDB, asked | {"known_by": by}, needs=needs))
+        _mac(ask(LEASE_AT_DUCKDB, address | {"known_by": by}, needs=needs))
         for by in (newest["received_at"] + wait, None)
     )
     holder = holder_of({"holder": newest["told_holder"] or newest["holder"]}) or Holder()

@@ -39,13 +39,13 @@ GROUP BY ALL
 """
 
 
-def summarise(work: Backtest, told: Mapping[str, Refold], packs: PackStore) -> dict[str, Any]:
+def summarise(work: Backtest, refolds: Mapping[str, Refold], packs: PackStore) -> dict[str, Any]:
     """The result of a run that is through; kept beside it as `result.json` and `alerts-*.json`."""
     run = work.run
     since, until = (micros(time) for time in run.span())
     alerts = {
         side: [alert for alert in refold.alerts.values() if since <= alert.raised < until]
-        for side, refold in told.items()
+        for side, refold in refolds.items()
     }
     events = _events(work)
     result: dict[str, Any] = {
@@ -55,12 +55,12 @@ def summarise(work: Backtest, told: Mapping[str, Refold], packs: PackStore) -> d
         "versions": run.versions,
         "packs": run.packs,
         "sides": {
-            side: _side(work, side, alerts[side], told[side], packs.get(run.packs[side]), events)
-            for side in told
+            side: _side(work, side, alerts[side], refolds[side], packs.get(run.packs[side]), events)
+            for side in refolds
         },
     }
     rows = [(alert, "") for alert in alerts["new"]]
-    if "old" in told:
+    if "old" in refolds:
         by_rule = set(run.ids["new"]) == set(run.ids["old"])
         comparison = compare_alerts(alerts["new"], alerts["old"], by_rule)
         named = {"gained": comparison.gained, "lost": comparison.lost, "same": comparison.same}
@@ -161,23 +161,23 @@ def _events(work: Backtest) -> dict[LogSource, int]:
     """Events in the span by log source, of the version that was matched."""
     since, until = work.run.span()
     folder = work.settings.lake_root / EVENT.path
-    asked = {"folder": str(folder), "version": work.run.versions[EVENT.name], "since": since,
+    bounds = {"folder": str(folder), "version": work.run.versions[EVENT.name], "since": since,
              "until": until, "heartbeat": HEARTBEAT}  # fmt: skip
     with closing(open_engine(memory="1GB", threads=2)) as engine:
         reach(engine, folder)
-        rows = engine.execute(_EVENTS, asked).fetchall()
+        rows = engine.execute(_EVENTS, bounds).fetchall()
     return {(class_uid, source): int(many) for class_uid, source, many in rows}
 
 
 def events_of(rule_id: str, pack: RulePack, events: Mapping[LogSource, int]) -> int:
     """How many events a rule looked at; of a correlation, the rules that it counts."""
     rules: list[Rule | Query] = []
-    waiting, known = [rule_id], set[str]()
+    waiting, seen_rules = [rule_id], set[str]()
     while waiting:
         rule = pack.described(waiting.pop())
         if isinstance(rule, Correlation):
-            waiting += [each for each in rule.rules if each not in known]
-            known |= set(rule.rules)
+            waiting += [each for each in rule.rules if each not in seen_rules]
+            seen_rules |= set(rule.rules)
         elif isinstance(rule, Rule | Query):
             rules.append(rule)
     # A query says itself what it reads, so all may be its own.
@@ -196,8 +196,8 @@ def _counted(work: Backtest, pack: str) -> tuple[Counter[str], int]:
     if files:
         since, until = work.run.span()
         connection = open_engine(memory="1GB", threads=2)
-        asked = {"files": files, "since": since, "until": until}
-        for name, rule_id, many, old in connection.execute(_COUNTED, asked).fetchall():
+        bounds = {"files": files, "since": since, "until": until}
+        for name, rule_id, many, old in connection.execute(_COUNTED, bounds).fetchall():
             if name == pack:
                 counters[rule_id] += many
                 imported += old

@@ -63,10 +63,10 @@ def choose_against(settings: Settings, name: str, ids: Sequence[str]) -> Chosen:
     pack = store.get(name)
     described: tuple[AnyRule, ...] = (*pack.rules, *pack.correlations, *pack.queries)
     every = {rule.id: rule for rule in described}
-    known = [rule_id for rule_id in ids if rule_id in every]
-    if not known:
+    same_ids = [rule_id for rule_id in ids if rule_id in every]
+    if not same_ids:
         raise Usage(f"--against {name}: that pack has none of the rules {', '.join(ids)}")
-    return _chosen(every, known)
+    return _chosen(every, same_ids)
 
 
 def _chosen(every: _Every, ids: Sequence[str]) -> Chosen:

@@ -146,43 +146,44 @@ def _fresh(run: Run) -> bool:
     return datetime.now(UTC) - datetime.fromisoformat(run.began) < RESUMED
 
 
-def require_fit_queries(wish: BacktestRequest, lake: Callable[[], Lake]) -> None:
+def require_fit_queries(request: BacktestRequest, lake: Callable[[], Lake]) -> None:
     """Refuse a query that may not go live before an hour of history is read.
 
     Raises `Usage` with the reason; where no rule is a query, `lake` is not asked for.
     """
-    queries = [query for side in wish.sides().values() for query in side.pack.queries]
+    queries = [query for side in request.sides().values() for query in side.pack.queries]
     if queries:
         from alerts.spark_rules.rule_tests import require_fit
 
         require_fit(lake().spark, queries)
 
 
-def begin_backtest(settings: Settings, wish: BacktestRequest) -> Run:
+def begin_backtest(settings: Settings, request: BacktestRequest) -> Run:
     """The run for a wish: the one that was left unfinished, or a new one on the newest versions."""
-    asked, places = _asked(settings, wish), TableLocations(settings)
+    asked, places = _request_digest(settings, request), TableLocations(settings)
     for run in stored_backtests(settings):
         # Only on the versions it began with: half of a result must not be of other events.
         if run.asked == asked and _fresh(run) and run.finished is None and _readable(places, run):
             return run
     store = PackStore(store_folder(settings))
     warm = max(
-        warm_up_seconds(side.pack, settings.alerts.dedup_seconds) for side in wish.sides().values()
+        warm_up_seconds(side.pack, settings.alerts.dedup_seconds)
+        for side in request.sides().values()
     )
     # Windows and open alerts that reach into the span began before it.
-    warm_since = wish.since - timedelta(seconds=warm)
+    warm_since = request.since - timedelta(seconds=warm)
     run = Run(
         id=f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}",
         asked=asked,
-        rules=list(wish.names),
-        against=wish.against_name,
-        since=wish.since.isoformat(),
-        until=wish.until.isoformat(),
+        rules=list(request.names),
+        against=request.against_name,
+        since=request.since.isoformat(),
+        until=request.until.isoformat(),
         warm_since=warm_since.isoformat(),
-        chunk_seconds=int(chunk(wish.until - warm_since).total_seconds()),
+        chunk_seconds=int(chunk(request.until - warm_since).total_seconds()),
         # Workers read packs from the store, so those that were never live go there, too.
-        packs={side: store.put(chosen.pack) for side, chosen in wish.sides().items()},
-        ids={side: list(chosen.ids) for side, chosen in wish.sides().items()},
+        packs={side: store.put(chosen.pack) for side, chosen in request.sides().items()},
+        ids={side: list(chosen.ids) for side, chosen in request.sides().items()},
         versions={table.name: places.version(table) for table in (EVENT, DHCP_SEGMENT)},
         began=datetime.now(UTC).isoformat(),
     )
@@ -190,10 +191,10 @@ def begin_backtest(settings: Settings, wish: BacktestRequest) -> Run:
     return run
 
 
-def _asked(settings: Settings, wish: BacktestRequest) -> str:
+def _request_digest(settings: Settings, request: BacktestRequest) -> str:
     """What makes two wishes the same: the content of the rules, not what they are called by."""
-    what: list[Any] = [wish.span or f"{wish.since.isoformat()} {wish.until.isoformat()}"]
-    what += [(side, chosen.ids, chosen.pack.hash) for side, chosen in wish.sides().items()]
+    what: list[Any] = [request.span or f"{request.since.isoformat()} {request.until.isoformat()}"]
+    what += [(side, chosen.ids, chosen.pack.hash) for side, chosen in request.sides().items()]
     # Settings that change the answer make another wish, though the rules are the same.
     what += [settings.jobs.wait_seconds, settings.alerts.dedup_seconds]
     what += [scope.model_dump(mode="json") for scope in settings.scopes]
@@ -275,7 +276,7 @@ class Backtest:
             # Matched before an interruption; its files are there.
             if number in self.run.chunks:
                 continue
-            files = self._found(number, since, until, packs)
+            files = self._matched_files(number, since, until, packs)
             # Noted once the files are whole: a chunk that was cut off is matched again.
             self.run.chunks[number] = [file.name for file in files]
             _save(self.settings, self.run)
@@ -285,7 +286,7 @@ class Backtest:
                 f"{sum(file.rows for file in files):,} findings in this one, {so_far} files"
             )
 
-    def _found(
+    def _matched_files(
         self, number: str, since: datetime, until: datetime, packs: Sequence[RulePack]
     ) -> list[DataFile]:
         """What the packs find in a chunk, as files."""

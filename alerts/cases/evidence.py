@@ -140,11 +140,11 @@ def write_bundle(
             ask, "SELECT * FROM gold.alert_action WHERE list_contains($ids, alert_id)"
             ' ORDER BY "at", action_id', alert_ids, {}, ("gold.alert_action",)),
     }  # fmt: skip
-    known = {str(row["event_uid"]) for row in [*events, *gathered.findings]}
+    event_uids = {str(row["event_uid"]) for row in [*events, *gathered.findings]}
     wanted = {str(name) for row in events for name in row["record_ids"] or ()}
     missing = {
         "alerts": sorted({*alert_ids} - {row["alert_id"] for row in gathered.alerts}),
-        "events": sorted(gathered.uids - known),
+        "events": sorted(gathered.uids - event_uids),
         "records": sorted(wanted - {row["record_id"] for row in records}),
     }
     manifest = {

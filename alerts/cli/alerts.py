@@ -85,8 +85,8 @@ def tail_alerts(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate alerts tail`: one revision a line; Ctrl-C is its ordinary end."""
     from alerts.delivery.topic_listener import TopicMessage, tail
 
-    def hear(heard: TopicMessage) -> None:
-        print(json.dumps(heard.body) if args.output == "json" else heard.line(), flush=True)
+    def hear(message: TopicMessage) -> None:
+        print(json.dumps(message.body) if args.output == "json" else message.line(), flush=True)
 
     try:
         tail(settings, hear, args.begin)
@@ -217,8 +217,8 @@ def _show_places(settings: Settings, publisher: Publisher, newest: int, form: st
     noted, kept = publisher.places()
     show_places = (newest, *(place and place.version for place in (noted, kept)))
     rows = list(zip(names, show_places, strict=True))
-    known = noted or kept
-    for alert_id, hold in sorted(known.held.items()) if known else ():
+    offset = noted or kept
+    for alert_id, hold in sorted(offset.held.items()) if offset else ():
         name = f"alert {alert_id}, revisions {hold.first} to {hold.last}: held back since"
         rows.append((name, hold.version))
         if sentence := held_sentence({alert_id: hold}):

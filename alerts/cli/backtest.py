@@ -58,7 +58,7 @@ def _backtest(args: argparse.Namespace, settings: Settings) -> int:
     if models := models_cli.among(settings, args.rule):
         return _of_model(args, settings, models[0])
     # All that can be wrong is found before a JVM starts.
-    wish = _wish(args, settings)
+    request = _request(args, settings)
     require_lake(settings.lake_root)
     from alerts.backtest.result import summarise
     from alerts.backtest.run import (
@@ -75,12 +75,12 @@ def _backtest(args: argparse.Namespace, settings: Settings) -> int:
     with ExitStack() as stack:
         # One session, whoever asks first.
         lake = cache(lambda: _lake(settings, stack))
-        require_fit_queries(wish, lake)
-        run = begin_backtest(settings, wish)
+        require_fit_queries(request, lake)
+        run = begin_backtest(settings, request)
         if run.chunks:
-            _tell(f"goes on with backtest {run.id}: {len(run.chunks)} chunks are through")
+            _say(f"goes on with backtest {run.id}: {len(run.chunks)} chunks are through")
         work = Backtest(settings, lake, run)
-        result = summarise(work, work.through(_tell), PackStore(store_folder(settings)))
+        result = summarise(work, work.through(_say), PackStore(store_folder(settings)))
         work.finish()
     forget_backtest(settings)
     _show(result, settings, args.output)
@@ -92,7 +92,7 @@ def _lake(settings: Settings, stack: ExitStack) -> Lake:
     from infra.spark.session import session
     from infra.streaming.lake import Lake
 
-    _tell("starting Spark: more than one process does by itself")
+    _say("starting Spark: more than one process does by itself")
     spark = session(settings, "headgate backtest")
     stack.callback(spark.stop)
     return Lake(spark, settings)
@@ -141,7 +141,7 @@ def backtests(args: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _wish(args: argparse.Namespace, settings: Settings) -> BacktestRequest:
+def _request(args: argparse.Namespace, settings: Settings) -> BacktestRequest:
     from alerts.backtest.rule_selection import choose_against, select_rules
     from alerts.backtest.run import BacktestRequest
 
@@ -212,6 +212,6 @@ def _short(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: row[name] for name in ("raised", "entity", "count", "title")} for row in rows]
 
 
-def _tell(sentence: str) -> None:
+def _say(sentence: str) -> None:
     if sys.stderr.isatty():
         print(sentence, file=sys.stderr, flush=True)

@@ -94,11 +94,11 @@ def differs(again: Mapping[str, Any]) -> bool:
     return bool(verdicts & {"different", "no longer"})
 
 
-def _text(told: Mapping[str, Any]) -> Iterator[str]:
+def _text(explanation: Mapping[str, Any]) -> Iterator[str]:
     """An explanation for a terminal, line by line, not yet made printable."""
-    alert, rule, lineage = told["alert"], told["rule"], told["lineage"]
-    if told.get("damaged"):
-        yield told["damaged"]
+    alert, rule, lineage = explanation["alert"], explanation["rule"], explanation["lineage"]
+    if explanation.get("damaged"):
+        yield explanation["damaged"]
         yield ""
     yield alert["title"]
     findings = "1 finding" if alert["count"] == 1 else f"{alert['count']:,} findings"
@@ -112,11 +112,11 @@ def _text(told: Mapping[str, Any]) -> Iterator[str]:
     if rule["file"]:
         yield f"  {rule['file']}"
     yield ""
-    for condition in told["matched"]:
+    for condition in explanation["matched"]:
         yield from _match(condition)
     yield ""
-    yield _holder(told["attribution"])
-    for line in told["attribution"].get("lines", ()):
+    yield _holder(explanation["attribution"])
+    for line in explanation["attribution"].get("lines", ()):
         yield f"  {line['time']} {line['source']}: {line['message']}"
     yield ""
     yield f"rule pack {lineage['pack'] or 'not known: the row in gold.alert names none'}"
@@ -126,10 +126,10 @@ def _text(told: Mapping[str, Any]) -> Iterator[str]:
     if lineage["missing"]:
         yield f"  no longer in silver.event: {', '.join(lineage['missing'])}"
     yield ""
-    yield told["evidence_sql"]
-    if "again" in told:
+    yield explanation["evidence_sql"]
+    if "again" in explanation:
         yield ""
-        yield "again: " + json.dumps(told["again"])
+        yield "again: " + json.dumps(explanation["again"])
 
 
 def _match(one: Mapping[str, Any]) -> Iterator[str]:

@@ -129,8 +129,8 @@ def fetch_feeds(args: argparse.Namespace, settings: Settings) -> int:
     rows, problems = [], []
     for feed in feeds:
         file = state_file(settings, feed)
-        known = file.read_or(FeedState(), lambda _: None)
-        if args.due and not known.is_due(feed, time.time()):
+        feed_state = file.read_or(FeedState(), lambda _: None)
+        if args.due and not feed_state.is_due(feed, time.time()):
             continue
         state = fetch_feed(settings, feed, anew=args.anew)
         rows.append(_feed_row(feed, state))

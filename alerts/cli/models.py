@@ -130,7 +130,7 @@ def train_model(args: argparse.Namespace, settings: Settings) -> int:
         return train(lake, ModelStore(store_folder(settings)), source.rule, since, until)
 
     done = _with_lake(settings, work)
-    hours, message = done.header.device_hours, done.told
+    hours, message = done.header.device_hours, done.alerting_hours
     print_rows([_summary(done.hash, done.header, "")], args.output)
     print(
         f"of the {hours:,} hours it learned from it would have told of {message} "
@@ -258,13 +258,13 @@ def among(settings: Settings, names: Sequence[str]) -> list[str]:
     # Drafts count, too: whether a file is of this kind shows only when it is read.
     files = {name: Path(name) for name in names if Path(name).is_file()}
     model_rule_set = model_rules(settings, tuple(files.values()))
-    known = {source.path for source in model_rule_set.sources.values()}
+    paths = {source.path for source in model_rule_set.sources.values()}
     # One that is refused counts as well: it is to be told so, not to be taken for another kind.
-    known |= {refused.path for refused in model_rule_set.refused}
+    paths |= {refused.path for refused in model_rule_set.refused}
     return [
         name
         for name in names
-        if (files[name] in known if name in files else model_rule_set.named(name) is not None)
+        if (files[name] in paths if name in files else model_rule_set.named(name) is not None)
     ]
 
 

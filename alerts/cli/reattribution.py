@@ -53,7 +53,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
     require_lake(settings.lake_root)
     os.nice(_NICE)
-    asked = {"since": args.since, "until": args.until, "ip": ip}
+    request = {"since": args.since, "until": args.until, "ip": ip}
     spark = session(settings, "headgate repair")
     try:
         lake = Lake(spark, settings).ensure()
@@ -63,23 +63,23 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     except Exception as error:
         if not args.dry_run:
             note_repair(
-                settings, RepairOutcome("none"), asked | {"said": str(error)[:500]}, "failed"
+                settings, RepairOutcome("none"), request | {"said": str(error)[:500]}, "failed"
             )
         raise
     finally:
         spark.stop()
     if not done.dry:
-        note_repair(settings, done, asked)
+        note_repair(settings, done, request)
     show(asdict(done), args.output)
     return 1 if done.left_out else 0
 
 
-def show(told: dict[str, Any], form: str) -> None:
+def show(outcome: dict[str, Any], form: str) -> None:
     """What a repair came to, on standard output."""
     if form == "json":
-        print_document(told)
+        print_document(outcome)
     else:
-        print_rows([told], form)
+        print_rows([outcome], form)
 
 
 def _address(text: str) -> str:

@@ -85,7 +85,7 @@ def add(args: argparse.Namespace, settings: Settings) -> int:
         name,
         rule or ANY,
         value=args.owner or acting_user(),
-        comment=_said("--reason", args.reason),
+        comment=_required_text("--reason", args.reason),
         entity=entity,
         fields=fields,
         expires_at=_end(args, datetime.now(UTC)),
@@ -196,7 +196,7 @@ def _end(args: argparse.Namespace, now: datetime) -> datetime:
     return end
 
 
-def _said(option: str, text: str) -> str:
+def _required_text(option: str, text: str) -> str:
     if not text.strip():
         raise Usage(f"{option}: say why")
     return text.strip()

@@ -89,8 +89,8 @@ def show_scorecard(args: argparse.Namespace, settings: Settings) -> int:
 
     until = datetime.now(UTC)
     since = _since(args.days, until)
-    known = known_blindness(settings)
-    rules = rule_rows(settings, compiled_rules(settings), model_rules(settings), known)
+    blindness = known_blindness(settings)
+    rules = rule_rows(settings, compiled_rules(settings), model_rules(settings), blindness)
     with asking(settings) as ask:
         card = scorecard(ask, rules, since, until)
     rows = [asdict(score) for score in card.rules]
@@ -184,8 +184,8 @@ def _write(
 ) -> int:
     from alerts.tuning.rule_tuning import FilterWish, keep_proposed_filter
 
-    wish = FilterWish(proposal.conditions, args.owner, args.reason, args.expires)
-    written, pack = keep_proposed_filter(settings, rule, path, wish)
+    filter_wish = FilterWish(proposal.conditions, args.owner, args.reason, args.expires)
+    written, pack = keep_proposed_filter(settings, rule, path, filter_wish)
     print(
         printable(
             f"{written}: in force with rule pack {pack}; take the file away to end it before "

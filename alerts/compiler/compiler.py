@@ -290,10 +290,10 @@ def _lists(draft: Draft, store: Path | None) -> Iterator[Node]:
 
 
 def _rule(draft: Draft, parsed: SigmaRule, meaning: Meaning, filtered: Sequence[Node]) -> Rule:
-    asked = predicate_of(parsed.detection, meaning)
+    predicate = predicate_of(parsed.detection, meaning)
     if filtered:
-        asked = All((asked, *filtered)) if asked != EVERY else all_of(filtered)
-    asked, confirm = split_predicate(asked)
+        predicate = All((predicate, *filtered)) if predicate != EVERY else all_of(filtered)
+    predicate, confirm = split_predicate(predicate)
     # Several log sources may share a class; these conditions tell them apart.
     where = where_of(meaning.source)
     return Rule(
@@ -301,27 +301,27 @@ def _rule(draft: Draft, parsed: SigmaRule, meaning: Meaning, filtered: Sequence[
         classes=meaning.source.classes,
         sources=meaning.source.sources,
         roles=roles_of(draft.own) or ("src_endpoint", "device"),
-        predicate=asked if where is None else All((where, asked)),
+        predicate=predicate if where is None else All((where, predicate)),
         # What marks a log source is long and in each of its events, so it comes second.
-        literals=literals_of(asked) or (literals_of(where) if where else None),
+        literals=literals_of(predicate) or (literals_of(where) if where else None),
         confirm=msgspec.UNSET if confirm is None else confirm,
     )
 
 
-def _query(draft: Draft, asked: Asked, parsed: SigmaRule, meaning: Meaning) -> Query:
+def _query(draft: Draft, declared: Asked, parsed: SigmaRule, meaning: Meaning) -> Query:
     rest, confirm = split_predicate(predicate_of(parsed.detection, meaning))
     if rest != EVERY:
         raise Untranslatable("`confirm` asks of the event", "ask that in the query")
     return Query(
         **_described(draft.parsed, draft.own),
-        type=asked.type,
-        text=asked.query,
-        window_seconds=asked.window_seconds,
-        slide_seconds=asked.slide_seconds,
-        group_by=asked.group_by,
+        type=declared.type,
+        text=declared.query,
+        window_seconds=declared.window_seconds,
+        slide_seconds=declared.slide_seconds,
+        group_by=declared.group_by,
         roles=roles_of(draft.own) or ("src_endpoint", "device"),
         confirm=msgspec.UNSET if confirm is None else confirm,
-        sees=(asked.type == FUNCTION and sees_of(draft.path)) or msgspec.UNSET,
+        sees=(declared.type == FUNCTION and sees_of(draft.path)) or msgspec.UNSET,
     )
 
 

@@ -229,15 +229,15 @@ def _draft(path: Path, document: Any) -> Draft:
     if own.expires:
         require_unexpired(own.expires, document)
     upper = taken_upper(document)
-    asked = taken_fields(document, path) if is_query(document) else None
-    whole = asked is not None or own.type == INDICATOR
+    declared = taken_fields(document, path) if is_query(document) else None
+    whole = declared is not None or own.type == INDICATOR
     parsed = parsed_document(whole_document(document) if whole else document)
     if parsed.id is None:
         raise Untranslatable("it has no id", "add `id:` with a fresh uuid")
     name = str(parsed.name or "")
     header = NO_HEADER if isinstance(parsed, SigmaFilter) else header_of(parsed)
     return Draft(
-        path, str(parsed.id), name, own, asked=asked, upper=upper, whole=parsed, header=header
+        path, str(parsed.id), name, own, asked=declared, upper=upper, whole=parsed, header=header
     )
 
 

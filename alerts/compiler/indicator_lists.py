@@ -141,8 +141,8 @@ class ListStore:
         with self._alone():
             lists = self.lists()
             before = lists.get(name)
-            known = [] if before is None else self.entries(before)
-            entries = list(edit(known))
+            entries_before = [] if before is None else self.entries(before)
+            entries = list(edit(entries_before))
             if len(entries) > MAX_ENTRIES:
                 raise Usage(f"list '{name}': more than {MAX_ENTRIES} entries; it stays as it is")
             listing = self._written(source, entries, 0)
@@ -214,8 +214,8 @@ def listed_test(store: Path | None, name: str, kinds: tuple[str, ...]) -> Test:
             f"there is no list '{name}'", f"load it: headgate indicators load {name} FILE"
         )
     # In one order, so that the same rule gives the same pack.
-    asked = tuple(("kind", kind) for kind in SOUGHT if kind in (kinds or SOUGHT))
-    return Test("observables", "listed", lists.hash, parts=(("list", name), *asked))
+    kind_parts = tuple(("kind", kind) for kind in SOUGHT if kind in (kinds or SOUGHT))
+    return Test("observables", "listed", lists.hash, parts=(("list", name), *kind_parts))
 
 
 def rules_asking(listing: Listing, pack: RulePack) -> list[str]:

@@ -221,7 +221,7 @@ def _read(document: Mapping[str, Any]) -> _File:
 
 
 def _rule(given: _File) -> ModelRule:
-    asked, where = given.model, given.logsource
+    model, where = given.model, given.logsource
     source = mapping().logsource(where.category, where.product, where.service)
     # Hours are counted by Spark over whole classes; a condition for each event is not asked there.
     if source.where:
@@ -229,20 +229,20 @@ def _rule(given: _File) -> ModelRule:
             "logsource: its events are told apart by conditions; name one that is whole classes, "
             "such as {product: ocsf, category: network_activity}"
         )
-    stands_alone = asked.features == (STEPS,)
-    if not stands_alone and not (asked.features and set(asked.features) <= set(FEATURES)):
-        known = f"{', '.join(FEATURES)}, or {STEPS} alone"
-        raise ValueError(f"model.features: {list(asked.features)}; of {known}")
-    if stands_alone and asked.least:
+    stands_alone = model.features == (STEPS,)
+    if not stands_alone and not (model.features and set(model.features) <= set(FEATURES)):
+        allowed = f"{', '.join(FEATURES)}, or {STEPS} alone"
+        raise ValueError(f"model.features: {list(model.features)}; of {allowed}")
+    if stands_alone and model.least:
         raise ValueError(
-            f"model.least: {sorted(asked.least)}; {STEPS} are no quantity, leave it out"
+            f"model.least: {sorted(model.least)}; {STEPS} are no quantity, leave it out"
         )
-    if asked.role not in ROLES:
-        raise ValueError(f"model.role: '{asked.role}'; one of {', '.join(ROLES)}")
-    if not set(asked.least) <= set(asked.features):
-        raise ValueError(f"model.least: {sorted(asked.least)}; of its features")
-    if not 0 < asked.threshold <= 100:
-        raise ValueError(f"model.threshold: {asked.threshold}; above 0, at most 100")
+    if model.role not in ROLES:
+        raise ValueError(f"model.role: '{model.role}'; one of {', '.join(ROLES)}")
+    if not set(model.least) <= set(model.features):
+        raise ValueError(f"model.least: {sorted(model.least)}; of its features")
+    if not 0 < model.threshold <= 100:
+        raise ValueError(f"model.threshold: {model.threshold}; above 0, at most 100")
     tactics, techniques = techniques_of(given.tags)
     return ModelRule(
         id=given.id,
@@ -260,11 +260,11 @@ def _rule(given: _File) -> ModelRule:
         runbook=given.headgate.runbook,
         classes=source.classes,
         sources=source.sources,
-        role=asked.role,
-        features=asked.features,
-        least={name: quantity(value) for name, value in asked.least.items()},
-        threshold=asked.threshold,
-        history_days=_days(asked.history),
+        role=model.role,
+        features=model.features,
+        least={name: quantity(value) for name, value in model.least.items()},
+        threshold=model.threshold,
+        history_days=_days(model.history),
     )
 
 

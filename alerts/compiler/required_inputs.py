@@ -64,11 +64,11 @@ def _of_sql(text: str) -> tuple[RequiredInput, ...]:
 
 
 def _input_of(select: exp.Select) -> RequiredInput:
-    asked = select.args.get("where")
-    if asked is None:
+    where = select.args.get("where")
+    if where is None:
         return RequiredInput((), (), None)
     table = select.args["from_"].this.alias_or_name.lower()
-    conjuncts = list(_conjuncts(asked.this))
+    conjuncts = list(_conjuncts(where.this))
     classes = [_listed(conjunct, "class_uid", table) for conjunct in conjuncts]
     sources = [_listed(conjunct, "source", table) for conjunct in conjuncts]
     return RequiredInput(

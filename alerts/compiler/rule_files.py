@@ -101,12 +101,14 @@ def _with_known_operators(document: Any) -> Any:
     """
     copy = dict(document) if isinstance(document, dict) else document
     for part in _ASKING if isinstance(document, dict) else ():
-        asked = document.get(part)
-        condition = asked.get("condition") if isinstance(asked, dict) else None
+        detection = document.get(part)
+        condition = detection.get("condition") if isinstance(detection, dict) else None
         if isinstance(condition, str):
-            copy[part] = asked | {"condition": _lowered(condition, asked)}
+            copy[part] = detection | {"condition": _lowered(condition, detection)}
         elif isinstance(condition, list) and all(isinstance(each, str) for each in condition):
-            copy[part] = asked | {"condition": [_lowered(each, asked) for each in condition]}
+            copy[part] = detection | {
+                "condition": [_lowered(each, detection) for each in condition]
+            }
     return copy
 
 

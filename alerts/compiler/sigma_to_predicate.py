@@ -145,10 +145,10 @@ def codes_of(item: object, source: LogSource) -> frozenset[str] | None:
     """The event codes that a condition demands, as pySigma parsed it; None: any."""
     if isinstance(item, ConditionAND | ConditionOR):
         parts = [codes_of(part, source) for part in item.args]
-        known = [codes for codes in parts if codes is not None]
+        code_sets = [codes for codes in parts if codes is not None]
         if isinstance(item, ConditionOR):
-            return frozenset().union(*known) if len(known) == len(parts) else None
-        return frozenset.intersection(*known) if known else None
+            return frozenset().union(*code_sets) if len(code_sets) == len(parts) else None
+        return frozenset.intersection(*code_sets) if code_sets else None
     if not isinstance(item, ConditionFieldEqualsValueExpression):
         return None
     if source.places(item.field)[0].paths != CODES:
@@ -220,9 +220,9 @@ class _Translation:
 
     def node(self, item: object, codes: frozenset[str] | None = None) -> Node:
         """A condition, whatever its kind, about events of these codes (None: any)."""
-        if isinstance(item, ConditionOR) and (asked := _of_one_field(item)):
+        if isinstance(item, ConditionOR) and (same_field := _of_one_field(item)):
             # Values of one field together, so that the logs of a product are asked once.
-            return self.field(asked[0].field, [each.value for each in asked], codes)
+            return self.field(same_field[0].field, [each.value for each in same_field], codes)
         if isinstance(item, ConditionAND | ConditionOR):
             # What an `and` says of the event's code holds for all its parts.
             inside = codes_of(item, self.source) if isinstance(item, ConditionAND) else None

@@ -67,26 +67,26 @@ def taken_fields(document: dict[str, Any], path: Path) -> Asked:
     names = [field.encode_name for field in msgspec.structs.fields(Asked)]
     results = {name: document.pop(name) for name in names if name in document}
     try:
-        asked = msgspec.convert(results, Asked)
+        declared = msgspec.convert(results, Asked)
     except msgspec.ValidationError as error:
         raise Untranslatable(str(error), f"its keys are {', '.join(names)}") from None
     for name in ("detection", "logsource"):
         if name in document:
-            raise Untranslatable(f"`{name}` in a rule of type {asked.type}", "remove it")
-    check_window(asked)
-    if asked.type == SQL:
+            raise Untranslatable(f"`{name}` in a rule of type {declared.type}", "remove it")
+    check_window(declared)
+    if declared.type == SQL:
         # Most packs have no rule in SQL, and its parser takes long to be imported.
         from alerts.compiler.sql_check import check_sql
 
-        check_sql(asked.query)
+        check_sql(declared.query)
     elif path.suffix != ".py":
         # Python that runs in the driver is let in by a person, not by a file that lies somewhere.
         raise Untranslatable(
             "a function in a YAML file", "write a Python file, and headgate rules import FILE.py"
         )
     else:
-        check_function(asked.query)
-    return asked
+        check_function(declared.query)
+    return declared
 
 
 def _seconds(key: str, text: str) -> int:
@@ -99,22 +99,22 @@ def _seconds(key: str, text: str) -> int:
     return int(match[1]) * _SECONDS[match[2]]
 
 
-def check_window(asked: Asked) -> None:
+def check_window(declared: Asked) -> None:
     """Raise `Untranslatable` unless its window, slide and groups fit together."""
-    window, slide = asked.window_seconds, asked.slide_seconds
+    window, slide = declared.window_seconds, declared.slide_seconds
     if not window:
-        if asked.slide or asked.group_by:
+        if declared.slide or declared.group_by:
             raise Untranslatable("slide or group-by without a window", "add `window: 10m`")
         return
     if window > MOST_WINDOW:
-        raise Untranslatable(f"window: {asked.window}", f"at most {MOST_WINDOW // 86_400}d")
+        raise Untranslatable(f"window: {declared.window}", f"at most {MOST_WINDOW // 86_400}d")
     # Only then do windows begin at the same instants as the slots that are looked at again.
     if slide > window or window % slide:
         raise Untranslatable(
-            f"slide: {asked.slide}", f"a whole part of the window, which is {asked.window}"
+            f"slide: {declared.slide}", f"a whole part of the window, which is {declared.window}"
         )
     # Without a group a window has one row at most, and nothing tells what it is about.
-    if not asked.group_by:
+    if not declared.group_by:
         raise Untranslatable(
             "a window without group-by", "name the columns that tell its rows apart, as a list"
         )

@@ -163,14 +163,14 @@ class Correlator:
         if entry is not None:
             # Before it is looked up: the finding itself, or its window, may lie in a pack.
             self._thaw(entry.time)
-            known = self._where.get(entry.finding_id)
+            place = self._where.get(entry.finding_id)
             if not counts(row):
-                self._let_go(entry, known)
+                self._let_go(entry, place)
                 return []
-            if known is None:
+            if place is None:
                 outputs = self._insert(definition, entry)
             else:
-                outputs = self._again(entry, known)
+                outputs = self._again(entry, place)
         # A host with a clock in the future must not close the windows of all others.
         time = min(micros(row["event_time"]), micros(row["received_at"]) + SKEW)
         state.clock = max(state.clock, time)
@@ -337,12 +337,12 @@ class Correlator:
             late = end < self.state.clock - SETTLE if again else within[-1].late
             cut = group.dropped if group.dropped_at >= end - span else 0
             now = fired(definition, within, what, pack=self.state.pack, late=late, dropped=cut)
-            outputs.append(self._told(group, now, what.chosen[-1]))
+            outputs.append(self._fired_output(group, now, what.chosen[-1]))
             # Behind the rest of what just fired: its span counts with both ends.
             window = self._window(definition, group, end + span + 1, until)
         return outputs
 
-    def _told(self, group: _Group, now: Fired, newest: CorrelationEntry) -> dict[str, Any]:
+    def _fired_output(self, group: _Group, now: Fired, newest: CorrelationEntry) -> dict[str, Any]:
         """A window that fires; one that was disproved under its id takes its place again."""
         home = self._homes.get(now.finding["finding_id"])
         while home is not None:

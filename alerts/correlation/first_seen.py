@@ -48,8 +48,8 @@ def note_value(seen: FirstSeen, definition: Correlation, value: str, time: int) 
         oldest = min(seen.values, key=lambda v: (seen.values[v].last, v))
         del seen.values[oldest]
         seen.dropped += 1
-    known = time - seen.presence.first >= definition.learn_seconds * 1_000_000
-    return begins and known
+    learned = time - seen.presence.first >= definition.learn_seconds * 1_000_000
+    return begins and learned
 
 
 def forget_values(seen: FirstSeen, oldest: int) -> bool:

@@ -55,8 +55,8 @@ def forget_findings(state: CorrelationState, clock: int) -> None:
         group.fired = [f for f in group.fired if f.end >= oldest - CORRECTABLE]
         if group.seen is not None and forget_values(group.seen, oldest):
             group.seen = None
-        known = group.entries or group.fired or group.seen is not None or group.cold >= oldest
-        if not known:
+        remembered = group.entries or group.fired or group.seen is not None or group.cold >= oldest
+        if not remembered:
             del state.groups[key]
 
 

@@ -82,11 +82,11 @@ def blind_rules(
     missing: dict[_Feed, dict[str, Cause]] = defaultdict(dict)
     for (source, class_uid, leaf), habit in gone.items():
         missing[source, class_uid][leaf] = _missing(source, class_uid, leaf, habit)
-    heard = sorted(set(feeds))
+    feeds_seen = sorted(set(feeds))
     blinds: dict[str, Blind] = {}
     rules: tuple[Seeing, ...] = (*pack.rules, *pack.models, *pack.queries)
     for rule in rules:
-        silence = _judged(rule, required_inputs(rule), heard, silent, missing)
+        silence = _judged(rule, required_inputs(rule), feeds_seen, silent, missing)
         if silence is not None:
             blinds[rule.id] = silence
     _correlations(pack, blinds)
@@ -119,14 +119,14 @@ def _missing(source: str, class_uid: int, leaf: str, habit: FieldHabit) -> Cause
 def _judged(
     rule: Described,
     inputs: Sequence[RequiredInput],
-    heard: Iterable[_Feed],
+    feeds: Iterable[_Feed],
     silent: Mapping[str, Cause],
     missing: Mapping[_Feed, Mapping[str, Cause]],
 ) -> Blind | None:
     """What is to be said of a rule with these inputs; None when it sees all it can."""
     causes: dict[str, Cause] = {}
     fed = closed = 0
-    for feed in heard:
+    for feed in feeds:
         open_to = [needed for needed in inputs if needed.fed_by(*feed)]
         stops = [_stops(needed, silent.get(feed[0]), missing.get(feed, {})) for needed in open_to]
         fed += bool(stops)
@@ -153,7 +153,7 @@ def _stops(
     return alone or list(missing.values())
 
 
-def _correlations(pack: RulePack, found: dict[str, Blind]) -> None:
+def _correlations(pack: RulePack, blind_rules_by_id: dict[str, Blind]) -> None:
     """Add correlations of what is blind, and correlations of those."""
     ids = {rule.id for rule in (*pack.rules, *pack.models, *pack.queries, *pack.correlations)}
     grew = True
@@ -161,20 +161,30 @@ def _correlations(pack: RulePack, found: dict[str, Blind]) -> None:
     while grew:
         grew = False
         for correlation in pack.correlations:
-            made = _counting(correlation, [r for r in correlation.rules if r in ids], found)
-            if made is not None and correlation.id not in found:
-                found[correlation.id] = made
+            made = _counting(
+                correlation, [r for r in correlation.rules if r in ids], blind_rules_by_id
+            )
+            if made is not None and correlation.id not in blind_rules_by_id:
+                blind_rules_by_id[correlation.id] = made
                 grew = True
 
 
-def _counting(one: Correlation, rules: Sequence[str], found: Mapping[str, Blind]) -> Blind | None:
-    blind = {rule: found[rule] for rule in rules if rule in found and found[rule].state == BLIND}
+def _counting(
+    correlation: Correlation, rules: Sequence[str], blind_by_id: Mapping[str, Blind]
+) -> Blind | None:
+    blind = {
+        rule: blind_by_id[rule]
+        for rule in rules
+        if rule in blind_by_id and blind_by_id[rule].state == BLIND
+    }
     if not blind:
         return None
     causes = {cause.key: cause for each in blind.values() for cause in each.causes}
     ordered = sorted(causes.values(), key=lambda cause: (cause.since, cause.key))
     # What a blind rule would rule out is told as if it had not been: seen in part, not unseen.
-    return Blind(one, BLIND if _needs(one, rules, blind.keys()) else PARTLY, ordered)
+    return Blind(
+        correlation, BLIND if _needs(correlation, rules, blind.keys()) else PARTLY, ordered
+    )
 
 
 def _needs(one: Correlation, rules: Sequence[str], blind: Collection[str]) -> bool:
@@ -185,13 +195,13 @@ def _needs(one: Correlation, rules: Sequence[str], blind: Collection[str]) -> bo
     return one.type in ALL_NEEDED or len(blind) == len(rules)
 
 
-def causes_told(found: Mapping[str, Blind]) -> dict[str, tuple[Cause, list[Described]]]:
+def causes_told(blind_by_id: Mapping[str, Blind]) -> dict[str, tuple[Cause, list[Described]]]:
     """By key the causes that are worth an alert, with the rules that are blind by them.
 
     One for each cause, not for each rule: a source that stops blinds all of its rules.
     """
     lines: dict[str, tuple[Cause, list[Described]]] = {}
-    for blind in sorted(found.values(), key=lambda blind: blind.rule.title):
+    for blind in sorted(blind_by_id.values(), key=lambda blind: blind.rule.title):
         for cause in blind.causes if blind.state == BLIND else ():
             lines.setdefault(cause.key, (cause, []))[1].append(blind.rule)
     return lines

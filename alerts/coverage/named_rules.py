@@ -32,11 +32,13 @@ def unknown_rules(settings: Settings) -> dict[str, str]:
         return {}
     files = read_rule_files(settings)
     compiled = files.compiled()
-    known = _OURS | {s.rule.id: s.rule.name for s in compiled.sources.values()}
-    known |= {s.rule.id: s.rule.name for s in files.models.sources.values()}
+    name_of = _OURS | {s.rule.id: s.rule.name for s in compiled.sources.values()}
+    name_of |= {s.rule.id: s.rule.name for s in files.models.sources.values()}
     refused = len(compiled.refused) + len(files.models.refused)
     return {
-        where: _meant(rule_id, known, refused) for where, rule_id in named if rule_id not in known
+        where: _meant(rule_id, name_of, refused)
+        for where, rule_id in named
+        if rule_id not in name_of
     }
 
 
@@ -52,13 +54,13 @@ def unknown_rule_findings(settings: Settings) -> Iterator[Finding]:
         yield Finding("rules", f"{where}: no rule has this id, so it is without effect", meant)
 
 
-def _meant(text: str, known: Mapping[str, str], refused: int) -> str:
-    ids = {name: rule_id for rule_id, name in known.items() if name} | {
-        rule_id: rule_id for rule_id in known
+def _meant(text: str, name_of: Mapping[str, str], refused: int) -> str:
+    ids = {name: rule_id for rule_id, name in name_of.items() if name} | {
+        rule_id: rule_id for rule_id in name_of
     }
     near = [text] if text in ids else get_close_matches(text, ids, 1, 0.6)
     if near:
         rule_id = ids[near[0]]
-        return f"write '{rule_id}' for rule {known[rule_id]}, if that is meant"
+        return f"write '{rule_id}' for rule {name_of[rule_id]}, if that is meant"
     more = f", and {refused} that are refused" if refused else ""
     return f"'headgate rules list' shows their ids{more}"

@@ -108,7 +108,9 @@ def _seen(
         gone = set(gone_of(habits, since.timestamp()))
         learn_fields(connection, habits, _leaves(pack), gone, since, instant)
         silent = _silent(state)
-        _hear(connection, state, since if state.until else instant - _LOOK_BACK, instant, silent)
+        _note_feeds(
+            connection, state, since if state.until else instant - _LOOK_BACK, instant, silent
+        )
         quiet = silences(connection, settings, instant, silent)
     finally:
         connection.close()
@@ -137,7 +139,7 @@ def _silent(state: CoverageState) -> dict[str, datetime]:
     return {source: datetime.fromisoformat(since) for since, source in ordered}
 
 
-def _hear(
+def _note_feeds(
     connection: duckdb.DuckDBPyConnection,
     state: CoverageState,
     since: datetime,
@@ -149,16 +151,16 @@ def _hear(
     Those not heard for long are forgotten, but for sources whose silence was told: what they feed
     is blind until they are heard again.
     """
-    asked = {"since": since, "at": at, "ours": list(OURS)}
-    for source, class_uid in connection.execute(_FEEDS, asked).fetchall():
+    bounds = {"since": since, "at": at, "ours": list(OURS)}
+    for source, class_uid in connection.execute(_FEEDS, bounds).fetchall():
         state.feeds[f"{source}|{class_uid}"] = at.isoformat()
     oldest = (at - _LOOK_BACK).isoformat()
     state.feeds = {
-        pair: heard
-        for pair, heard in state.feeds.items()
+        pair: last_heard
+        for pair, last_heard in state.feeds.items()
         # Without the exception a long silence would be forgotten and its alert closed as if it
         # ended.
-        if heard >= oldest or pair.rpartition("|")[0] in silent
+        if last_heard >= oldest or pair.rpartition("|")[0] in silent
     }
 
 
@@ -182,7 +184,7 @@ def _records(
         if key in state.told:
             state.told[key].source = _source(cause)  # an earlier release did not keep it
             continue
-        previous = _told(cause, rules)
+        previous = _report_of(cause, rules)
         state.told[key] = previous
         yield _record(key, previous, "create", f"{cause.why}; blind by it: {_names(rules)}", at)
 
@@ -191,7 +193,7 @@ def _source(cause: Cause) -> str | None:
     return cause.source if cause.field is None else None
 
 
-def _told(cause: Cause, rules: Sequence[Described]) -> CoverageReport:
+def _report_of(cause: Cause, rules: Sequence[Described]) -> CoverageReport:
     what = f"{cause.source} is silent" if cause.field is None else (
         f"{cause.source} no longer fills {cause.field}"
     )  # fmt: skip
@@ -212,23 +214,23 @@ def _names(rules: Sequence[Described]) -> str:
 
 
 def _record(
-    key: str, told: CoverageReport, activity: str, message: str, at: datetime
+    key: str, report: CoverageReport, activity: str, message: str, at: datetime
 ) -> dict[str, Any]:
     return {
         "kind": KIND,
         "activity": activity,
         # The end of a cause must not raise an alert of its own.
-        "level": told.level if activity == "create" else "informational",
+        "level": report.level if activity == "create" else "informational",
         "time": at.isoformat(),
         # The same cause has the same uid, told by whichever look.
         "uid": f"{key}-{activity}",
         "finding": key,
-        "title": told.title if activity == "create" else f"No longer: {told.title}",
+        "title": report.title if activity == "create" else f"No longer: {report.title}",
         "message": message,
         "check": "blind",
-        "blind_since": told.since,
-        "rules": told.rules[:_NAMED],
-        "rule_count": len(told.rules),
+        "blind_since": report.since,
+        "rules": report.rules[:_NAMED],
+        "rule_count": len(report.rules),
     }
 
 

@@ -114,9 +114,9 @@ class Api:
                 return
 
     def _page(self, after: str) -> dict[str, Any]:
-        asked = urllib.parse.urlencode({"after": after, "limit": _PAGE})
+        query = urllib.parse.urlencode({"after": after, "limit": _PAGE})
         request = urllib.request.Request(
-            f"{self.url.rstrip('/')}/api/v1/alerts?{asked}",
+            f"{self.url.rstrip('/')}/api/v1/alerts?{query}",
             headers={"Authorization": f"Bearer {self.token}"},
         )
         try:

@@ -140,16 +140,16 @@ def let_go(
     until = min(hold.last, hold.first + AT_ONCE - 1)
     wanted = {"alert": alert_id, "first": hold.first, "last": until}
     revisions = _each_once(Revision(**row) for row in ask(_WAITING, wanted, needs=(ALERT.name,)))
-    news = [revision for revision in revisions if is_news(revision)]
+    unpublished = [revision for revision in revisions if is_news(revision)]
     if hold.why and hold.first not in [revision.revision for revision in revisions]:
         say(
             f"job alert: {alert_id}:{hold.first} is not in {ALERT.name} any more; the rest goes out"
         )
-    going, after = sort_out(news, {}, left, hold.version)
+    going, after = sort_out(unpublished, {}, left, hold.version)
     if (again := after.get(alert_id)) is not None:
         if again.first != hold.first:
             # A row knows the version that was to bring it.
-            (row,) = (revision for revision in news if revision.revision == again.first)
+            (row,) = (revision for revision in unpublished if revision.revision == again.first)
             again = replace(again, version=max(hold.version, row.sequence or 0))
         return going, replace(again, last=hold.last)
     return going, None if until == hold.last else replace(hold, first=until + 1, why="")

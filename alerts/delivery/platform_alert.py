@@ -66,7 +66,7 @@ class PlatformAlerts:
         try:
             if self._client is None:
                 self._begin()
-            self._tell({each.job: each for each in stuck})
+            self._send_records({each.job: each for each in stuck})
         except KafkaException as error:
             self._client = None  # it may be fenced; the next one reads what went out
             raise named_error(error.args[0], self._settings) from None
@@ -84,7 +84,7 @@ class PlatformAlerts:
     def _key(self) -> bytes:
         return f"jobs/{self._settings.alerts.tenant}".encode()
 
-    def _tell(self, stuck: dict[str, Stuck]) -> None:
+    def _send_records(self, stuck: dict[str, Stuck]) -> None:
         new = [each for job, each in stuck.items() if job not in self._open]
         over = [job for job in self._open if job not in stuck]
         if not new and not over:

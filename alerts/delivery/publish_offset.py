@@ -96,10 +96,12 @@ def alerts_up_to(
     return AlertOffset(version, _digest(table, version), compared, held)
 
 
-def read_marker(told: dict[str, Any]) -> AlertOffset:
+def read_marker(fields: dict[str, Any]) -> AlertOffset:
     """What `AlertOffset.text` wrote, or an earlier release, which knew the version alone."""
-    held = msgspec.convert(told.get("held") or {}, dict[str, HeldAlert])
-    return AlertOffset(int(told["version"]), told.get("commit"), bool(told.get("compared")), held)
+    held = msgspec.convert(fields.get("held") or {}, dict[str, HeldAlert])
+    return AlertOffset(
+        int(fields["version"]), fields.get("commit"), bool(fields.get("compared")), held
+    )
 
 
 def _digest(table: Location, version: int) -> str | None:
@@ -145,7 +147,7 @@ def _file(settings: Settings) -> StateFile[_Kept]:
     return StateFile(publish_offset_file(settings), _Kept, f"remove it; then {SET}")
 
 
-def has_told(table: Location, version: int) -> bool:
+def has_rows(table: Location, version: int) -> bool:
     """Whether rows were added to a table up to a version, as far as its log does not deny it."""
     there = [number for number in versions(table) if number <= version]
     # A log that does not begin at 0 was cleaned; what stood there may well have told something.

@@ -85,7 +85,7 @@ class Publisher:
         self._client: Producer | None = None
         self._place = AlertOffset(-1)
         self._kept: AlertOffset | None = None
-        self._heard: republish_guard.PublishedRevision | None = None
+        self._published: republish_guard.PublishedRevision | None = None
         self._began: int | None = None
         self._left: frozenset[str] | None = None
         """What was left out when it was last looked what is held back no longer."""
@@ -107,7 +107,7 @@ class Publisher:
             return
         known = publish_offset.publish_offset_file(self._settings).exists()
         # Only while the table has told nothing: else a lost file would look like a fresh start.
-        if not known and not publish_offset.has_told(self._table, self._began):
+        if not known and not publish_offset.has_rows(self._table, self._began):
             self._keep(AlertOffset(-1))
         try:
             require_broker(self._settings.kafka)
@@ -222,7 +222,7 @@ class Publisher:
             return self._first()
         if not known.is_of(table):
             return self._restored(known, kept)
-        if noted is None and publish_offset.has_told(table, known.version):
+        if noted is None and publish_offset.has_rows(table, known.version):
             say(
                 f"job alert: topic {settings.kafka.progress_topic} does not say up to where "
                 f"gold.alert is published; {publish_offset.publish_offset_file(settings)} does: "
@@ -235,7 +235,7 @@ class Publisher:
         return known
 
     def _first(self) -> AlertOffset:
-        if not publish_offset.has_told(self._table, newest_version(self._table)):
+        if not publish_offset.has_rows(self._table, newest_version(self._table)):
             return AlertOffset(-1)
         raise Fatal(
             f"gold.alert has alerts, and neither topic {self._settings.kafka.progress_topic} nor "
@@ -282,9 +282,11 @@ class Publisher:
     def _compare(self, since: AlertOffset) -> None:
         if not republish_guard.guard_file(self._settings).exists():
             self._note_published(since)
-        if self._heard is not None:
-            self._heard.close()
-        self._heard = republish_guard.PublishedRevision(republish_guard.guard_file(self._settings))
+        if self._published is not None:
+            self._published.close()
+        self._published = republish_guard.PublishedRevision(
+            republish_guard.guard_file(self._settings)
+        )
 
     def _set(self, client: Producer, where: AlertOffset) -> None:
         """Note a place in a transaction of its own, and in the file."""
@@ -316,10 +318,10 @@ class Publisher:
 
     def _send(self, client: Producer, version: int) -> int:
         table_commit = commit(self._table, version)
-        news = [each for each in self._revisions(table_commit) if self._is_news(each)]
+        new_revisions = [each for each in self._revisions(table_commit) if self._is_news(each)]
         held = self._place.held
         # Looked up with each commit: a person may leave one out while the driver runs.
-        going, held_then = sort_out(news, held, left_out(self._settings), version)
+        going, held_then = sort_out(new_revisions, held, left_out(self._settings), version)
         there = AlertOffset(version, table_commit.digest, self._place.compared, held_then)
         if going or held_then != held:
             self._transact(client, going, there)
@@ -380,22 +382,24 @@ class Publisher:
         return sent
 
     def _is_news(self, revision: Revision) -> bool:
-        return self._heard is None or not self._heard.has(revision.alert_id, revision.revision)
+        return self._published is None or not self._published.has(
+            revision.alert_id, revision.revision
+        )
 
-    def _revisions(self, found: Commit) -> Iterator[Revision]:
+    def _revisions(self, table_commit: Commit) -> Iterator[Revision]:
         names = [*(field.name for field in fields(Revision)), "suppressed_by"]
         rows: list[dict[str, Any]] = []
         # What puts files in others' place, as an erasure does, tells nothing new.
         # Read straight from the commit's files: Spark would plan a job for a few rows.
-        for name in found.adds if found.appends else ():
+        for name in table_commit.adds if table_commit.appends else ():
             try:
                 rows += pq.read_table(to_read(self._table / name), columns=names).to_pylist()
             except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
                 # Not fatal: batches go on meanwhile, and what a person puts back is read.
                 raise Retryable(
-                    f"gold.alert, version {found.version}: {self._table / name} cannot be read "
-                    f"({str(error)[:200]}), and alerts from it on wait. Put it back from a backup: "
-                    f"{PUT_BACK}"
+                    f"gold.alert, version {table_commit.version}: {self._table / name} cannot "
+                    f"be read ({str(error)[:200]}), and alerts from it on wait. Put it back from "
+                    f"a backup: {PUT_BACK}"
                 ) from None
         revisions = [row for row in rows if row.pop("suppressed_by", None) is None]
         # Files of a commit come in any order; consumers are promised revisions in order.

@@ -80,7 +80,7 @@ class Detail:
 
 def newest_revisions(settings: Settings, wanted: Wanted) -> tuple[list[_Row], bool]:
     """Alerts in their newest revision, newest event first, and whether there are more."""
-    asked = {
+    params = {
         "levels": list(wanted.levels) or None,
         "since": wanted.since,
         "entity": wanted.entity,
@@ -90,7 +90,7 @@ def newest_revisions(settings: Settings, wanted: Wanted) -> tuple[list[_Row], bo
         "most": wanted.limit + 1,
     }
     with _asking(settings) as ask:
-        answer = ask(_LISTED, asked)
+        answer = ask(_LISTED, params)
     return [_short(row) for row in answer[: wanted.limit]], len(answer) > wanted.limit
 
 
@@ -140,15 +140,15 @@ def close(
 
 
 def ask_about(
-    settings: Settings, action: str, found: Detail, *, value: str | None, comment: str | None
+    settings: Settings, action: str, detail: Detail, *, value: str | None, comment: str | None
 ) -> _Row:
     """Ask something of an alert, also of one that job `alert` may have forgotten."""
-    instant = datetime.fromisoformat(found.body["detected_at"])
+    instant = datetime.fromisoformat(detail.body["detected_at"])
     old = datetime.now(UTC) - instant > REMEMBERED
     # The job may have forgotten it; with its body the state can take it back.
-    alert: _Row = {"alert": msgspec.json.encode(found.body).decode()} if old else {}
+    alert: _Row = {"alert": msgspec.json.encode(detail.body).decode()} if old else {}
     return request_action(
-        settings, action, found.alert_id, found.rule_id, value=value, comment=comment, **alert
+        settings, action, detail.alert_id, detail.rule_id, value=value, comment=comment, **alert
     )
 
 

@@ -106,31 +106,31 @@ def triage_requests(
 
     Raises `ChangeRefused` where the alert cannot become so.
     """
-    asked: list[TriageRequest] = []
+    requests: list[TriageRequest] = []
     wanted = change.fields
     status = wanted.get("status", state.status)
     if "assignee" in wanted and wanted["assignee"] != state.assignee:
-        asked.append(TriageRequest("assign", wanted["assignee"]))
+        requests.append(TriageRequest("assign", wanted["assignee"]))
     judged = "verdict" in wanted and wanted["verdict"] != state.verdict
     if status == "open" and state.status == "closed":
         if superseded_by is not None:
             raise ChangeRefused(f"its findings belong to alert {superseded_by} now; change that")
-        asked.append(TriageRequest("reopen"))
+        requests.append(TriageRequest("reopen"))
         # Reopening ends the verdict, so one that is wanted is asked for behind it.
         judged = wanted.get("verdict") is not None
     if status == "closed" and state.status == "open":
         # A close without a value leaves the verdict as it is.
         if judged and wanted["verdict"] is None:
-            asked.append(TriageRequest("verdict"))
-        asked.append(TriageRequest("close", wanted["verdict"] if judged else None))
+            requests.append(TriageRequest("verdict"))
+        requests.append(TriageRequest("close", wanted["verdict"] if judged else None))
     elif judged:
-        asked.append(TriageRequest("verdict", wanted["verdict"]))
+        requests.append(TriageRequest("verdict", wanted["verdict"]))
     if change.note is None:
-        return asked
-    if not asked:
+        return requests
+    if not requests:
         return [TriageRequest("note", comment=change.note)]
     # With the last request: each would otherwise show the same note.
-    return [*asked[:-1], replace(asked[-1], comment=change.note)]
+    return [*requests[:-1], replace(requests[-1], comment=change.note)]
 
 
 def undoing(before: TriageState, after: TriageState, now: TriageState) -> TriageChange | None:

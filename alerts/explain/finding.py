@@ -35,7 +35,7 @@ def explain_finding(ask: Ask, settings: Settings, finding_id: str) -> RerunRow |
     if not rows:
         return None
     row = rows[0] | {"holder": rows[0]["told_holder"] or rows[0]["holder"]}
-    asked = Confirming(PackStore(store_folder(settings)).get).asked(row)
+    condition = Confirming(PackStore(store_folder(settings)).get).asked(row)
     about = who(row, inventories(settings))
     shown = ("finding_id", "rule_id", "rule_title", "event_uid", "event_time", "ip", "user_name")
     lines: RerunRow = {
@@ -48,23 +48,23 @@ def explain_finding(ask: Ask, settings: Settings, finding_id: str) -> RerunRow |
     # Before what the rule asks: a window that was not there has nothing to be confirmed.
     if row["via"] == DISPROVED:
         lines["state"] = "disproved: what it counted was of several devices"
-    elif asked is not None:
-        confirmed = holds(asked, about)
+    elif condition is not None:
+        confirmed = holds(condition, about)
         lines["state"] = "confirmed" if confirmed else "not confirmed"
-        lines["asked"] = reason_text(asked)
-        lines["because"] = reasons(asked, about) if confirmed else []
+        lines["asked"] = reason_text(condition)
+        lines["because"] = reasons(condition, about) if confirmed else []
     plain: RerunRow = msgspec.to_builtins(lines)
     return plain
 
 
-def finding_text(told: RerunRow) -> Iterator[str]:
+def finding_text(explanation: RerunRow) -> Iterator[str]:
     """The same for a terminal."""
-    finding = told["finding"]
+    finding = explanation["finding"]
     yield f"finding {finding['finding_id']}: {finding['rule_title']} (event {finding['event_uid']})"
-    yield f"state: {told['state']}"
-    if told["asked"]:
-        yield f"asked: {told['asked']}"
-    for name, known in told["about"].items():
+    yield f"state: {explanation['state']}"
+    if explanation["asked"]:
+        yield f"asked: {explanation['asked']}"
+    for name, known in explanation["about"].items():
         yield f"{name}: {_brief(known)}"
 
 

@@ -90,7 +90,7 @@ def _read_server(
 ) -> None:
     """Ask `attributes/restSearch` page by page."""
     since = store.place(_SINCE)
-    asked: dict[str, Any] = {
+    search: dict[str, Any] = {
         "returnFormat": "json",
         "type": list(KINDS),
         "published": True,
@@ -100,13 +100,13 @@ def _read_server(
         "enforceWarninglist": feed.enforce_warninglists,
     }
     if feed.tags:
-        asked["tags"] = list(feed.tags)
+        search["tags"] = list(feed.tags)
     # By when its event was published, not by its own time: an attribute may be old and new to us.
     # Then also those that were deleted or are no indicator any more, to take them away.
-    asked |= {"publish_timestamp": since, "deleted": [0, 1]} if since else {"to_ids": True}
+    search |= {"publish_timestamp": since, "deleted": [0, 1]} if since else {"to_ids": True}
     url, page, begun = f"{feed.url.rstrip('/')}/attributes/restSearch", 1, ""
     while True:
-        answer = session.post(url, json=asked | {"page": page})
+        answer = session.post(url, json=search | {"page": page})
         _require_ok(answer)
         # By the server's clock, which is the one that says when an event was published.
         begun = begun or _clock(adapter.headers.get("date"))

@@ -61,15 +61,15 @@ class Fold:
         settings: AlertSettings,
         suppressions: Iterable[Suppression] = (),
         incidents: Mapping[str, str] | None = None,
-        heard: RepublishQuestion = nothing_published,
+        published: RepublishQuestion = nothing_published,
     ) -> None:
-        """`incidents`: the incident that is open for an entity, by the entity's key. `heard`: what
-        consumers had of an alert before the lake was restored."""
+        """`incidents`: the incident that is open for an entity, by the entity's key. `published`:
+        what consumers had of an alert before the lake was restored."""
         self.state = state
         self.settings = settings
         self._suppressions = tuple(suppressions)
         self._incidents = incidents or {}
-        self._heard = heard
+        self._published = published
         self.answers: list[dict[str, Any]] = []
         """What the last `apply` answered to preliminary alerts."""
         # Both indexes follow from the state, so they are built anew and not encoded with it.
@@ -381,7 +381,11 @@ class Fold:
         # In an order that the rows alone decide, whatever order the state was decoded in.
         for alert in sorted(self.state.alerts.values(), key=lambda a: (a.first, a.alert_id)):
             reason = batch.why.get(alert.alert_id)
-            if alert.revision == 0 and reason == "superseded" and not self._heard(alert.alert_id):
+            if (
+                alert.revision == 0
+                and reason == "superseded"
+                and not self._published(alert.alert_id)
+            ):
                 # Made and superseded in one batch: a close of an alert that nobody knows would
                 # confuse.
                 del self.state.alerts[alert.alert_id]
@@ -407,10 +411,10 @@ class Fold:
         What a lake from a backup only counts again has the number that follows in the lake, and
         does not go out (`alerts.delivery.publisher`): consumers had at least as much.
         """
-        heard = self._heard(alert.alert_id)
-        if heard is None:
+        newest_published = self._published(alert.alert_id)
+        if newest_published is None:
             return alert.revision + 1
         whom = guard_key(alert.alert_id, alert.entity_type, alert.entity_value)
-        if reason in ("first", "count") and heard.says(alert.count, whom):
+        if reason in ("first", "count") and newest_published.says(alert.count, whom):
             return alert.revision + 1
-        return max(alert.revision, heard.revision) + 1
+        return max(alert.revision, newest_published.revision) + 1

@@ -224,16 +224,16 @@ class Outgoing:
 def note_refused(lake: Lake, requests: Iterable[str]) -> None:
     """Put requests that came to nothing into ops.audit, each once under its own id."""
     for payload in requests:
-        asked = decode_payload(payload, ALERT_ACTION.schema)
+        action = decode_payload(payload, ALERT_ACTION.schema)
         put_row(
             lake.spool / "audit",
-            f"refused-{asked['action_id']}",
+            f"refused-{action['action_id']}",
             {
-                "at": asked["at"].isoformat(),
-                "who": asked["who"],
-                "act": f"alert.{asked['action']}",
-                "target": asked["alert_id"],
-                "detail": asked["reason"],
+                "at": action["at"].isoformat(),
+                "who": action["who"],
+                "act": f"alert.{action['action']}",
+                "target": action["alert_id"],
+                "detail": action["reason"],
                 "outcome": "refused",
             },
         )
@@ -254,12 +254,12 @@ def alert_input(lake: Lake) -> DataFrame:
     segments = lake.stream(DHCP_SEGMENT, job="alert")
     attributed = attribute(findings, segments, jobs, scopes, [events])
     where = lake.stream(ATTRIBUTION, job="alert").where("finding IS NOT NULL")
-    asked = lake.stream(ALERT_ACTION, job="alert")
+    actions = lake.stream(ALERT_ACTION, job="alert")
     return (
         to_state(attributed)
         .unionByName(_retold(where))
         .unionByName(
-            asked.select(
+            actions.select(
                 F.lit("action").alias("kind"),
                 # A suppression concerns every rule that its pattern fits.
                 F.when(~F.col("action").isin(SUPPRESS, UNSUPPRESS), F.array("rule_id")).alias(

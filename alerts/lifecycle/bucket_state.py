@@ -122,7 +122,7 @@ class BucketState:
         settings: AlertSettings,
         detected_at: int,
         lineage: _Row | None = None,
-        heard: RepublishQuestion = nothing_published,
+        published: RepublishQuestion = nothing_published,
     ) -> list[dict[str, Any]]:
         """Take a micro-batch of rows and return `{"out": kind, "row": ...}`.
 
@@ -131,7 +131,7 @@ class BucketState:
         none for what every bucket must know: a tick, a suppression, an incident, and
         a correction, which may take a finding from the risk of another entity.
         Times are datetimes in UTC or microseconds; `detected_at` microseconds, to
-        be the same when the batch is tried again, as is what `heard` answers (see `Fold`). The
+        be the same when the batch is tried again, as is what `published` answers (see `Fold`). The
         order of rows is no matter.
 
         Kinds returned: alert (gold.alert), finding (gold.finding, of a correlation),
@@ -149,7 +149,7 @@ class BucketState:
         correlated = self._correlate(aimed, known) + self._settle(known)
         outputs += correlated
         own = [*self._unfolded(aimed), *self._at_once(correlated)]
-        outputs += self._fold(own, rows, known, settings, detected_at, lineage or {}, heard)
+        outputs += self._fold(own, rows, known, settings, detected_at, lineage or {}, published)
         self._forget(settings.dedup_seconds * 1_000_000)
         return outputs
 
@@ -190,8 +190,8 @@ class BucketState:
         `before`: the clock as it was, since the batch may hold findings far older than its newest.
         """
         kept = self._kept
-        asked = [row for row in rows if row.get("action") in (SUPPRESS, UNSUPPRESS)]
-        apply_suppressions(kept.suppressions, asked, before)
+        suppressions = [row for row in rows if row.get("action") in (SUPPRESS, UNSUPPRESS)]
+        apply_suppressions(kept.suppressions, suppressions, before)
         for key, incident in list(kept.incidents.items()):
             if kept.clock > incident.until:
                 del kept.incidents[key]
@@ -331,26 +331,28 @@ class BucketState:
         settings: AlertSettings,
         detected_at: int,
         lineage: _Row,
-        heard: RepublishQuestion,
+        published: RepublishQuestion,
     ) -> list[dict[str, Any]]:
         own = dict(_by_target(findings, lambda r: r["target"] == r["rule_id"]))
-        asked: dict[str, list[_Row]] = {}
+        actions_of: dict[str, list[_Row]] = {}
         for row in rows:
             if row["row_kind"] == "action" and row["target"]:
-                asked.setdefault(row["target"], []).append(row)
+                actions_of.setdefault(row["target"], []).append(row)
         silences = tuple(self._kept.suppressions.values())
         incidents = {key: incident.alert_id for key, incident in self._kept.incidents.items()}
         outputs: list[dict[str, Any]] = []
         # Rules that nothing came for, too: a count that waits may be due by the clock alone.
-        for target in sorted({*self._kept.folds, *own, *asked}):
+        for target in sorted({*self._kept.folds, *own, *actions_of}):
             state = self._kept.folds.setdefault(target, FoldState())
             # Before the fold: what comes back must be known before it is asked for.
             revive(own.get(target, []), state)
-            revive_asked(asked.get(target, []), state)
+            revive_asked(actions_of.get(target, []), state)
             # Findings and actions of a batch go through one fold, so an alert gets one revision of
             # both.
-            fold = Fold(state, settings, silences, incidents, heard)
-            actions = sorted(asked.get(target, []), key=lambda a: (micros(a["at"]), a["action_id"]))
+            fold = Fold(state, settings, silences, incidents, published)
+            actions = sorted(
+                actions_of.get(target, []), key=lambda a: (micros(a["at"]), a["action_id"])
+            )
             revised, unknown = fold.apply(own.get(target, []), actions, self._kept.clock)
             for revision in revised:
                 pack = packs.get(revision.alert.about.pack)

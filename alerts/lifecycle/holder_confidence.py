@@ -34,7 +34,7 @@ OVERLAP = timedelta(minutes=15)
 def judge_holders(
     rows: Sequence[dict[str, Any]],
     known_us: int,
-    heard: ServerLiveness,
+    liveness: ServerLiveness,
     scopes: Sequence[ScopeSettings],
 ) -> None:
     """Fill in the confidence of each holder among a batch's rows that has none yet.
@@ -55,7 +55,7 @@ def judge_holders(
                 row["event_time"],
                 row["received_at"],
                 complete_up_to=known,
-                servers=heard.before(holder.get("scope"), row["event_time"]),
+                servers=liveness.before(holder.get("scope"), row["event_time"]),
                 rivals=superseded(group, row),
                 scopes=scopes,
             )
@@ -103,9 +103,9 @@ class ServerWatch:
             rows = ask(self._settings, bounds)
         except HeadgateError:
             return  # evidence beside the point of the batch: the next minute asks again
-        news = {(scope, name or ""): new.astimezone(UTC) for scope, name, new in rows}
+        newest_lines = {(scope, name or ""): new.astimezone(UTC) for scope, name, new in rows}
         # The spans asked for overlap, so an answer may be older than what is known.
-        newest = {key: max(new, self._last.get(key, new)) for key, new in news.items()}
+        newest = {key: max(new, self._last.get(key, new)) for key, new in newest_lines.items()}
         self._last, self._since = self._last | newest, now
 
 

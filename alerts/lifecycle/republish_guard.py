@@ -38,12 +38,12 @@ CREATE TABLE heard (
 CREATE TEMP TABLE waiting (alert TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 # The newest of an alert counts: a compacted topic keeps former revisions for a while.
-_HEARD = (
+_NOTE_PUBLISHED = (
     "INSERT INTO heard VALUES (?, ?, ?, ?) ON CONFLICT (alert) DO UPDATE "
     "SET revision = excluded.revision, findings = excluded.findings, entity = excluded.entity "
     "WHERE excluded.revision >= revision"
 )
-_KNOWN = (
+_FORGET_KNOWN = (
     "DELETE FROM heard WHERE alert = ? AND revision <= ? "
     "AND NOT EXISTS (SELECT 1 FROM waiting w WHERE w.alert = heard.alert)"
 )
@@ -110,9 +110,9 @@ def note_published(settings: Settings, states: Iterable[Message], waiting: Itera
         # One transaction: a commit for each row would sync the disk as many times.
         db.execute("BEGIN")
         db.executemany("INSERT OR IGNORE INTO waiting VALUES (?)", ((name,) for name in waiting))
-        db.executemany(_HEARD, _newest(states))
-        for message in _told(settings):
-            db.executemany(_KNOWN, message)
+        db.executemany(_NOTE_PUBLISHED, _newest(states))
+        for message in _lake_revisions(settings):
+            db.executemany(_FORGET_KNOWN, message)
         db.execute("COMMIT")
         count = int(db.execute("SELECT count(*) FROM heard").fetchone()[0])
     made.replace(whole)
@@ -134,7 +134,7 @@ def _newest(states: Iterable[Message]) -> Iterator[tuple[str, int, int, str]]:
             yield alert, int(body["revision"]), int(body.get("count") or 0), whom
 
 
-def _told(settings: Settings) -> Iterator[list[tuple[str, int]]]:
+def _lake_revisions(settings: Settings) -> Iterator[list[tuple[str, int]]]:
     """The revisions that gold.alert has."""
     # The workers, too, import this module; they need no engine.
     from infra.delta.duckdb_views import connect

@@ -37,12 +37,12 @@ from infra.process.gc_pause import no_collection
 # One operator has one schema, and four tables leave it (decision 0002).
 OUTPUT = struct(out=S, payload=BYTES).spark
 STATE = struct(blob=BYTES).spark
-_FOUND = T.StructType([field for field in FINDING.schema if field.name != "holder"])
+_FINDING = T.StructType([field for field in FINDING.schema if field.name != "holder"])
 _HELD = struct(holder=HOLDER, attr_rev=L, via=S).spark
 JOINED = "joined"
 """Kind of a finding that comes from the join, whose word on it is yet to be read."""
 _SCHEMAS = {
-    "finding": _FOUND,
+    "finding": _FINDING,
     JOINED: FINDING.schema,
     "tick": FINDING.schema,
     "action": ALERT_ACTION.schema,
@@ -122,10 +122,10 @@ def stepper(
         judge_holders(rows, known, decided_servers(settings.checkpoint_root), settings.scopes)
         # The driver wrote down which index the batch uses, so that a retry asks the same one.
         rows = confirming.counting(rows, partial(decided_index, settings))
-        heard = asked_of(settings, decision(settings.checkpoint_root, REPUBLISH_DECISION))
+        published = asked_of(settings, decision(settings.checkpoint_root, REPUBLISH_DECISION))
         now = round(detected.timestamp() * 1_000_000)
         outputs = [
-            *bucket.step(rows, packs.get, alerts, now, heard=heard),
+            *bucket.step(rows, packs.get, alerts, now, published=published),
             *attributions(rows, detected),
         ]
         return bucket, outputs

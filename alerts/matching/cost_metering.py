@@ -43,7 +43,7 @@ class Meter:
         self._since = clock()
         self._events = 0
         self._seconds = 0.0
-        self._told: dict[str, Cost] = {}
+        self._logged: dict[str, Cost] = {}
 
     def match(self, events: pa.RecordBatch) -> pa.RecordBatch:
         """As `Matcher.match`."""
@@ -52,10 +52,10 @@ class Meter:
         self._seconds += time.perf_counter() - began
         self._events += events.num_rows
         if self._clock() - self._since >= EVERY:
-            self._tell()
+            self._log_costs()
         return matches
 
-    def _tell(self) -> None:
+    def _log_costs(self) -> None:
         costs = self._matcher.costs()
         row = {
             "at": datetime.now(UTC).isoformat(),
@@ -65,14 +65,14 @@ class Meter:
             "events": self._events,
             "match_us": round(self._seconds * 1e6),
             "rules": {
-                rule_id: spent
+                rule_id: cost_since
                 for rule_id, cost in costs.items()
                 # Rules without candidates cost nothing of their own, and most have none in a
                 # minute.
-                if (spent := _since(cost, self._told.get(rule_id, _NOTHING)))["candidates"]
+                if (cost_since := _since(cost, self._logged.get(rule_id, _NOTHING)))["candidates"]
             },
         }
-        self._told, self._since = costs, self._clock()
+        self._logged, self._since = costs, self._clock()
         self._events, self._seconds = 0, 0.0
         # A full disk stops the batch where it writes its rows, with a sentence that says so.
         with suppress(OSError):

@@ -123,9 +123,9 @@ def _selected(
 def heartbeats(events: pa.RecordBatch, pack: str) -> pa.RecordBatch:
     """Ingest's heartbeats among the events as heartbeats of detection."""
     # These alone: to filter all of the hundreds of fields takes 2 µs an event, for one row a batch.
-    asked = events.select(["event_uid", "time", "received_at", "mode"])
-    beats = asked.filter(pc.equal(events.column("source"), EVENT_HEARTBEAT))
-    if beats.num_rows == 0:
+    columns = events.select(["event_uid", "time", "received_at", "mode"])
+    ingest_beats = columns.filter(pc.equal(events.column("source"), EVENT_HEARTBEAT))
+    if ingest_beats.num_rows == 0:
         return _no_findings()
     rows = [
         {
@@ -137,7 +137,7 @@ def heartbeats(events: pa.RecordBatch, pack: str) -> pa.RecordBatch:
             "pack": pack,
         }
         for uid, position, received_at, mode in zip(
-            *(column.to_pylist() for column in beats.columns),
+            *(column.to_pylist() for column in ingest_beats.columns),
             strict=True,
         )
     ]

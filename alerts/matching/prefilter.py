@@ -60,7 +60,7 @@ class AtomCounts:
     """How often atoms held in the rows seen so far."""
 
     rows: int = 0
-    found: Counter[Atom] = field(default_factory=Counter)
+    hits: Counter[Atom] = field(default_factory=Counter)
     asked: Counter[Atom] = field(default_factory=Counter)
 
     def price(self, atom: Atom) -> tuple[float, float]:
@@ -68,9 +68,9 @@ class AtomCounts:
         rows = self.rows + 1
         if isinstance(atom, Needle):
             # Of two texts that were never seen the longer one is the rarer guess.
-            rate = (self.found[atom] + 0.5 / len(atom.text) ** 2) / rows
+            rate = (self.hits[atom] + 0.5 / len(atom.text) ** 2) / rows
             return PAIRED * rate, rate
-        rate = (self.found[atom] + 0.5) / rows
+        rate = (self.hits[atom] + 0.5) / rows
         # Before the first census every row is taken to have a value of its own.
         asked = self.asked[atom] / rows if self.rows else 1.0
         made = MADE if derived(atom.field) else 0.0
@@ -176,7 +176,7 @@ class TextSearch:
         owners = np.fromiter(chain.from_iterable(wanted.values()), np.int64, int(bounds[-1]))
         return cls(needles, owners, bounds, automaton, [tuple(of) for of in wanted.values()])
 
-    def found(self, distinct: Distinct) -> tuple[Numbers, Numbers]:
+    def hits(self, distinct: Distinct) -> tuple[Numbers, Numbers]:
         """(needle, value) for each needle that occurs in a value, once."""
         if not len(distinct.values):
             return NO_PAIRS, NO_PAIRS
@@ -194,7 +194,7 @@ class TextSearch:
 
     def pairs(self, distinct: Distinct) -> tuple[Numbers, Numbers]:
         """(owner, row) for each needle in each row, possibly more than once."""
-        needles, values = self.found(distinct)
+        needles, values = self.hits(distinct)
         if not len(needles):
             return NO_PAIRS, NO_PAIRS
         place, rows = distinct.rows_of(values)
@@ -358,12 +358,12 @@ def count(
         listed = atom.op == "listed"
         # A list is asked by row, since its answer depends on the event's time as well.
         census.asked[atom] += rows if listed else len(columns.distinct(atom.field).values)
-        census.found[atom] += len(rows_where(atom, columns))
+        census.hits[atom] += len(rows_where(atom, columns))
     for path, wanted in needles.items():
         search, distinct = TextSearch.of(wanted), columns.distinct(path)
-        numbers, values = search.found(distinct)
+        numbers, values = search.hits(distinct)
         weights = distinct.bounds[values + 1] - distinct.bounds[values]
         totals = np.bincount(numbers, weights=weights, minlength=len(search.needles))
         for number in np.flatnonzero(totals).tolist():
-            census.found[search.needles[number]] += int(totals[number])
+            census.hits[search.needles[number]] += int(totals[number])
     census.rows += rows

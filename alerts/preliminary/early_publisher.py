@@ -84,13 +84,13 @@ class EarlyPublisher(PreliminaryPublisher):
         """Tell those that nobody knows yet; how many. Raises as `publish`."""
         try:
             client = self._client or self._open()
-            return self._tell(client, early)
+            return self._send_new(client, early)
         except KafkaException as error:
             # Whether it was committed is not known: the next call reads our place again.
             self._client = None
             raise named_error(error.args[0], self._settings) from None
 
-    def _tell(self, client: Producer, early: Iterable[EarlyFinding]) -> int:
+    def _send_new(self, client: Producer, early: Iterable[EarlyFinding]) -> int:
         place = self._place
         assert place is not None
         waiting = dict(place.waiting)
@@ -111,7 +111,7 @@ class EarlyPublisher(PreliminaryPublisher):
             raise Retryable("the lake has no gold.finding yet, which job ingest makes")
         return super()._open()
 
-    def _told(
+    def _new_alerts(
         self, commits: list[tuple[int, list[dict[str, Any]]]], waiting: dict[str, Waiting]
     ) -> Iterator[TopicEntry]:
         rows = []

@@ -187,10 +187,10 @@ class PreliminaryPublisher:
         # Answers are listed before findings: whatever is answered there was found before, so it
         # is among the findings of this transaction or of an earlier one.
         answered = answers_since(self._settings, place.answers.version)
-        commits = self._found(place.findings.version)
+        commits = self._findings_since(place.findings.version)
         waiting = dict(place.waiting)
         messages = [
-            *self._told(commits, waiting),
+            *self._new_alerts(commits, waiting),
             *self._closed((row for _, rows in answered for row in rows), waiting),
         ]
         after = Place(
@@ -209,7 +209,7 @@ class PreliminaryPublisher:
         place_file(self._settings).write(place)
         self._place = place
 
-    def _found(self, since: int) -> list[tuple[int, list[dict[str, Any]]]]:
+    def _findings_since(self, since: int) -> list[tuple[int, list[dict[str, Any]]]]:
         """Findings to be told, by the version of their commit."""
         commits = []
         columns = [column.name for column in FINDING.columns]
@@ -223,7 +223,7 @@ class PreliminaryPublisher:
             commits.append((version, rows))
         return commits
 
-    def _told(
+    def _new_alerts(
         self, commits: list[tuple[int, list[dict[str, Any]]]], waiting: dict[str, Waiting]
     ) -> Iterator[TopicEntry]:
         rows = [row for _, committed in commits for row in committed]

@@ -73,15 +73,15 @@ def in_doubt(lake: Lake, known_us: int) -> dict[ScopedAddress, int]:
 
 
 def retold(
-    lake: Lake, asked: Mapping[ScopedAddress, int], segments: DataFrame
+    lake: Lake, addresses: Mapping[ScopedAddress, int], segments: DataFrame
 ) -> list[dict[str, Any]]:
     """Rows of gold.attributed_event for the events of these addresses, from these instants on,
     whose device is another one by `segments` than was said last."""
     starts = lake.spark.createDataFrame(
-        [(scope, ip, event_instant(us)) for (scope, ip), us in asked.items()],
+        [(scope, ip, event_instant(us)) for (scope, ip), us in addresses.items()],
         "scope string, ip string, first timestamp",
     )
-    oldest = F.lit(event_instant(min(asked.values())))
+    oldest = F.lit(event_instant(min(addresses.values())))
     where = lake.read(ATTRIBUTED_EVENT).where(F.col("event_time") >= oldest)
     # Few addresses against a large table: broadcast, and the large side is not shuffled.
     mine = where.join(F.broadcast(starts), ["scope", "ip"]).where("event_time >= first")

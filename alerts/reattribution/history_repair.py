@@ -95,18 +95,20 @@ def repair_history(
     try:
         doubts = Doubts(lake, folder, micros(known_at(lake)), said_until(lake.settings))
         usual = since is None and until is None and ip is None
-        asked = doubts.since_last(datetime.now(UTC)) if usual else doubts.asked(since, until, ip)
-        done = RepairOutcome(uuid.uuid4().hex[:12], dry, addresses=len(asked))
-        names = sorted(asked)
+        addresses = (
+            doubts.since_last(datetime.now(UTC)) if usual else doubts.asked(since, until, ip)
+        )
+        done = RepairOutcome(uuid.uuid4().hex[:12], dry, addresses=len(addresses))
+        names = sorted(addresses)
         for index in range(0, len(names), _CHUNK):
-            _chunk(lake, {name: asked[name] for name in names[index : index + _CHUNK]}, done)
+            _chunk(lake, {name: addresses[name] for name in names[index : index + _CHUNK]}, done)
             tell(f"{min(index + _CHUNK, len(names)):,} of {len(names):,} addresses")
         if usual:
             later = doubts.given_away()
             for name, first_us in in_doubt(lake, doubts.earlier().said_us).items():
                 later[name] = min(first_us, later.get(name, first_us))
             # What a dry run did not write above would be counted again here.
-            _later(lake, {n: us for n, us in later.items() if not (dry and n in asked)}, done)
+            _later(lake, {n: us for n, us in later.items() if not (dry and n in addresses)}, done)
             if not dry:
                 # Last of all: a crash before it makes the next run look at the same addresses
                 # again.
@@ -124,27 +126,27 @@ def known_at(lake: Lake) -> datetime:
     return newest
 
 
-def newest_beat(beats: DataFrame, column: str) -> datetime | None:
+def newest_beat(heartbeats: DataFrame, column: str) -> datetime | None:
     """The newest time among a table's heartbeats; None when it has none."""
     # Of a job that runs, the newest files tell; only of one that stands still all are read.
-    recent = beats.where(F.col(column) >= F.lit(datetime.now(UTC) - _RECENT))
-    for rows in (recent, beats):
+    recent = heartbeats.where(F.col(column) >= F.lit(datetime.now(UTC) - _RECENT))
+    for rows in (recent, heartbeats):
         newest_us = rows.agg(F.max(F.unix_micros(column))).collect()[0][0]
         if newest_us is not None:
             return event_instant(newest_us)
     return None
 
 
-def _chunk(lake: Lake, asked: Mapping[ScopedAddress, int], done: RepairOutcome) -> None:
+def _chunk(lake: Lake, addresses: Mapping[ScopedAddress, int], done: RepairOutcome) -> None:
     """Some addresses: their leases in one commit, then their findings in another."""
-    since_us = min(asked.values())
+    since_us = min(addresses.values())
     # What was said is read before the lines: so no line is missing that it rests on.
-    message = _said(lake, asked, since_us)
-    lines = _lines(lake, asked, since_us)
+    message = _statements(lake, addresses, since_us)
+    lines = _lines(lake, addresses, since_us)
     stamp = CorrectionStamp(micros(known_at(lake)), micros(datetime.now(UTC)))
     kept_us = kept_since(lake.settings, stamp)
     rows: list[Segment] = []
-    for address, first_us in asked.items():
+    for address, first_us in addresses.items():
         summary = corrections(
             message.get(address, []),
             lines.get(address, []),
@@ -164,8 +166,8 @@ def _chunk(lake: Lake, asked: Mapping[ScopedAddress, int], done: RepairOutcome) 
         rows = [msgspec.structs.replace(row, known_at=now_us) for row in rows]
         # Leases first: killed here, the next run finds the findings that disagree with them.
         lake.add(DHCP_SEGMENT, [_row(row) for row in rows], note_of_commit)
-    segments = _segments(lake, asked, [_row(row) for row in rows] if done.dry else [])
-    _retell(lake, asked, segments, stamp, done)
+    segments = _segments(lake, addresses, [_row(row) for row in rows] if done.dry else [])
+    _retell(lake, addresses, segments, stamp, done)
 
 
 def _later(lake: Lake, asked: Mapping[ScopedAddress, int], done: RepairOutcome) -> None:
@@ -179,18 +181,18 @@ def _later(lake: Lake, asked: Mapping[ScopedAddress, int], done: RepairOutcome) 
 
 def _retell(
     lake: Lake,
-    asked: Mapping[ScopedAddress, int],
+    addresses: Mapping[ScopedAddress, int],
     segments: DataFrame,
     stamp: CorrectionStamp,
     done: RepairOutcome,
 ) -> None:
     """Findings and attributed events of some addresses, as `segments` say now."""
-    counted = _attributions(lake, asked, segments, stamp)
+    counted = _attributions(lake, addresses, segments, stamp)
     attributions = counted.rows
     for line in told_of_left_out(counted.left_out):
         say(f"repair: {line}")
     done.left_out += len(counted.left_out)
-    events = retold(lake, asked, segments)
+    events = retold(lake, addresses, segments)
     done.findings += len(attributions)
     done.events += len(events)
     for table, rows in ((ATTRIBUTION, attributions), (ATTRIBUTED_EVENT, events)):
@@ -229,12 +231,12 @@ def _of(rows: DataFrame, asked: Iterable[ScopedAddress]) -> DataFrame:
     return rows.where(F.col("ip").isin(sorted({ip for _, ip in asked})))
 
 
-def _said(
-    lake: Lake, asked: Mapping[ScopedAddress, int], since_us: int
+def _statements(
+    lake: Lake, addresses: Mapping[ScopedAddress, int], since_us: int
 ) -> dict[ScopedAddress, list[Segment]]:
     """Statements about addresses, with those that tell where an older lease ends."""
     oldest = F.timestamp_micros(F.lit(lines_since(since_us)))
-    rows = _of(lake.read(DHCP_SEGMENT), asked).where(
+    rows = _of(lake.read(DHCP_SEGMENT), addresses).where(
         F.col("session_id").isNotNull() & (F.col("seg_end") >= oldest)
     )
     plain = ("scope", "ip", "mac", "hostname", "session_id", "rev", "kind")
@@ -245,45 +247,45 @@ def _said(
     for row in wanted.toArrow().to_pylist():
         address = (row["scope"], row["ip"])
         # Spark filtered by address alone; the same one of another scope is taken out here.
-        if address in asked:
+        if address in addresses:
             row["event_uids"] = tuple(row["event_uids"] or ())
             results.setdefault(address, []).append(Segment(**row))
     return results
 
 
 def _lines(
-    lake: Lake, asked: Mapping[ScopedAddress, int], since_us: int
+    lake: Lake, addresses: Mapping[ScopedAddress, int], since_us: int
 ) -> dict[ScopedAddress, list[LeaseEvent]]:
     first_us = lines_since(since_us)
     # The first filter only spares reading old files; clocks that are set right move a line.
     wrong = max(map(abs, lake.settings.jobs.clock_ahead_seconds.values()), default=0)
     old = F.timestamp_micros(F.lit(first_us - round(wrong * 1_000_000)))
     lines = every_line(lake.read(EVENT).where(F.col("time") >= old), lake.settings.jobs)
-    wanted = _of(lines, asked).where(F.col("time_us") >= first_us).select(*LINE)
+    wanted = _of(lines, addresses).where(F.col("time_us") >= first_us).select(*LINE)
     result: dict[ScopedAddress, list[LeaseEvent]] = {}
     for row in wanted.toArrow().to_pylist():
         address = (row["scope"], row["ip"])
-        if address in asked:
+        if address in addresses:
             result.setdefault(address, []).append(LeaseEvent(**row))
     return result
 
 
 def _attributions(
     lake: Lake,
-    asked: Mapping[ScopedAddress, int],
+    addresses: Mapping[ScopedAddress, int],
     segments: DataFrame,
     stamp: CorrectionStamp,
 ) -> Counted:
     """Findings about these addresses whose device is another one than was said, attributed anew."""
     settings = lake.settings
     starts = lake.spark.createDataFrame(
-        [(scope, ip, event_instant(us)) for (scope, ip), us in asked.items()],
+        [(scope, ip, event_instant(us)) for (scope, ip), us in addresses.items()],
         "scope string, ip string, first timestamp",
     )
     findings = lake.read(FINDING).where(
         (F.col("rule_id") != HEARTBEAT) & (F.col("mode") != "import")
     )
-    waiting, passed = split(_of(findings, asked), settings.scopes)
+    waiting, passed = split(_of(findings, addresses), settings.scopes)
     # DHCP may have given away what is set by hand: that makes the finding's address doubtful.
     nobody = F.lit(None).cast(FINDING.schema["holder"].dataType)
     static = passed.where("holder.status = 'static'").withColumn("holder", nobody)
@@ -322,8 +324,8 @@ def _attributions(
 def _named(findings: DataFrame, segments: DataFrame, scopes: Sequence[ScopeSettings]) -> DataFrame:
     """The device that each finding's address is given to now, without the evidence: most findings
     name the same one as before, and only the others are worth judging."""
-    asked = findings.select("finding_id", "scope", "ip", "event_time")
-    newest_rows = newest_cover(asked, statements(segments), carried=("mac", "session_id"))
+    addressed = findings.select("finding_id", "scope", "ip", "event_time")
+    newest_rows = newest_cover(addressed, statements(segments), carried=("mac", "session_id"))
     leased = F.col("s_mac").isNotNull()
     static = set_by_hand(F.col("scope"), F.col("ip"), scopes)
     # Only what tells devices apart: the evidence differs with each run and would look like a
@@ -347,17 +349,17 @@ def _newest(lake: Lake, findings: DataFrame) -> DataFrame:
     )
 
 
-def _changed(said: DataFrame, newest: DataFrame) -> DataFrame:
+def _changed(attributions: DataFrame, newest: DataFrame) -> DataFrame:
     """Rows that name another device than the newest ones did, by a newer statement."""
     same = F.lit(True)
     for name in ("status", "mac", "session_id"):
         same = same & F.col(f"holder.{name}").eqNullSafe(F.col(f"was.holder.{name}"))
-    return said.join(newest, "finding_id").where(~same & (F.col("rev") > F.col("was.rev")))
+    return attributions.join(newest, "finding_id").where(~same & (F.col("rev") > F.col("was.rev")))
 
 
-def _row(said: Segment) -> dict[str, Any]:
+def _row(segment: Segment) -> dict[str, Any]:
     """A correction as a row of silver.dhcp_segment."""
-    row = {name: getattr(said, name) for name in Segment.__struct_fields__}
+    row = {name: getattr(segment, name) for name in Segment.__struct_fields__}
     evidence = {"event_uids": list(row.pop("event_uids") or ()), "ended": row.pop("ended")}
     times = {name: None if row[name] is None else event_instant(row[name]) for name in _TIMES}
     return row | times | {"evidence": evidence}

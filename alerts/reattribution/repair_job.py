@@ -59,12 +59,16 @@ def repair(lake: Lake, *, once: bool = False) -> Job:
         nonlocal mended
         unionByName, limit = rows, sweeps.limit()
         if limit is not None:
-            heard = servers.current()
-            known = ServerLiveness() if heard is None else ServerLiveness.from_json(heard)
+            liveness_text = servers.current()
+            liveness = (
+                ServerLiveness()
+                if liveness_text is None
+                else ServerLiveness.from_json(liveness_text)
+            )
             late = unattributed_findings(lake, limit, sweeps.reach(limit))
             unionByName = (
                 # `take` first: the as-of join costs seconds, and there is mostly nothing to sweep.
-                rows.unionByName(sweep(lake, late, limit, known)) if late.take(1) else rows
+                rows.unionByName(sweep(lake, late, limit, liveness)) if late.take(1) else rows
             )
         # Counted and written: without it the joins would run twice.
         unionByName = unionByName.persist()
@@ -151,7 +155,7 @@ def unattributed_findings(lake: Lake, limit: datetime, since: datetime) -> DataF
     return waiting.join(where.select("finding_id"), "finding_id", "left_anti")
 
 
-def sweep(lake: Lake, left: DataFrame, limit: datetime, heard: ServerLiveness) -> DataFrame:
+def sweep(lake: Lake, left: DataFrame, limit: datetime, liveness: ServerLiveness) -> DataFrame:
     """What the join left over, attributed from the tables."""
     return attribution_as_of(
         left,
@@ -159,14 +163,14 @@ def sweep(lake: Lake, left: DataFrame, limit: datetime, heard: ServerLiveness) -
         via="late",
         complete_up_to=limit,
         scopes=lake.settings.scopes,
-        liveness=heard,
+        liveness=liveness,
     )
 
 
 def _finished(lake: Lake) -> datetime:
     """How far detection has finished its input: its newest heartbeat."""
-    beats = lake.read(FINDING).where(F.col("rule_id") == HEARTBEAT)
-    return newest_beat(beats, "event_time") or event_instant(0)
+    heartbeats = lake.read(FINDING).where(F.col("rule_id") == HEARTBEAT)
+    return newest_beat(heartbeats, "event_time") or event_instant(0)
 
 
 def patience(settings: Settings) -> int:

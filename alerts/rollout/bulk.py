@@ -72,18 +72,18 @@ def chosen_for_bulk(
     return BulkChoice(verb, tuple(chosen.values()), tuple(changing))
 
 
-def do_to_all(files: RuleFiles, choice: BulkChoice, wish: ShadowWish) -> RulePack | None:
+def do_to_all(files: RuleFiles, choice: BulkChoice, shadow_wish: ShadowWish) -> RulePack | None:
     """Do it to all whose state it changes: the pack that is then in force; None for no rule.
 
-    `wish` says who and why, and for how many days where rules are put in shadow.
+    `shadow_wish` says who and why, and for how many days where rules are put in shadow.
     """
     ids = [rule.id for rule in choice.changing]
     if not ids:
         return None
     if choice.verb == "shadow":
-        return shadow_rules(files.settings, ids, wish)
+        return shadow_rules(files.settings, ids, shadow_wish)
     if choice.verb in ("promote", "drop"):
         leave = promote_rules if choice.verb == "promote" else drop_rules
-        return leave(files.settings, ids, wish.who, wish.reason)
+        return leave(files.settings, ids, shadow_wish.who, shadow_wish.reason)
     on = choice.verb == "enable"
-    return switch_rules(files, ids, wish.who, wish.reason, on=on, dry=False).pack
+    return switch_rules(files, ids, shadow_wish.who, shadow_wish.reason, on=on, dry=False).pack

@@ -173,27 +173,27 @@ def _rule_changes(
         if change.act == KEPT:
             # A file that was taken away here has its rules in the new version alone.
             for rule in (old or new).values():
-                changed[rule.id] = _told(rule, path, KEPT, change.note)
+                changed[rule.id] = _rule_change(rule, path, KEPT, change.note)
             continue
         for rule in new.values():
             if rule.id in kept:
                 continue
             if rule.id not in was:
-                changed[rule.id] = _told(rule, path, ADDED)
+                changed[rule.id] = _rule_change(rule, path, ADDED)
             else:
                 alike = content_version(rule) == content_version(was[rule.id])
-                changed[rule.id] = _told(
+                changed[rule.id] = _rule_change(
                     rule, path, CHANGED, "its text only" if alike else "", text_only=alike,
                     alone=len(new) == 1 == len(old) and rule.id in old,
                 )  # fmt: skip
         for rule in old.values():
             if rule.id not in now:
-                changed[rule.id] = _told(rule, path, REMOVED)
+                changed[rule.id] = _rule_change(rule, path, REMOVED)
     # Values of placeholders change rules whose files stay.
     for path in files.keys() - acts.keys():
         for rule in after.get(path, {}).values():
             if rule.id in was and content_version(rule) != content_version(was[rule.id]):
-                changed[rule.id] = _told(rule, path, CHANGED, "by values of placeholders")
+                changed[rule.id] = _rule_change(rule, path, CHANGED, "by values of placeholders")
     order = (ADDED, CHANGED, REMOVED, KEPT)
     rules = sorted(changed.values(), key=lambda rule: (order.index(rule.act), rule.path, rule.id))
     return tuple(rules), len(now.keys() - changed.keys())
@@ -203,7 +203,7 @@ def _act(acts: Mapping[str, FileChange], path: str) -> str:
     return acts[path].act if path in acts else ""
 
 
-def _told(
+def _rule_change(
     rule: Described, path: str, act: str, note: str = "", *, text_only: bool = False,
     alone: bool = False,
 ) -> RuleChange:  # fmt: skip

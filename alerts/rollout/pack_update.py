@@ -73,31 +73,33 @@ def require_new_name(known: Sequence[PackVersion], taken: PackVersion) -> None:
 
 
 def put_version(
-    settings: Settings, plan: PackPlan, taken: PackVersion, wish: ShadowWish | None = None
+    settings: Settings, plan: PackPlan, taken: PackVersion, shadow_wish: ShadowWish | None = None
 ) -> PackPut:
     """Put a planned version in its folder and the rules in force, as one.
 
-    With a `wish` new rules go to shadow, and the changed text of a rule that runs is tried beside
-    it; what was edited here stays. What ends midway is finished by the same import again.
+    With a `shadow_wish` new rules go to shadow, and the changed text of a rule that runs is tried
+    beside it; what was edited here stays. What ends midway is finished by the same import again.
     """
     versions, marks = PackVersions(settings), ShadowMarks(store_folder(settings))
     known, runs = versions.of(plan.folder), _of_this_lake(settings, plan.folder)
     require_new_name(known, taken)
     sources = compiled_rules(settings).sources if runs else {}
-    _forget_outdated(marks, plan, sources, tried=wish is not None)
+    _forget_outdated(marks, plan, sources, tried=shadow_wish is not None)
     # Noted first: files of a version that is not on record would count as edited here.
     if not known and (here := _as_it_is(plan)):
         versions.note(plan.folder, new_pack_version(here, "before", "", "", "", "before"), here)
     versions.note(plan.folder, taken, plan.files)
     new = [rule.id for rule in plan.rules if rule.act == ADDED]
     changed = [rule for rule in plan.rules if rule.act == CHANGED and not rule.text_only]
-    beside = {rule.path: rule for rule in changed if wish and _goes_beside(plan, rule, sources)}
-    if wish:
+    beside = {
+        rule.path: rule for rule in changed if shadow_wish and _goes_beside(plan, rule, sources)
+    }
+    if shadow_wish:
         # Marked before their files are there: they must not alert in between.
-        marks.put({rule_id: wish.mark() for rule_id in new})
+        marks.put({rule_id: shadow_wish.mark() for rule_id in new})
         texts = [(sources[r.id].rule, plan.files[r.path].decode("utf-8")) for r in beside.values()]
         known_ids = marks.all()
-        try_texts(marks, [t for t in texts if shadow_id_of(*t) not in known_ids], wish)
+        try_texts(marks, [t for t in texts if shadow_id_of(*t) not in known_ids], shadow_wish)
     for change in plan.file_changes:
         if change.path not in beside and change.act != KEPT:
             _put_file(settings, plan, change.path, taken)
@@ -105,8 +107,8 @@ def put_version(
     silent = [r for r in changed if r.id not in sources or sources[r.id].rule.in_shadow]
     return PackPut(
         taken=taken,
-        shadowed=len(new) + len(beside) if wish else 0,
-        at_once=len(changed) - len(beside) - len(silent) if wish else 0,
+        shadowed=len(new) + len(beside) if shadow_wish else 0,
+        at_once=len(changed) - len(beside) - len(silent) if shadow_wish else 0,
         pack=recompile(settings).pack if runs else None,
     )
 

@@ -50,21 +50,25 @@ class ShadowWish:
         return ShadowMark(self.who, self.reason, now, until, changes, text)
 
 
-def shadow_rules(settings: Settings, rule_ids: Collection[str], wish: ShadowWish) -> RulePack:
+def shadow_rules(
+    settings: Settings, rule_ids: Collection[str], shadow_wish: ShadowWish
+) -> RulePack:
     """Put rules that are in force in shadow; the pack that is then in force."""
     marks = ShadowMarks(store_folder(settings))
     known = marks.all()
     # A changed rule that is put there again keeps what it is a change of.
     marks.put(
         {
-            i: wish.mark(known[i].changes, known[i].text) if i in known else wish.mark()
+            i: shadow_wish.mark(known[i].changes, known[i].text)
+            if i in known
+            else shadow_wish.mark()
             for i in rule_ids
         }
     )
     return recompile(settings).pack
 
 
-def shadow_file(settings: Settings, path: Path, wish: ShadowWish) -> tuple[str, RulePack]:
+def shadow_file(settings: Settings, path: Path, shadow_wish: ShadowWish) -> tuple[str, RulePack]:
     """Try the rule of a file in shadow: its id there, and the pack that is then in force.
 
     A new rule is kept as one of the team's own. Of one that is in force the text is tried beside
@@ -74,7 +78,7 @@ def shadow_file(settings: Settings, path: Path, wish: ShadowWish) -> tuple[str, 
     here = path.absolute()
     inside = [i for i, source in compiled.sources.items() if source.path.absolute() == here]
     if inside:
-        return inside[0], shadow_rules(settings, inside, wish)
+        return inside[0], shadow_rules(settings, inside, shadow_wish)
     try:
         text = path.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -86,18 +90,18 @@ def shadow_file(settings: Settings, path: Path, wish: ShadowWish) -> tuple[str, 
     (rule_id,) = checked.ids
     marks = ShadowMarks(store_folder(settings))
     if rule_id in compiled.sources:
-        return _try_change(settings, marks, compiled.sources[rule_id], text, wish)
+        return _try_change(settings, marks, compiled.sources[rule_id], text, shadow_wish)
     # Marked first: the rule must not alert in between.
-    marks.put({rule_id: wish.mark()})
+    marks.put({rule_id: shadow_wish.mark()})
     try:
-        return rule_id, add_own_rule(settings, text, wish.who, wish.reason).pack
+        return rule_id, add_own_rule(settings, text, shadow_wish.who, shadow_wish.reason).pack
     except BaseException:
         marks.lift([rule_id])
         raise
 
 
 def _try_change(
-    settings: Settings, marks: ShadowMarks, source: RuleSource, text: str, wish: ShadowWish
+    settings: Settings, marks: ShadowMarks, source: RuleSource, text: str, shadow_wish: ShadowWish
 ) -> tuple[str, RulePack]:
     rule = source.rule
     if not is_own(settings, source.path):
@@ -107,7 +111,7 @@ def _try_change(
         )
     if not can_be_tried(text):
         raise Usage(f"{rule.id}: write `id:` at the beginning of a line of its own")
-    (shadow_id,) = try_texts(marks, [(rule, text)], wish)
+    (shadow_id,) = try_texts(marks, [(rule, text)], shadow_wish)
     return shadow_id, recompile(settings).pack
 
 
@@ -122,14 +126,16 @@ def shadow_id_of(rule: Described, text: str) -> str:
 
 
 def try_texts(
-    marks: ShadowMarks, texts: Sequence[tuple[Described, str]], wish: ShadowWish
+    marks: ShadowMarks, texts: Sequence[tuple[Described, str]], shadow_wish: ShadowWish
 ) -> list[str]:
     """Have changed texts of rules tried beside them once the rules are compiled: their ids there.
 
     Each is one that `can_be_tried`.
     """
     ids = [shadow_id_of(rule, text) for rule, text in texts]
-    marks.put({i: wish.mark(rule.id, text) for i, (rule, text) in zip(ids, texts, strict=True)})
+    marks.put(
+        {i: shadow_wish.mark(rule.id, text) for i, (rule, text) in zip(ids, texts, strict=True)}
+    )
     for shadow_id, (rule, text) in zip(ids, texts, strict=True):
         # Correlations and people call rules by name, which must go on meaning the live one.
         changed = _NAME.sub(f"name: {rule.name or 'rule'}_{shadow_id[:8]}", text)

@@ -74,12 +74,12 @@ def shadow_fold(
     `source`: as it would be then.
     """
     rule = source.rule
-    asked = {"rules": [rule.id], "since": mark.since, "until": now}
-    count = ask(_COUNT, asked, needs=("gold.finding",))[0]["n"]
+    bounds = {"rules": [rule.id], "since": mark.since, "until": now}
+    count = ask(_COUNT, bounds, needs=("gold.finding",))[0]["n"]
     if count > _MOST_FINDINGS:
         return ShadowFold(count, None, None)
     pack = _alone(rule)
-    rows = ask(FINDINGS_SQL, asked, needs=FINDINGS_NEED)
+    rows = ask(FINDINGS_SQL, bounds, needs=FINDINGS_NEED)
     refold = Refold(lambda _: pack, settings, [rule.id], index=inventories(settings))
     refold.run(_counted(rows))
     return ShadowFold(count, rows, list(refold.alerts.values()) if rule.alerting else [])

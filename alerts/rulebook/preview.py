@@ -138,10 +138,10 @@ def events_since(
     """Events of the rules' log sources, in batches of silver.event's schema."""
     schema = event_schema()
     names = ", ".join(f'"{name}"' for name in schema.names)
-    where, asked = _of_log_sources(rules)
+    where, params = _of_log_sources(rules)
     answer = connection.execute(
         f"SELECT {names} FROM silver.event WHERE time >= $since AND ({where})",
-        asked | {"since": since},
+        params | {"since": since},
     )
     for batch in answer.fetch_record_batch(_BATCH_ROWS):
         # DuckDB gives its own Arrow types; the matcher wants those of silver.event.
@@ -152,10 +152,10 @@ def none_since(
     connection: duckdb.DuckDBPyConnection, rules: Iterable[Rule], since: datetime
 ) -> tuple[str, ...]:
     """What to say where no event of the rules' log sources came since: when the newest was."""
-    where, asked = _of_log_sources(rules)
+    where, params = _of_log_sources(rules)
     answer = connection.execute(
         f"SELECT epoch_us(max(time)) FROM silver.event WHERE time < $since AND ({where})",
-        asked | {"since": since},
+        params | {"since": since},
     ).fetchone()
     if answer is None or answer[0] is None:
         return ("there is no event of its log source, of any time",)
@@ -165,17 +165,17 @@ def none_since(
 
 def _of_log_sources(rules: Iterable[Rule]) -> tuple[str, dict[str, Any]]:
     """A condition on events, and its parameters."""
-    asked: dict[str, Any] = {}
+    params: dict[str, Any] = {}
     places = []
     for number, (classes, sources) in enumerate(
         sorted({(rule.classes, rule.sources) for rule in rules})
     ):
         parts = ["true"]
         if classes:
-            asked[f"classes{number}"] = list(classes)
+            params[f"classes{number}"] = list(classes)
             parts.append(f"list_contains($classes{number}, class_uid)")
         if sources:
-            asked[f"sources{number}"] = list(sources)
+            params[f"sources{number}"] = list(sources)
             parts.append(f"list_contains($sources{number}, source)")
         places.append(f"({' AND '.join(parts)})")
-    return " OR ".join(places), asked
+    return " OR ".join(places), params

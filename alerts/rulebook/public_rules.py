@@ -199,7 +199,7 @@ def summary_json(report: Report, copied: int = 0) -> dict[str, Any]:
         "folder": str(report.folder),
         "loaded": len(report.loaded),
         "refused": len(report.compiled.refused),
-        "never_matching": [_told(source) for source in report.never],
+        "never_matching": [_rule_row(source) for source in report.never],
         "cannot_fire": [
             {"id": d.rule.id, "title": d.rule.title, "path": str(d.path), "reason": d.reason}
             for d in report.dead
@@ -219,11 +219,11 @@ def summary_json(report: Report, copied: int = 0) -> dict[str, Any]:
             }
             for group in report.groups
         ],
-        "rules": [_told(source) for source in report.loaded],
+        "rules": [_rule_row(source) for source in report.loaded],
     }
 
 
-def _told(source: RuleSource) -> dict[str, str]:
+def _rule_row(source: RuleSource) -> dict[str, str]:
     rule = source.rule
     return {
         "id": rule.id,

@@ -96,6 +96,6 @@ def why_not(rule: Rule, test: Mapping[str, Any], must_match: bool) -> str:
         return f"the rule asks events of {', '.join(rule.sources)}, the line is of {source}"
     made = ", ".join(dict.fromkeys(f"{e['class_uid']} ({e['class_name']})" for e in events))
     if rule.classes and not any(event["class_uid"] in rule.classes for event in events):
-        asked = ", ".join(map(str, rule.classes))
-        return f"{source} makes an event of class {made} of the line, the rule asks {asked}"
+        classes = ", ".join(map(str, rule.classes))
+        return f"{source} makes an event of class {made} of the line, the rule asks {classes}"
     return f"did not match: {source} makes an event of class {made} of the line" * must_match

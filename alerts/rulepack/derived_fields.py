@@ -345,12 +345,12 @@ def _divided(path: str, by: str) -> Derived:
     return Derived((path,), _elementwise(one), lambda text: None)
 
 
-def _words(path: str, told: str) -> Derived:
+def _words(path: str, meanings: str) -> Derived:
     words: dict[str, str] = {}
-    for pair in told.split("&"):
+    for pair in meanings.split("&"):
         word, equals, meaning = pair.partition("=")
         if not equals:
-            raise ValueError(f"'{path}?{told}': '{pair}' is not WORD=MEANING")
+            raise ValueError(f"'{path}?{meanings}': '{pair}' is not WORD=MEANING")
         words[fold(word)] = meaning
 
     def one(values: Sequence[Any]) -> str | None:

@@ -186,12 +186,12 @@ class IndicatorList:
         slots = (keys >> shift).astype(np.int64)
         # Most keys are of nothing that is listed; the filter spares them the binary search.
         maybe = np.flatnonzero(bits[slots >> 3] >> (slots & 7).astype(np.uint8) & 1)
-        asked = keys[maybe]
-        if not len(asked):
+        candidates = keys[maybe]
+        if not len(candidates):
             return maybe
         # A key beyond the last one gets a place behind the end.
-        minimum = np.minimum(np.searchsorted(self.keys, asked), len(self.keys) - 1)
-        hits: Places = maybe[self.keys[minimum] == asked]
+        minimum = np.minimum(np.searchsorted(self.keys, candidates), len(self.keys) - 1)
+        hits: Places = maybe[self.keys[minimum] == candidates]
         return hits
 
     def entries(self, kind: str, text: str) -> tuple[IndicatorEntry, ...]:

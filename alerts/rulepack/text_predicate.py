@@ -85,6 +85,6 @@ def _alternatives(parts: Iterable[Node]) -> Iterable[_Asked]:
         else:
             others.append(_asked(part))
     for op, wanted in alike.items():
-        if asked := _one_of(op, wanted):
-            yield asked
+        if one_of := _one_of(op, wanted):
+            yield one_of
     yield from others

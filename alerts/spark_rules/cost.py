@@ -33,9 +33,9 @@ class QueryCost:
         sums["hits"] += hits
         sums["us"] += round(seconds * 1e6)
         if self._clock() - self._since >= _EVERY:
-            self._tell()
+            self._log_costs()
 
-    def _tell(self) -> None:
+    def _log_costs(self) -> None:
         row = {
             "at": datetime.now(UTC).isoformat(),
             "pack": self._pack,

@@ -122,14 +122,18 @@ class Queries:
         if due["after"] is None:
             return []
         arrived = self._added(range(due["after"] + 1, due["upto"] + 1))
-        news = None if arrived is None else touched(arrived, [rule.query for rule in rules])
-        if news is None:
+        arrived_windows = (
+            None if arrived is None else touched(arrived, [rule.query for rule in rules])
+        )
+        if arrived_windows is None:
             return []
         # Pinned to a version, so that a retry sees the same events in each window.
         history = self._lake.read(EVENT, due["upto"])
         work: list[tuple[QueryRule, DataFrame, Touched | None]] = []
         for rule in rules:
-            work.append((rule, history.where(within(news.spans(rule.query))), news))
+            work.append(
+                (rule, history.where(within(arrived_windows.spans(rule.query))), arrived_windows)
+            )
         return work
 
     def _due(self, run: Batch) -> dict[str, Any]:
@@ -172,7 +176,7 @@ class Queries:
     # -- one rule ----------------------------------------------------------------------------
 
     def _one(
-        self, rule: QueryRule, events: DataFrame, news: Touched | None, run: Batch
+        self, rule: QueryRule, events: DataFrame, arrived_windows: Touched | None, run: Batch
     ) -> pa.Table:
         """What a rule finds and gold.finding does not have. Raises what it throws, or
         `OverBudget`."""
@@ -182,27 +186,27 @@ class Queries:
             rule.check(self._lake.spark)
             self._checked.add(rule.query.id + rule.query.version)
         findings = rule.findings(events, LIVE_MODES)
-        if news is not None:
-            findings = findings.where(whole_windows(news.spans(rule.query), rule.query)).withColumn(
-                "received_at", F.lit(self._arrived(run, news))
-            )
+        if arrived_windows is not None:
+            findings = findings.where(
+                whole_windows(arrived_windows.spans(rule.query), rule.query)
+            ).withColumn("received_at", F.lit(self._arrived(run, arrived_windows)))
         rows = self._bounded(findings, run.counts.get("read", 0))
-        if news is not None and rows.num_rows:
+        if arrived_windows is not None and rows.num_rows:
             rows = self._new(rule.query, rows)
         self._spend.note(rule.pack, rule.query.id, rows.num_rows, time.perf_counter() - began)
         return rows
 
-    def _arrived(self, run: Batch, news: Touched) -> datetime:
+    def _arrived(self, run: Batch, arrived_windows: Touched) -> datetime:
         """When a window's finding counts as arrived: no earlier than detection says it is done.
 
         Else it would be late for the join that asks whose address it was.
         """
         finished = run.decisions.get("finished")
         if finished is None:
-            return news.received
-        return max(news.received, datetime.fromisoformat(finished).astimezone(UTC))
+            return arrived_windows.received
+        return max(arrived_windows.received, datetime.fromisoformat(finished).astimezone(UTC))
 
-    def _bounded(self, found: DataFrame, events: int) -> pa.Table:
+    def _bounded(self, rows_found: DataFrame, events: int) -> pa.Table:
         """The rows, if they come in time and are not too many."""
         alerts = self._lake.settings.alerts
         seconds = alerts.query_seconds * max(1.0, events / EVENTS_A_BUDGET)
@@ -218,7 +222,7 @@ class Queries:
         timer.start()
         try:
             # One more than allowed tells too many from exactly enough, without counting them all.
-            rows = found.limit(alerts.query_rows + 1).toArrow()
+            rows = rows_found.limit(alerts.query_rows + 1).toArrow()
         except Exception as error:
             # Spark only says that a job was cancelled; whether we did it, the event says.
             if late.is_set():
@@ -270,11 +274,11 @@ class Queries:
         rows = [_failure(query, single_line(reasons[query.id]), pack, started) for query in failed]
         return pa.Table.from_pylist(rows, schema=finding_schema())
 
-    def _written(self, run: Batch, found: Sequence[pa.Table]) -> list[DataFile]:
+    def _written(self, run: Batch, tables: Sequence[pa.Table]) -> list[DataFile]:
         target = self._lake.target(FINDING, run)
         with writing({target.table: target}) as writers:
             writer = writers[target.table]
-            for rows in found:
+            for rows in tables:
                 for batch in rows.to_batches():
                     writer.write(batch)
             file = writer.close()

@@ -57,16 +57,16 @@ def function_rule(
     return _draft(Asked(FUNCTION, source, window, slide, tuple(group_by)))
 
 
-def _draft(asked: Asked) -> QueryRule:
-    check_window(asked)
+def _draft(declared: Asked) -> QueryRule:
+    check_window(declared)
     return QueryRule(
         Query(
             id=DRAFT,
             title=DRAFT,
-            type=asked.type,
-            text=asked.query,
-            window_seconds=asked.window_seconds,
-            slide_seconds=asked.slide_seconds,
-            group_by=asked.group_by,
+            type=declared.type,
+            text=declared.query,
+            window_seconds=declared.window_seconds,
+            slide_seconds=declared.slide_seconds,
+            group_by=declared.group_by,
         )
     )

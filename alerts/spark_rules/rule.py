@@ -126,13 +126,13 @@ class QueryRule:
             "alerting": F.lit(query.alerting),
         }
 
-    def _events(self, found: DataFrame, seen: DataFrame) -> tuple[DataFrame, dict[str, Column]]:
+    def _events(self, rows: DataFrame, seen: DataFrame) -> tuple[DataFrame, dict[str, Column]]:
         """Rows with the event that each is about, and the columns of a finding about it."""
-        names = [name for name in found.columns if name not in SHOWN_ELSEWHERE]
-        if set(EVENT.schema.fieldNames()) <= set(found.columns):  # SELECT *: what it adds is shown
+        names = [name for name in rows.columns if name not in SHOWN_ELSEWHERE]
+        if set(EVENT.schema.fieldNames()) <= set(rows.columns):  # SELECT *: what it adds is shown
             names = [name for name in names if name not in EVENT.schema.fieldNames()]
         texts = [_text(name).alias(name) for name in names]
-        select = found.select("event_uid", F.struct(F.lit("").alias("_"), *texts).alias("_said"))
+        select = rows.select("event_uid", F.struct(F.lit("").alias("_"), *texts).alias("_said"))
         # A query may give several rows for an event; `min` takes the same one on each run.
         once = select.groupBy("event_uid").agg(F.min("_said").alias("_said"))
         carried = {path: _at(path, seen.schema) for path in self.query.carry if path not in names}
@@ -145,17 +145,18 @@ class QueryRule:
             F.struct(F.lit("").alias("_"), *[a.alias(p) for p, a in carried.items()]).alias("_of"),
         )  # fmt: skip
         joined = once.join(facts, "event_uid")
-        shown = {name: F.col("_said")[name] for name in names}
-        shown |= {path: F.col("_of")[path] for path in carried}
+        field_columns = {name: F.col("_said")[name] for name in names}
+        field_columns |= {path: F.col("_of")[path] for path in carried}
         data_frames = [
-            _told(name) for name in ("source", "src_ip", "dst_ip", "user_name", "host_name")
+            _name_and_value(name)
+            for name in ("source", "src_ip", "dst_ip", "user_name", "host_name")
         ]
         return joined, {
             **{name: F.col(name) for name in _TAKEN},
             "finding_id": identity_of(F.lit(self.query.id), F.col("event_uid")),
             "event_time": F.col("time"),
             **self._role([F.col(f"_{role}") for role in self.query.roles]),
-            "fields": _fields(shown),
+            "fields": _fields(field_columns),
             "snippet": _about(_or(F.col("message"), F.concat_ws(" ", *data_frames))),
         }
 
@@ -168,9 +169,9 @@ class QueryRule:
         ip = F.coalesce(*[F.when(ip != "", ip) for ip in addresses])
         return {"role": F.coalesce(first, F.lit(roles[0])), "ip": ip}
 
-    def _windows(self, found: DataFrame) -> dict[str, Column]:
+    def _windows(self, rows: DataFrame) -> dict[str, Column]:
         """The columns of a finding about a window and a group."""
-        query, names = self.query, found.columns
+        query, names = self.query, rows.columns
         start, end = F.col("window.start"), F.col("window.end")
         micros, slide = query.window_seconds * 1_000_000, query.slide_seconds * 1_000_000
         fits = (F.unix_micros(end) - F.unix_micros(start) == micros) & (
@@ -189,9 +190,9 @@ class QueryRule:
             {"ignoreNullFields": "false"},
         )
         identity = identity_of(F.lit(query.id), F.unix_micros(start).cast("string"), group)
-        shown = {name: _text(name) for name in names if name not in SHOWN_ELSEWHERE}
+        field_columns = {name: _text(name) for name in names if name not in SHOWN_ELSEWHERE}
         ips = [_col("ip" if "ip" in names else ADDRESSES[role], names) for role in query.roles]
-        evidence = _evidence(found.schema) if "evidence" in names else F.lit(None)
+        evidence = _evidence(rows.schema) if "evidence" in names else F.lit(None)
         return {
             **{name: _col(name, names) for name in ("scope", "user_name", "host_name", "dst_ip")},
             "finding_id": identity,
@@ -203,8 +204,10 @@ class QueryRule:
             "source": F.coalesce(_col("source", names), F.lit(query.type)),
             "mode": F.coalesce(_col("mode", names), F.lit("live")),
             **self._role([ip.cast("string") for ip in ips]),
-            "fields": _fields(shown),
-            "snippet": _line(F.concat_ws(" ", F.lit(f"{query.title}:"), *map(_told, shown))),
+            "fields": _fields(field_columns),
+            "snippet": _line(
+                F.concat_ws(" ", F.lit(f"{query.title}:"), *map(_name_and_value, field_columns))
+            ),
             "evidence": evidence,
             "evidence_total": F.size(F.col("evidence")) if "evidence" in names else F.lit(1),
         }
@@ -252,7 +255,7 @@ def _or(*texts: Column) -> Column:
     return F.coalesce(*[F.when(text != "", text) for text in texts])
 
 
-def _told(name: str) -> Column:
+def _name_and_value(name: str) -> Column:
     value = _text(name)
     return F.when(value != "", F.concat(F.lit(f"{name}="), value))
 

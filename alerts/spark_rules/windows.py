@@ -71,19 +71,19 @@ def window_spans(starts: Iterable[int], length: int, most: int = MOST_SPANS) -> 
     return merged
 
 
-def within(found: Iterable[_Span]) -> Column:
+def within(spans: Iterable[_Span]) -> Column:
     """Whether an event's `time` lies in one of some spans."""
     column = F.col("time")
     inside = [
         (column >= F.lit(event_instant(since))) & (column < F.lit(event_instant(until)))
-        for since, until in found
+        for since, until in spans
     ]
     return reduce(Column.__or__, inside, F.lit(False))
 
 
-def whole_windows(found: Iterable[_Span], query: Query) -> Column:
+def whole_windows(spans: Iterable[_Span], query: Query) -> Column:
     """Whether a finding's window lies in one of some spans with all its rows."""
     start, length = F.unix_micros("window_start"), query.window_seconds * 1_000_000
     # Windows at the edge were read in part; what a query says of them would be wrong.
-    inside = [(start >= since) & (start <= until - length) for since, until in found]
+    inside = [(start >= since) & (start <= until - length) for since, until in spans]
     return reduce(Column.__or__, inside, F.lit(False))

@@ -43,8 +43,8 @@ def filter_text(
     expires: date,
 ) -> str:
     """The file: values match literally, whatever wildcards or control characters they hold."""
-    asked = _asked(conditions)
-    named = f"{rule.id} {sorted(asked.items())} {expires.isoformat()}"
+    values_of = _asked(conditions)
+    named = f"{rule.id} {sorted(values_of.items())} {expires.isoformat()}"
     document = {
         "title": f"Filter of {rule.title}",
         # From what it says: the same filter written twice is refused, not doubled.
@@ -53,7 +53,7 @@ def filter_text(
         "author": owner,
         "date": datetime.now(UTC).date().isoformat(),
         "logsource": dict(log_source),
-        "filter": {"rules": [rule.id], **_left_out(asked)},
+        "filter": {"rules": [rule.id], **_left_out(values_of)},
         "headgate": {"expires": expires.isoformat()},
     }
     return str(yaml.safe_dump(document, sort_keys=False, width=2**20))

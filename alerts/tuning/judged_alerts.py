@@ -109,11 +109,11 @@ def _events(ask: Ask, wanted: Sequence[tuple[str, datetime]]) -> dict[str, Row]:
     # By time: each part then reads few of the files.
     for start in range(0, len(ordered), _AT_ONCE):
         part = ordered[start : start + _AT_ONCE]
-        asked = {
+        params = {
             "uids": [uid for uid, _ in part],
             "since": part[0][1] - timedelta(seconds=1),
             "until": part[-1][1] + timedelta(seconds=1),
         }
-        for row in ask(_EVENTS.format(columns=columns), asked, needs=("silver.event",)):
+        for row in ask(_EVENTS.format(columns=columns), params, needs=("silver.event",)):
             known[str(row["event_uid"])] = row
     return known

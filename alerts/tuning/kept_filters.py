@@ -112,7 +112,7 @@ def _names_of(rule: Rule) -> set[str]:
 
 
 def _kept(path: Path, document: Mapping[str, Any], rule: Rule, alone: bool) -> KeptFilter:
-    asked = {name: value for name, value in document["filter"].items() if name != "rules"}
+    filter_fields = {name: value for name, value in document["filter"].items() if name != "rules"}
     own = document.get("headgate")
     expires = own.get("expires") if isinstance(own, dict) else None
     end = None
@@ -122,7 +122,7 @@ def _kept(path: Path, document: Mapping[str, Any], rule: Rule, alone: bool) -> K
     return KeptFilter(
         filter_id=str(document.get("id") or ""),
         title=str(document.get("title") or path.name),
-        text=str(yaml.safe_dump(asked, sort_keys=False, width=2**20)).rstrip(),
+        text=str(yaml.safe_dump(filter_fields, sort_keys=False, width=2**20)).rstrip(),
         owner=str(document.get("author") or ""),
         reason=str(document.get("description") or ""),
         expires=end,

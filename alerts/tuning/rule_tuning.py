@@ -56,17 +56,17 @@ def require_tunable(described: object, name: str) -> Rule:
 
 
 def keep_proposed_filter(
-    settings: Settings, rule: Rule, path: Path, wish: FilterWish
+    settings: Settings, rule: Rule, path: Path, filter_wish: FilterWish
 ) -> tuple[Path, str]:
     """Write a filter and put it in force: its file, and the pack's hash; raises `Usage`."""
-    wish.require_whole()
+    filter_wish.require_whole()
     text = filter_text(
         rule,
         log_source_of(path, rule.id),
-        wish.conditions,
-        owner=wish.owner.strip(),
-        reason=wish.reason.strip(),
-        expires=wish.expires,
+        filter_wish.conditions,
+        owner=filter_wish.owner.strip(),
+        reason=filter_wish.reason.strip(),
+        expires=filter_wish.expires,
     )
     return write_filter(settings, rule.id, f"filter_{rule.id}_{uuid4().hex[:8]}.yml", text)
 

@@ -102,11 +102,11 @@ def scorecard(
     `only`: the id of the one rule whose alerts are looked at; none are then counted elsewhere.
     Raises `Retryable` as long as gold.alert or gold.finding cannot be read.
     """
-    asked: dict[str, Any] = {"since": since, "until": until, "made": until}
+    params: dict[str, Any] = {"since": since, "until": until, "made": until}
     question = BY_RULE
     if only is not None:
-        question, asked = _OF_ONE, asked | {"only": only}
-    counted = {row["rule_id"]: row for row in ask(question, asked, needs=NEEDS)}
+        question, params = _OF_ONE, params | {"only": only}
+    counted = {row["rule_id"]: row for row in ask(question, params, needs=NEEDS)}
     fired = {
         row["rule_id"]: row for row in ask(_FIRED, {}, needs=("gold.finding", "gold.findings"))
     }

@@ -57,7 +57,7 @@ def keep_threshold(
     settings: Settings,
     source: RuleSource,
     chosen: Correlation,
-    wish: ThresholdWish,
+    threshold_wish: ThresholdWish,
     group_by: Sequence[str] | None = None,
 ) -> tuple[str, Path, str, int]:
     """Keep a choice as an own rule in place of the one it is of: the new rule's id, its file, the
@@ -77,9 +77,9 @@ def keep_threshold(
         timespan_seconds=chosen.timespan_seconds,
         group_by=group_by,
     )
-    owner, reason = wish.owner.strip(), wish.reason.strip()
+    owner, reason = threshold_wish.owner.strip(), threshold_wish.reason.strip()
     copy = own_copy(changed, chosen, owner=owner, reason=reason)
-    path, pack, left_out = write_copy(settings, copy, chosen, wish.who, reason)
+    path, pack, left_out = write_copy(settings, copy, chosen, threshold_wish.who, reason)
     return str(copy["id"]), path, pack, left_out
 
 

@@ -118,11 +118,11 @@ def threshold_history(
     `MOST_FINDINGS`, and `Retryable` while the lake lacks the tables.
     """
     before = since - looks_back(definition, longest_seconds)
-    asked = {"rules": list(definition.rules), "since": before, "until": until}
+    params = {"rules": list(definition.rules), "since": before, "until": until}
     (whole,) = ask(
         "SELECT count(*) AS n FROM gold.finding "
         "WHERE list_contains($rules, rule_id) AND event_time >= $since AND event_time <= $until",
-        asked,
+        params,
         needs=FINDINGS_NEED,
     )
     if whole["n"] > MOST_FINDINGS:
@@ -133,10 +133,10 @@ def threshold_history(
     rows = tuple(row for row in counted_rows(ask, definition, "", before, until) if confirmed(row))
     # A lake younger than the span would make every choice look quieter than it is.
     first = event_instant(micros(rows[0]["event_time"])) if rows else since
-    asked = {"rule": definition.id, "since": since, "until": until}
+    params = {"rule": definition.id, "since": since, "until": until}
     judged = ask(
         _JUDGED,
-        asked | {"verdicts": sorted(JUDGING_VERDICTS)},
+        params | {"verdicts": sorted(JUDGING_VERDICTS)},
         needs=("gold.alert", "gold.alert_current"),
     )
     named = {

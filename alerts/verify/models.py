@@ -30,7 +30,7 @@ SELECT rule_id, entity, epoch(hour)::BIGINT, coalesce(any_value(model) FILTER (t
         'steps': flatten(list(list_transform(top, x -> x.snippet)) FILTER (top IS NOT NULL))}
 FROM gold.device_hour WHERE hour >= $since AND hour < $until GROUP BY rule_id, entity, hour
 """
-_TOLD = """
+_FINDINGS = """
 SELECT finding_id, any_value(rule_id), any_value(pack), count(*),
        epoch(any_value(window_start))::BIGINT
 FROM gold.finding
@@ -96,10 +96,10 @@ class KnownModel:
 
 
 def judge_hours(
-    hours: Iterable[ModelHour], found: Iterable[ModelFinding], known: KnownModel
+    hours: Iterable[ModelHour], findings_of_models: Iterable[ModelFinding], known: KnownModel
 ) -> tuple[int, list[Difference]]:
     """How many hours say the same again, and the differences."""
-    findings = {hour_row.finding_id: hour_row for hour_row in found}
+    findings = {hour_row.finding_id: hour_row for hour_row in findings_of_models}
     same, different = 0, []
     for hour in hours:
         wrong = _judged(hour, findings.pop(hour.finding_id, None), known)
@@ -108,16 +108,21 @@ def judge_hours(
     return same, different + list(_without_hours(findings.values(), known))
 
 
-def _judged(hour: ModelHour, found: ModelFinding | None, known: KnownModel) -> Difference | None:
+def _judged(
+    hour: ModelHour, model_finding: ModelFinding | None, known: KnownModel
+) -> Difference | None:
     difference = Difference(
         "hour", "other", hour.finding_id, hour.rule_id, hour.hour * 1_000_000, "unexplained"
     )
     # An hour is told once for good; any other number is a fault whatever the model says.
-    if (found.times if found else 0) != hour.told or hour.told > 1:
-        rows = f"{found.times if found else 0} rows in gold.finding, {hour.told} in device_hour"
-        late = found is None and hour.received >= known.through
+    if (model_finding.times if model_finding else 0) != hour.told or hour.told > 1:
+        times = model_finding.times if model_finding else 0
+        rows = f"{times} rows in gold.finding, {hour.told} in device_hour"
+        late = model_finding is None and hour.received >= known.through
         return replace(difference, cause="unfinished" if late else "unexplained", detail=rows)
-    packs = [pack for pack in known.packs if found is None or pack.hash == found.pack]
+    packs = [
+        pack for pack in known.packs if model_finding is None or pack.hash == model_finding.pack
+    ]
     limits = [
         rule.threshold
         for pack in packs
@@ -125,16 +130,16 @@ def _judged(hour: ModelHour, found: ModelFinding | None, known: KnownModel) -> D
         if rule.id == hour.rule_id and rule.model == hour.model
     ]
     if not limits:
-        return replace(difference, cause="pack lost", detail=hour.entity) if found else None
+        return replace(difference, cause="pack lost", detail=hour.entity) if model_finding else None
     try:
         score = known.model(hour.model).judge(hour.entity, hour.hour, hour.values).score
     except Fatal as error:
         return replace(difference, cause="pack lost", detail=str(error))
     beyond = [score >= limit for limit in limits]
-    if (found is not None) in beyond:
+    if (model_finding is not None) in beyond:
         # Of an hour without a finding it is not recorded which pack's threshold it was held to.
         return None
-    how = "extra" if found else "missing"
+    how = "extra" if model_finding else "missing"
     return replace(
         difference, how=how, detail=f"{hour.entity}: model {hour.model} scores {score:g}"
     )
@@ -158,7 +163,7 @@ def read_hours(
         return [], []  # no model was ever trained
     span = {"since": since, "until": until}
     hours = [ModelHour(*row) for row in lake.execute(_HOURS, span).fetchall()]
-    return hours, [ModelFinding(*row) for row in lake.execute(_TOLD, span).fetchall()]
+    return hours, [ModelFinding(*row) for row in lake.execute(_FINDINGS, span).fetchall()]
 
 
 def known_of(

@@ -204,7 +204,7 @@ class Verification:
 
     def _findings(
         self,
-        told: Verified,
+        verified: Verified,
         folder: Path,
         packs: Sequence[RulePack],
         lost: set[str],
@@ -222,14 +222,14 @@ class Verification:
             self._tell(f"findings up to {end:%Y-%m-%d %H:%M}")
             begin, number = end, number + 1
         strays, same = self._strays(files, complete)
-        told.same["finding"] = same
+        verified.same["finding"] = same
         events = self._events(strays)
         # Before judging, all at once: a question for each finding would read the tables as often.
         batches = self._batches(lost)
         for stray in strays:
             judged = judge_finding(stray, events.get(stray.event_uid), batches)
             if judged is not None:
-                told.differences.append(judged)
+                verified.differences.append(judged)
                 self._strayed.add(stray.event_uid)
 
     def _strays(self, files: list[str], complete: datetime) -> tuple[list[OneSidedFinding], int]:
@@ -239,9 +239,9 @@ class Verification:
             )
         history = "read_parquet($files)" if files else "history_rows"
         since, until = self._span
-        asked: dict[str, Any] = {"since": since, "until": until, "complete": complete}
-        asked |= {"files": files} if files else {}
-        self._ask(_COMPARED.replace("HISTORY", history), **asked)
+        params: dict[str, Any] = {"since": since, "until": until, "complete": complete}
+        params |= {"files": files} if files else {}
+        self._ask(_COMPARED.replace("HISTORY", history), **params)
         rows = self._ask(
             "SELECT finding_id, rule_id, event_uid, event_time, pack, packs, times "
             "FROM compared WHERE NOT same ORDER BY event_time, finding_id"
@@ -257,7 +257,7 @@ class Verification:
         if not strays:
             return {}
         uids = sorted({stray.event_uid for stray in strays})
-        asked = self._lake.spark.createDataFrame([(uid,) for uid in uids], "event_uid string")
+        wanted_uids = self._lake.spark.createDataFrame([(uid,) for uid in uids], "event_uid string")
         rows = (
             EventHistory(self._lake)
             .events(*self._span)
@@ -269,7 +269,7 @@ class Verification:
             )
         )
         # Few ids against many events: broadcast, so that the events are not shuffled.
-        collect = rows.join(F.broadcast(asked), "event_uid", "left_semi").collect()
+        collect = rows.join(F.broadcast(wanted_uids), "event_uid", "left_semi").collect()
         return {row.event_uid: EventFacts(row.duplicate, row.dead, row.file) for row in collect}
 
     def _batches(self, lost: set[str]) -> Batches:
@@ -286,7 +286,7 @@ class Verification:
             failed={(str(rule), str(pack)) for rule, pack in failed},
         )
 
-    def _hours(self, told: Verified, packs: Sequence[RulePack]) -> None:
+    def _hours(self, verified: Verified, packs: Sequence[RulePack]) -> None:
         """What models told of the hours that they judged."""
         hours, result = read_hours(self._duck, *self._span)
         if not hours and not result:
@@ -294,13 +294,13 @@ class Verification:
         named = {matched.pack for matched in result} - {pack.hash for pack in packs}
         every = [*packs, *(pack for name in sorted(named) if (pack := self._pack(name)))]
         known = known_of(self._duck, every, ModelStore(self._store.folder).get)
-        told.same["hour"], different = judge_hours(hours, result, known)
-        told.differences += different
+        verified.same["hour"], different = judge_hours(hours, result, known)
+        verified.differences += different
 
     # -- correlations and alerts -----------------------------------------------------------
 
     def _alerts(
-        self, told: Verified, folder: Path, packs: Sequence[RulePack], complete: datetime
+        self, verified: Verified, folder: Path, packs: Sequence[RulePack], complete: datetime
     ) -> None:
         """Recorded findings of events, attributed as known then, through the state again."""
         dedup = self._settings.alerts.dedup_seconds
@@ -339,9 +339,9 @@ class Verification:
         sorted_rows = findings_in_order(files, folder / "sorting", memory)
         # Both are in order already; merging keeps findings out of memory.
         refold.run(heapq.merge(sorted_rows, self._actions(begin, end), key=_available))
-        self._compare(told, refold, begin, end)
+        self._compare(verified, refold, begin, end)
 
-    def _compare(self, told: Verified, refold: Refold, begin: datetime, end: datetime) -> None:
+    def _compare(self, verified: Verified, refold: Refold, begin: datetime, end: datetime) -> None:
         span = (micros(self._span[0]), micros(self._span[1]))
         facts = AlertFacts(
             finished=self._through(),
@@ -360,8 +360,8 @@ class Verification:
         }
         for what, (stream, history) in sides.items():
             same, different = judge_told(what, stream, history, span, facts)
-            told.same[what] = same
-            told.differences += different
+            verified.same[what] = same
+            verified.differences += different
 
     def _through(self) -> int:
         """The arrival time up to which job `alert` certainly has all it waits for."""
@@ -446,6 +446,8 @@ def _available(row: Mapping[str, Any]) -> int:
     return micros(row["available_at"])
 
 
-def differences(told: Verified) -> list[Difference]:
+def differences(verified: Verified) -> list[Difference]:
     """All differences, those without a cause first, then by time."""
-    return sorted(told.differences, key=lambda one: (one.cause != "unexplained", one.at, one.id))
+    return sorted(
+        verified.differences, key=lambda one: (one.cause != "unexplained", one.at, one.id)
+    )

@@ -63,7 +63,9 @@ def import_rules(args: argparse.Namespace, settings: Settings) -> int:
         return spark_rules.import_function(args, settings)
     if args.into is None and (args.shadow is not None or args.version):
         raise Usage("--shadow and --version are of a pack: say where it lies with --into")
-    wish = None if args.shadow is None else ShadowWish(acting_user(), args.reason, args.shadow)
+    shadow_wish = (
+        None if args.shadow is None else ShadowWish(acting_user(), args.reason, args.shadow)
+    )
     # The next look at the folder would find the copies as rules with ids that are taken.
     if args.into is not None and args.into.resolve().is_relative_to(args.folder.resolve()):
         raise Usage(f"--into {args.into}: lies inside {args.folder}; give a folder of your own")
@@ -73,35 +75,35 @@ def import_rules(args: argparse.Namespace, settings: Settings) -> int:
         for line in summary_text(report):
             print(printable(line))
     if args.into is not None:
-        document |= _update(args, settings, report, wish)
+        document |= _update(args, settings, report, shadow_wish)
     if args.output == "json":
         print(json.dumps(document, indent=2))
     return 0 if report.loaded else 1
 
 
 def _update(
-    args: argparse.Namespace, settings: Settings, report: Report, wish: ShadowWish | None
+    args: argparse.Namespace, settings: Settings, report: Report, shadow_wish: ShadowWish | None
 ) -> dict[str, Any]:
     """Plan, tell and, unless it is only looked at, do it; what `--output json` says of it."""
-    files, known = files_to_take(report), PackVersions(settings).of(args.into)
+    files, versions = files_to_take(report), PackVersions(settings).of(args.into)
     plan = plan_version(settings, args.into, files, report.compiled, args.folder)
     taken = new_pack_version(
         *(files, args.version, str(args.folder.resolve()), acting_user(), args.reason),
         *("imported", _only(args)),
     )
-    require_new_name(known, taken)
-    tell_plan(plan, known, taken)
+    require_new_name(versions, taken)
+    tell_plan(plan, versions, taken)
     anew = all(change.act == ADDED for change in plan.file_changes)
     if not anew and (args.dry_run or not args.yes) and args.output == "text":
         tell_rules(plan)
     document = {"update": plan_json(plan, taken)}
-    if args.dry_run or _is_last(known, taken, plan):
+    if args.dry_run or _is_last(versions, taken, plan):
         return document
     # A first import overwrites nothing; an update changes what is in force.
     if not anew and not plan.empty and not args.yes:
         raise Usage("look at what would change first (--dry-run), then add --yes")
-    put = put_version(settings, plan, taken, wish)
-    tell_put(settings, plan, put, wish.days if wish else 0)
+    put = put_version(settings, plan, taken, shadow_wish)
+    tell_put(settings, plan, put, shadow_wish.days if shadow_wish else 0)
     written = sum(c.act in (ADDED, CHANGED) and c.path.endswith((".yml", ".yaml"))
                   for c in plan.file_changes)  # fmt: skip
     return document | {"copied_files": written}
@@ -119,9 +121,9 @@ def _is_last(known: list[PackVersion], taken: PackVersion, plan: PackPlan) -> bo
     return same and plan.empty
 
 
-def tell_plan(plan: PackPlan, known: list[PackVersion], taken: PackVersion) -> None:
+def tell_plan(plan: PackPlan, versions: list[PackVersion], taken: PackVersion) -> None:
     """Say what a version would change, in numbers."""
-    last = known[-1] if known else None
+    last = versions[-1] if versions else None
     way = f"version {last.version} -> {taken.version}" if last else f"version {taken.version}"
     print(printable(f"{plan.folder}: {way}: {_counts(plan)}"), file=sys.stderr)
     if last is not None and last.only != taken.only:

@@ -43,7 +43,7 @@ def show_packs(args: argparse.Namespace, settings: Settings) -> int:
         ]
         print_rows([row | {"imported": _when(row["imported"])} for row in items], args.output)
         return 0
-    known = PackVersions(settings).of(pack_folder(settings, args.pack))
+    versions = PackVersions(settings).of(pack_folder(settings, args.pack))
     rows = [
         {
             "version": each.version,
@@ -55,7 +55,7 @@ def show_packs(args: argparse.Namespace, settings: Settings) -> int:
             "files": len(each.files),
             "reason": each.reason,
         }
-        for each in reversed(known)
+        for each in reversed(versions)
     ]
     print_rows(rows, args.output)
     return 0
@@ -64,11 +64,11 @@ def show_packs(args: argparse.Namespace, settings: Settings) -> int:
 def roll_back(args: argparse.Namespace, settings: Settings) -> int:
     """`headgate rules rollback PACK`: what was edited here stays."""
     folder = pack_folder(settings, args.pack)
-    known = PackVersions(settings).of(folder)
-    target = former_version(known, folder, args.to)
+    versions = PackVersions(settings).of(folder)
+    target = former_version(versions, folder, args.to)
     plan = plan_rollback(settings, folder, target)
     taken = again(target, acting_user(), args.reason)
-    tell_plan(plan, known, taken)
+    tell_plan(plan, versions, taken)
     if not args.yes:
         tell_rules(plan)
         raise Usage("nothing is done yet: add --yes to go back")

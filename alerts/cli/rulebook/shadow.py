@@ -65,7 +65,7 @@ def shadow(args: argparse.Namespace, settings: Settings) -> int:
     criteria = criteria_of(args)
     if not args.rule and not criteria:
         return _report(args, settings)
-    wish = ShadowWish(acting_user(), args.reason, args.days)
+    shadow_wish = ShadowWish(acting_user(), args.reason, args.days)
     names = [name for name in args.rule if not _is_file(name)]
     files = [Path(name) for name in args.rule if _is_file(name)]
     chosen = chosen_rules(read_rule_files(settings), names, criteria)
@@ -76,12 +76,12 @@ def shadow(args: argparse.Namespace, settings: Settings) -> int:
         print_rows(rows, args.output)
         raise Usage("nothing was put in shadow; add --yes if it is these")
     for path in files:
-        rule_id, pack = shadow_file(settings, path, wish)
-        print(f"{path}: in shadow as {rule_id} for {wish.days} days", file=sys.stderr)
+        rule_id, pack = shadow_file(settings, path, shadow_wish)
+        print(f"{path}: in shadow as {rule_id} for {shadow_wish.days} days", file=sys.stderr)
     if chosen:
-        pack = shadow_rules(settings, list(chosen), wish)
+        pack = shadow_rules(settings, list(chosen), shadow_wish)
         print(
-            f"in shadow for {wish.days} days, without alerts; what they would have alerted: "
+            f"in shadow for {shadow_wish.days} days, without alerts; what they would have alerted: "
             "headgate rules shadow",
             file=sys.stderr,
         )

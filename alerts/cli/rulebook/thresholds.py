@@ -278,9 +278,9 @@ def _write(
     """Keep the choice; `written`: its group as it was asked for, None where it is the rule's."""
     from alerts.tuning.threshold_file import ThresholdWish, keep_threshold
 
-    wish = ThresholdWish(args.owner, args.reason, acting_user())
+    threshold_wish = ThresholdWish(args.owner, args.reason, acting_user())
     group_by = None if written is None else _names(written)
-    _, path, pack, left_out = keep_threshold(settings, source, chosen, wish, group_by)
+    _, path, pack, left_out = keep_threshold(settings, source, chosen, threshold_wish, group_by)
     if left_out:
         print(f"{left_out} of its tests do not hold with it and were left out", file=sys.stderr)
     print(

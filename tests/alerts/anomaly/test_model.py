@@ -375,7 +375,7 @@ def learned(lake: Lake) -> tuple[Lake, ModelRule]:
     store.use(rule.rule.id, done.hash)
     recompile(lake.settings)
     assert done.header.devices == DESKS + SERVERS
-    assert done.told <= 3, "what is usual must not be told of"
+    assert done.alerting_hours <= 3, "what is usual must not be told of"
     in_force = model_rules(lake.settings).named(NAME)
     assert in_force is not None
     return lake, in_force.rule

@@ -230,7 +230,7 @@ def test_rare_steps_are_told_once_by_stream_and_history_and_verified(lake: Lake)
     source = model_rules(lake.settings).named(NAME)
     assert source is not None
     done = train(lake, store, source.rule, START, END)
-    assert (done.header.devices, done.told) == (DEVICES, 0)
+    assert (done.header.devices, done.alerting_hours) == (DEVICES, 0)
     store.use(source.rule.id, done.hash)
     recompile(lake.settings)
     in_force = model_rules(lake.settings).named(NAME)

@@ -43,9 +43,9 @@ class Restored(Bucket):
 
     def step(self, *rows: dict[str, Any]) -> list[dict[str, Any]]:
         state = BucketState.decode(self.blob)
-        outputs = state.step(rows, packs, self.settings, DETECTED, heard=self.heard.get)
+        outputs = state.step(rows, packs, self.settings, DETECTED, published=self.heard.get)
         again = BucketState.decode(self.blob)
-        assert again.step(rows, packs, self.settings, DETECTED, heard=self.heard.get) == outputs
+        assert again.step(rows, packs, self.settings, DETECTED, published=self.heard.get) == outputs
         self.blob = state.encode()
         for output in outputs:
             if output["out"] == "alert":
