@@ -201,10 +201,10 @@ def _changes(was: Sequence[_Piece], now: Sequence[_Piece]) -> Iterator[_Change]:
     held: _Change | None = None
     before, after = _Walk(was), _Walk(now)
     for start, end in pairwise(cuts):
-        last, said = before.to(start)
+        last, earlier = before.to(start)
         _, played = after.to(start)
-        old, new = _session(said), _session(played)
-        if _uid(old) == _uid(new) or (said is None and _goes_on(last, start, new)):
+        old, new = _session(earlier), _session(played)
+        if _uid(old) == _uid(new) or (earlier is None and _goes_on(last, start, new)):
             continue
         same = held is not None and held[1] == start and _uid(held[3]) == _uid(new)
         if held and same and (new is not None or _uid(held[2]) == _uid(old)):

@@ -406,11 +406,12 @@ def _holders(
     """Who held the address at each of some ascending instants."""
     # One walk along both: a search for each would cost the square of an address that changes hands
     # all the time, and every batch compares all that it still may have to put right.
-    at = 0
+    place = 0
     for time_us in times_us:
-        while at < len(spans) and spans[at][1] <= time_us:
-            at += 1
-        yield spans[at][2] if at < len(spans) and spans[at][0] <= time_us else None
+        while place < len(spans) and spans[place][1] <= time_us:
+            place += 1
+        covers = place < len(spans) and spans[place][0] <= time_us
+        yield spans[place][2] if covers else None
 
 
 def _uid(session: Session | None) -> str | None:
