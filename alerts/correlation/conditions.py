@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import msgspec
@@ -31,6 +32,9 @@ _OPS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 Number = int | float
+
+_SCALE = 2.0**64
+"""Numbers divided by it have a sum that is a float, however large they are."""
 
 
 class MeasuredCondition(NamedTuple):
@@ -82,12 +86,8 @@ def measure_condition(
     if definition.any_of is not msgspec.UNSET:
         return _first_alternative(definition, definition.any_of, within)
     value = metric(definition, within)
-    if value is None or not _OPS[definition.op](value, definition.count):
+    if value is None or not fulfils(definition, value):
         return None
-    if definition.upper is not msgspec.UNSET:
-        op, count = definition.upper
-        if not _OPS[op](value, count):
-            return None
     chosen: list[CorrelationEntry] | None = list(within)
     if definition.type == "temporal":
         chosen = _latest(within)
@@ -101,6 +101,16 @@ def measure_condition(
     elif definition.type == "value_count":
         chosen = [e for e in within if e.value is not None]
     return None if chosen is None else MeasuredCondition(value, chosen or list(within))
+
+
+def fulfils(definition: Correlation, value: Number | Fraction) -> bool:
+    """Whether a window's number is one that the condition asks for."""
+    if not _OPS[definition.op](value, definition.count):
+        return False
+    if definition.upper is msgspec.UNSET:
+        return True
+    op, count = definition.upper
+    return _OPS[op](value, count)
 
 
 def metric(definition: Correlation, within: Sequence[CorrelationEntry]) -> Number | None:
@@ -135,8 +145,13 @@ def percentile(numbers: Sequence[Number], percent: Number) -> Number:
 
 def _sum(numbers: Sequence[Number]) -> Number:
     """Exact for whole numbers, correctly rounded for others: the order does not show."""
-    whole = all(isinstance(n, int) for n in numbers)
-    return sum(numbers) if whole else math.fsum(numbers)
+    if all(isinstance(n, int) for n in numbers):
+        return sum(numbers)
+    try:
+        return math.fsum(numbers)
+    except OverflowError:
+        # Beyond any float, which logs can say as well: infinite, and no end of the batch.
+        return math.fsum(n / _SCALE for n in numbers) * _SCALE
 
 
 def _first_alternative(

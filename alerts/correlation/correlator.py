@@ -52,6 +52,7 @@ from alerts.correlation.finding import (
 from alerts.correlation.first_seen import FirstSeen, note_value
 from alerts.correlation.negation import looks_ahead, measure_without, remembers, rules_out
 from alerts.correlation.packed_history import PackedEntries, unpack_history
+from alerts.correlation.window_count import WindowCount
 from alerts.domain.entity import micros
 from alerts.domain.finding import counts
 from alerts.rulepack.predicate import fold
@@ -140,6 +141,8 @@ class Correlator:
         self._entered: list[tuple[str, CorrelationEntry]] = []
         self._homes: dict[str, _Group] = {}
         for key, group in state.groups.items():
+            # As an earlier release left it, it is in another order.
+            group.fired.sort(key=_end_key)
             for earlier in group.fired:
                 self._where.update(dict.fromkeys(earlier.members, key))
                 self._homes[earlier.finding["finding_id"]] = group
@@ -277,8 +280,10 @@ class Correlator:
         self, definition: Correlation, group: _Group, entry: CorrelationEntry
     ) -> list[dict[str, Any]]:
         """Take back an absence in whose time a finding comes late or by a correction."""
-        outputs = []
-        for silence in group.fired if asks_absence(definition) or rules_out(definition) else ():
+        if not (asks_absence(definition) or rules_out(definition)):
+            return []
+        outputs, span = [], definition.span
+        for silence in _told_between(group, entry.time - span, entry.time + span):
             if not silence.disproved and self._ends(definition, group, silence, entry):
                 silence.rev = max(silence.rev + 1, entry.rev)
                 silence.disproved, silence.members = True, []
@@ -352,15 +357,16 @@ class Correlator:
                 f for f in home.fired if f.finding["finding_id"] == now.finding["finding_id"]
             )
             if earlier.disproved:
-                _move(earlier, home, group)
-                self._homes[earlier.finding["finding_id"]] = group
+                home.fired = [each for each in home.fired if each is not earlier]
                 renew(earlier, now)
+                _keep(group, earlier)
+                self._homes[earlier.finding["finding_id"]] = group
                 earlier.rev = max(earlier.rev + 1, now.rev)
                 return told_again(earlier, newest.holder, newest.holder)
             # It went to another group with the id that it got here.
             rename(now)
             home = self._homes.get(now.finding["finding_id"])
-        group.fired.append(now)
+        _keep(group, now)
         self._homes[now.finding["finding_id"]] = group
         return {"out": "finding", "row": correlation_summary(now.finding)}
 
@@ -382,7 +388,7 @@ class Correlator:
             late=entry.late,
             dropped=group.seen.dropped,
         )
-        group.fired.append(told_now)
+        _keep(group, told_now)
         self._where[entry.finding_id] = key
         return [{"out": "finding", "row": correlation_summary(told_now.finding)}]
 
@@ -403,7 +409,8 @@ class Correlator:
                 return []
             group.entries[place] = entry
         # Of a window whose findings are forgotten, the newest one says whose it is.
-        return [out for fired in group.fired for out in corrected(fired, entry)]
+        told = _told_between(group, entry.time)
+        return [out for fired in told for out in corrected(fired, entry)]
 
     def _let_go(self, entry: CorrelationEntry, key: str | None) -> None:
         """A finding that counts no more, by a newer attribution."""
@@ -420,7 +427,7 @@ class Correlator:
         group.entries.pop(at)
         self._where.pop(entry.finding_id)
         self._stirred.append((key, entry.time, entry.time + self.state.span))
-        for earlier in group.fired:
+        for earlier in _told_between(group, entry.time):
             if entry.finding_id in earlier.members:
                 told_as = earlier.finding["finding_id"]
                 self._shaken.setdefault(told_as, _Shaken(key, earlier, [])).lost.append(entry)
@@ -454,12 +461,12 @@ class Correlator:
                     fired_row,
                     fired(definition, within, what, pack=pack, late=late, dropped=dropped),
                 )
-                home.fired.append(fired_row)
+                _keep(home, fired_row)
                 self._homes[fired_row.finding["finding_id"]] = home
                 return told_again(fired_row, what.chosen[-1].holder, newest.holder)
         fired_row.disproved, fired_row.members = True, []
         # Kept, though disproved: it comes back under its id if its findings do.
-        group.fired.append(fired_row)
+        _keep(group, fired_row)
         if taken_back:
             return None  # by a finding of the same batch that came in between
         return told_again(fired_row, None, newest.holder)
@@ -508,9 +515,20 @@ def _cap(definition: Correlation) -> int:
     return max(MAX_ENTRIES, 2 * needed)
 
 
-def _move(one: Fired, old: _Group, new: _Group) -> None:
-    old.fired = [each for each in old.fired if each is not one]
-    new.fired.append(one)
+def _end_key(told: Fired) -> int:
+    return told.end
+
+
+def _keep(group: _Group, told: Fired) -> None:
+    """Note what fired, in order of its end: whoever asks for some of it need not go through all."""
+    insort(group.fired, told, key=_end_key)
+
+
+def _told_between(group: _Group, since: int, until: int | None = None) -> list[Fired]:
+    """What fired in windows that end in [since, until]."""
+    begin = bisect_left(group.fired, since, key=_end_key)
+    behind = None if until is None else bisect_right(group.fired, until, key=_end_key)
+    return group.fired[begin:behind]
 
 
 def _place(group: _Group, entry: CorrelationEntry) -> int | None:
@@ -524,7 +542,8 @@ def _place(group: _Group, entry: CorrelationEntry) -> int | None:
 
 def _rests(group: _Group, end: int, span: int) -> bool:
     """Whether a window that ends then would only repeat what fired."""
-    return any(f.start - span <= end <= f.end + span for f in group.fired if not f.disproved)
+    told = _told_between(group, end - span)
+    return any(f.start - span <= end for f in told if not f.disproved)
 
 
 def _first_window(
@@ -537,14 +556,31 @@ def _first_window(
     """
     span = definition.span
     entries = group.entries
+    if told_at_once(definition) and not _may_fire(definition, entries, since - span, until):
+        return None
+    counted = WindowCount(definition, entries)
     position = bisect_left(entries, since, key=time_key)
     while position < len(entries) and entries[position].time <= until:
         end = entries[position].time
         position = bisect_right(entries, end, lo=position, key=time_key)
-        measured = None if _rests(group, end, span) else _measured(definition, entries, position)
+        begin = bisect_left(entries, end - span, key=time_key)
+        quiet = not counted.may_fulfil(begin, position) or _rests(group, end, span)
+        measured = None if quiet else _measured(definition, entries, position)
         if measured is not None:
             return measured
     return None
+
+
+def _may_fire(
+    definition: Correlation, entries: Sequence[CorrelationEntry], since: int, until: int
+) -> bool:
+    """Whether all findings of [since, until] together fulfil what more can only fulfil the better:
+    where they do not, no window of them does."""
+    if definition.type == "value_sum":  # a number below zero makes it less
+        return True
+    begin = bisect_left(entries, since, key=time_key)
+    behind = bisect_right(entries, until, key=time_key)
+    return WindowCount(definition, entries).may_fulfil(begin, behind)
 
 
 def _measured(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -109,6 +110,8 @@ def by_order(entry: CorrelationEntry) -> tuple[int, str]:
     return entry.time, entry.finding_id
 
 
+# A window is measured with each finding that comes, and its values are mostly the same ones.
+@lru_cache(maxsize=16_384)
 def number(text: str | None) -> int | float | None:
     """The finite decimal number that `text` is; None for anything else, never a guess."""
     clean = (text or "").strip()

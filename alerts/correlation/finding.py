@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -11,12 +12,13 @@ from alerts.correlation.conditions import NUMERIC, MeasuredCondition, Number, as
 from alerts.correlation.entry import COPIED, CorrelationEntry
 from alerts.correlation.negation import looks_ahead, rules_out
 from alerts.domain.alert import Evidence, sampled
-from alerts.domain.entity import Holder, event_instant
+from alerts.domain.entity import Holder, event_instant, micros
 from alerts.domain.finding import DISPROVED, identity, single_line
 from alerts.rulepack.predicate import fold
 from alerts.rulepack.rule_pack import Correlation
 
 _EVIDENCE = 10
+_END_OF_TIME = micros(datetime.max)
 
 
 class Fired(msgspec.Struct, gc=False):
@@ -99,7 +101,8 @@ def fired(
 def _told_at(definition: Correlation, within: Sequence[CorrelationEntry]) -> int:
     """When it was so, microseconds: with the newest finding, and of an absence when its time was
     over, or what counts it would be looked for in the past."""
-    return within[-1].time + looks_ahead(definition)
+    # A log may tell the last second of the last year there is, and nothing is behind that.
+    return min(within[-1].time + looks_ahead(definition), _END_OF_TIME)
 
 
 def correlation_summary(finding: Mapping[str, Any]) -> dict[str, Any]:

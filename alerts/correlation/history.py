@@ -9,11 +9,13 @@ from typing import Any
 from alerts.correlation.correlator import (
     CORRECTABLE,
     LATENESS,
+    MAX_ENTRIES,
     SETTLE,
     CorrelationState,
     Correlator,
 )
 from alerts.correlation.entry import CorrelationEntry, time_key
+from alerts.correlation.finding import Fired
 from alerts.correlation.first_seen import forget_values
 from alerts.correlation.packed_history import ENOUGH, pack_history
 from alerts.rulepack.rule_pack import Correlation
@@ -53,11 +55,21 @@ def forget_findings(state: CorrelationState, clock: int) -> None:
     for key, group in list(state.groups.items()):
         group.entries = [e for e in group.entries if e.time >= oldest]
         group.fired = [f for f in group.fired if f.end >= oldest - CORRECTABLE]
+        if group.seen is not None:
+            group.fired = _newest(group.fired, clock - LATENESS - CORRECTABLE)
         if group.seen is not None and forget_values(group.seen, oldest):
             group.seen = None
         remembered = group.entries or group.fired or group.seen is not None or group.cold >= oldest
         if not remembered:
             del state.groups[key]
+
+
+def _newest(told: list[Fired], since: int) -> list[Fired]:
+    """What a group told of new values from an instant on, and before it no more than a cap: its
+    span may be a month, and a value that is always new would fill the state in that time."""
+    ordered = sorted(told, key=lambda one: one.end)
+    recent = len(ordered) - MAX_ENTRIES
+    return [one for place, one in enumerate(ordered) if place >= recent or one.end >= since]
 
 
 def pack_away(state: CorrelationState, clock: int, enough: int = ENOUGH) -> None:

@@ -9,7 +9,7 @@ import duckdb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.correlation.correlator import CorrelationState, Correlator
+from alerts.correlation.correlator import MAX_ENTRIES, CorrelationState, Correlator
 from alerts.correlation.first_seen import MAX_VALUES, FirstSeen, note_value
 from alerts.correlation.history import forget_findings
 from alerts.domain.entity import micros
@@ -130,3 +130,18 @@ def new_by_sql(points: list[Point], span: int, learn: int) -> set[tuple[str, int
             SELECT n.g, n.t, n.v FROM news n JOIN since s ON s.g = n.g AND s.t = n.t
             WHERE (n.before IS NULL OR n.t - n.before > {span}) AND n.t - s.first >= {learn}"""
         return set(db.execute(query).fetchall())
+
+
+def test_of_values_that_are_always_new_a_group_keeps_a_bounded_history() -> None:
+    month = first_seen(timespan_seconds=30 * DAY)
+    run = Correlator(CorrelationState())
+    many = 3 * MAX_ENTRIES
+    for n in range(many):
+        run.feed(month, row(at(n * 60, f"v{n}", number=n)))
+    forget_findings(run.state, run.state.clock)
+    (group,) = run.state.groups.values()
+    assert len(group.fired) == MAX_ENTRIES
+    # What was seen stays known: none of it is told once more.
+    again = Correlator(run.state)
+    assert again.feed(month, row(at(many * 60, "v5", number=many))) == []
+    assert again.feed(month, row(at(5 * 60, "v5", number=5))) == []

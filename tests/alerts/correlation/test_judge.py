@@ -370,9 +370,12 @@ def test_what_many_corrections_stir_is_looked_at_once(monkeypatch: pytest.Monkey
         return measure_condition(*given)
 
     monkeypatch.setattr(correlator_module, "measure_condition", counted)
-    definition = correlation(timespan_seconds=600, count=5_000)
+    # Both rules are in each window but the first, and never in their order.
+    definition = correlation(
+        type="temporal_ordered", rules=("b", "a"), count=2, timespan_seconds=600
+    )
     correlator = Correlator(CorrelationState())
-    rows = [row(Point(number, number, "a", "bob", None)) for number in range(300)]
+    rows = [row(Point(n, n, "b" if n else "a", "bob", None)) for n in range(300)]
     for each in rows:
         correlator.feed(definition, each)
     measured.clear()
@@ -380,7 +383,7 @@ def test_what_many_corrections_stir_is_looked_at_once(monkeypatch: pytest.Monkey
         correlator.feed(definition, each | {"user_name": "eve", "attr_rev": 5})
     assert correlator.judge(definition) == []
     # Each window of the group that they came to; in the one that they left there is none.
-    assert len(measured) == len(rows)
+    assert len(measured) == len(rows) - 1
 
 
 SPANS = st.tuples(st.integers(0, 30), st.integers(0, 8)).map(lambda s: (s[0], s[0] + s[1]))
@@ -398,3 +401,13 @@ def test_each_instant_of_some_spans_is_unseen_once(spans: list[tuple[int, int]])
         known |= set(new)
         assert {n for first, last in seen for n in range(first, last + 1)} == known
         assert all(sooner[1] + 1 < later[0] for sooner, later in pairwise(seen))
+
+
+def test_an_absence_at_the_end_of_all_years_is_told() -> None:
+    nothing = correlation(op="eq", count=0)
+    last = row(Point(1, 0, "a", "bob", None))
+    last["event_time"] = last["event_time"].replace(
+        year=9999, month=12, day=31, hour=23, minute=59, second=30
+    )
+    (told,) = streamed(nothing, [[last]])
+    assert told["event_time"].year == 9999
