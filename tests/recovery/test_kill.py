@@ -58,8 +58,9 @@ PHASES = [
     Phase("in the Kafka transaction", isolation="read_uncommitted"),
 ]
 RUNS = {
+    "in the transaction": PHASES[-1:],
     "up to the commit of findings": PHASES[:5],
-    "from the end of ingest's batch to the Kafka transaction": PHASES[5:],
+    "from the end of ingest's batch to the commit of alerts": PHASES[5:-1],
 }
 """What one test kills in: several phases, as its runs to the end cost as much as five kills."""
 MORE = {
