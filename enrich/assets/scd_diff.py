@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -86,8 +86,7 @@ def in_force(versions: list[Version], at: datetime) -> Values | None:
 
 
 def _put(versions: list[Version], version: Version) -> None:
+    place = bisect_left(versions, version.valid_from, key=lambda version: version.valid_from)
     # Of one instant, what is loaded last counts.
-    versions[:] = [
-        version_row for version_row in versions if version_row.valid_from != version.valid_from
-    ]
-    insort(versions, version)
+    same = place < len(versions) and versions[place].valid_from == version.valid_from
+    versions[place : place + same] = [version]
