@@ -11,7 +11,7 @@ import msgspec
 from pyspark.sql import functions as F
 
 from alerts.domain.alert_body import damage, readable_body
-from alerts.domain.entity import micros
+from alerts.domain.entity import key_of, micros
 from alerts.domain.finding import identity
 from alerts.lifecycle.restore_alert import holds_findings
 from alerts.tables import ALERT
@@ -37,6 +37,7 @@ class DamagedCount:
     entity_value: str
     tenant_uid: str | None
     sentence: str
+    dedup_key: str | None = None
 
 
 def with_alerts(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> Counted:
@@ -50,17 +51,37 @@ def with_alerts(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> Counted:
         return Counted([], [])
     pairs = [(row, msgspec.json.decode(row["finding"])) for row in rows]
     alerts, damaged = _alerts(lake, pairs)
+    by_name = _by_name(alerts)
     out, left_out = [], []
     for row, finding in pairs:
         if (lost := counting_damaged(damaged, finding, row, lake.settings)) is not None:
             left_out.append(f"finding {row['finding_id']} stays as it was attributed: {lost}")
             continue
-        alert = counting(alerts, finding, row, lake.settings)
+        # Only those that it may be about: a noisy rule has as many alerts as findings here.
+        names = (_made(finding, lake.settings), (finding["rule_id"], _named(row, finding)))
+        mine = [alert for name in names for alert in by_name.get(name, ())]
+        alert = counting(mine, finding, row, lake.settings)
         if alert is not None:
             finding["alert"] = alert
         plain = {name: value for name, value in row.items() if name != "was"}
         out.append(plain | {"finding": msgspec.json.encode(finding).decode()})
     return Counted(out, left_out)
+
+
+_Name = str | tuple[str, str | None]
+
+
+def _by_name(alerts: Sequence[dict[str, Any]]) -> dict[_Name, list[dict[str, Any]]]:
+    """Alerts by their id, and by their rule and whom they are about."""
+    by_name: dict[_Name, list[dict[str, Any]]] = {}
+    for alert in alerts:
+        names: tuple[_Name, _Name] = (
+            alert["alert_id"],
+            (alert["rule"]["id"], alert["entity"]["value"]),
+        )
+        for name in names:
+            by_name.setdefault(name, []).append(alert)
+    return by_name
 
 
 Pair = tuple[Mapping[str, Any], Mapping[str, Any]]
@@ -99,11 +120,11 @@ def _alerts(lake: Lake, pairs: Sequence[Pair]) -> tuple[list[dict[str, Any]], li
             alerts.append(body)
         else:
             columns = (row.alert_id, row.rule_id, row.entity_value, row.tenant_uid)
-            damaged.append(DamagedCount(*columns, sentence))
+            damaged.append(DamagedCount(*columns, sentence, row.dedup_key))
     return alerts, damaged
 
 
-_WHOLE = ("body", "rule_id", "entity_value", "tenant_uid")
+_WHOLE = ("body", "rule_id", "entity_value", "tenant_uid", "dedup_key")
 """The body of an alert, and the columns that tell whose it is where its body is damaged."""
 
 
@@ -119,7 +140,8 @@ def counting_damaged(
     mine = (finding["rule_id"], named, finding.get("tenant_uid"))
     for alert in damaged:
         about = (alert.rule_id, alert.entity_value, alert.tenant_uid)
-        if about == mine or alert.alert_id == made:
+        same = about == mine and _is_of_scope(alert.dedup_key, row, finding)
+        if same or alert.alert_id == made:
             return alert.sentence
     return None
 
@@ -150,9 +172,22 @@ def _spans(alert: Mapping[str, Any], finding: Mapping[str, Any], row: Mapping[st
     # Two tenants may have one address, and none is to be told of the other's findings.
     if alert.get("tenant_uid") != finding.get("tenant_uid"):
         return False
+    if alert["entity"]["value"] != _named(row, finding):
+        return False
+    if not _is_of_scope(alert["dedup_key"], row, finding):
+        return False
     since, until = _instant(alert["window_start"]), _instant(alert["window_end"])
-    within = since <= micros(row["event_time"]) <= until
-    return within and alert["entity"]["value"] == _named(row, finding)
+    return since <= micros(row["event_time"]) <= until
+
+
+def _is_of_scope(dedup_key: str | None, row: Mapping[str, Any], finding: Mapping[str, Any]) -> bool:
+    """Whether an alert about what a finding was about is of the same site, as `entity_of` has it:
+    two sites may have one address."""
+    if dedup_key is None or (row["was"]["holder"] or {}).get("status") == "leased":
+        return True
+    key = f"{finding['rule_id']}|ip|{finding.get('scope') or ''}|{finding.get('ip')}"
+    # Without its tenant an earlier release wrote it.
+    return dedup_key in (key, key_of(finding.get("tenant_uid"), key))
 
 
 def _made(finding: Mapping[str, Any], settings: Settings) -> str:

@@ -105,6 +105,15 @@ def test_a_damaged_alert_of_another_tenant_holds_up_no_attribution() -> None:
     assert counting_damaged([moved], {**told, "tenant_uid": "globex"}, row, settings)
 
 
+def test_a_damaged_alert_of_another_site_holds_up_no_attribution() -> None:
+    settings = Settings()
+    row = {"was": {"holder": {"status": "none"}}}
+    told = {"rule_id": "r", "event_uid": "e", "ip": "10.0.0.5", "tenant_uid": None}
+    damaged = DamagedCount("a1", "r", "10.0.0.5", None, "damaged", "r|ip|north|10.0.0.5")
+    for scope, lost in (("north", "damaged"), ("south", None), (None, None)):
+        assert counting_damaged([damaged], {**told, "scope": scope}, row, settings) == lost
+
+
 def test_the_risk_of_a_device_is_each_tenants_own() -> None:
     bucket = Bucket(incident_score=100, incident_rules=9, incident_tactics=9)
     heat = [

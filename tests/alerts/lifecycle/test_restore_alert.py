@@ -240,3 +240,19 @@ def test_an_alert_whose_findings_count_no_more_takes_none_back() -> None:
     (told,) = bucket.alerts(repaired(0, closed, "cc") | {"alert": json.dumps(brought)})
     assert told["alert_id"] != closed["alert_id"]
     assert (told["revision"], told["activity"], told["entity_value"]) == (1, "create", "cc")
+
+
+def test_two_sites_with_one_address_have_each_its_own_alert() -> None:
+    bucket = Bucket()
+    nobody = {"status": "none"}
+    north, south = finding(0, nobody, scope="north"), finding(1, nobody, scope="south", uid="s")
+    rows = {row["body"]["dedup_key"].split("|")[2]: row for row in bucket.alerts(north, south)}
+    later = finding(1, nobody, scope="south", uid="late")
+    spanning = json.loads(json.dumps(body(rows["north"])))
+    spanning["window_end"] = body(rows["south"])["window_end"]
+    row = {"event_time": later["event_time"], "was": {"holder": nobody}}
+    for bodies in ([spanning, body(rows["south"])], [body(rows["south"]), spanning]):
+        held = counting(bodies, later, row, SETTINGS)
+        assert held is not None
+        assert held["alert_id"] == rows["south"]["alert_id"]
+    assert counting([spanning], later, row, SETTINGS) is None
