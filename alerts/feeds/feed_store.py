@@ -48,6 +48,7 @@ class FeedStore:
         self._db = sqlite3.connect(file, isolation_level=None, timeout=30)
         self._db.executescript(_TABLES)
         self._origin = origin
+        self._objects: int | None = None
         if self.place("origin") != origin:
             with self.page():
                 self.clear()
@@ -66,6 +67,7 @@ class FeedStore:
             yield
         except BaseException:
             self._db.execute("ROLLBACK")
+            self._objects = None
             raise
         self._db.execute("COMMIT")
 
@@ -94,12 +96,15 @@ class FeedStore:
         # Bounds and not LIKE, which would look at every row.
         bounds = (prefix, prefix + "\U0010ffff")
         self._db.execute("DELETE FROM entry WHERE object >= ? AND object < ?", bounds)
-        self._db.execute("DELETE FROM object WHERE id >= ? AND id < ?", bounds)
+        gone = self._db.execute("DELETE FROM object WHERE id >= ? AND id < ?", bounds).rowcount
+        if self._objects is not None:
+            self._objects -= gone
 
     def clear(self) -> None:
         """Forget all, in the transaction that is under way."""
         for table in ("object", "entry", "place"):
             self._db.execute(f"DELETE FROM {table}")
+        self._objects = None
         self.set_place("origin", self._origin)
 
     def put(self, objects: Iterable[FeedObject]) -> None:
@@ -116,6 +121,8 @@ class FeedStore:
                 "INSERT OR REPLACE INTO object VALUES (?, ?, ?)",
                 (feed_object.id, modified, feed_object.refused),
             )
+            if known is None and self._objects is not None:
+                self._objects += 1
             self._db.execute("DELETE FROM entry WHERE object = ?", (feed_object.id,))
             self._db.executemany(
                 "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)",
@@ -128,8 +135,10 @@ class FeedStore:
 
     def objects(self) -> int:
         """How many objects are known, with revoked and refused ones."""
-        count: int = self._db.execute("SELECT count(*) FROM object").fetchone()[0]
-        return count
+        if self._objects is None:
+            # Counted once and then along: each event of a feed asks, and the file has all of them.
+            self._objects = int(self._db.execute("SELECT count(*) FROM object").fetchone()[0])
+        return self._objects
 
     def refused(self) -> dict[str, int]:
         """How many objects were refused, by reason, the most frequent first."""
