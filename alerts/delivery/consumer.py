@@ -302,10 +302,15 @@ class AlertConsumer:
         sequence = _sequence(message)
         body = json.loads(message.value() or b"{}")
         revision = AlertRevision(body["alert_id"], body["revision"], sequence, body)
+        partition = int(message.partition() or 0)
         with self._transaction():
             self._once(revision, handle)
+            if sequence == _FIRST:
+                # An alert about the platform is in no batch, and says nothing of the feed: with it
+                # as our place all of the feed would be read again, also what is forgotten as done.
+                sequence = self._places().get(partition, (0, _FIRST))[1]
             # Place and effect in one transaction: a crash undoes both or neither.
-            self._note(int(message.partition() or 0), int(message.offset() or 0) + 1, sequence)
+            self._note(partition, int(message.offset() or 0) + 1, sequence)
         self._taken += 1
         if self._taken % FORGET_EVERY == 0:
             self._forget()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import uvicorn
-from confluent_kafka import TopicPartition
+from confluent_kafka import Message, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
 from alerts.delivery.consumer import AlertConsumer, AlertRevision, Api, FeedGap
@@ -230,3 +230,20 @@ def test_an_api_that_refuses_is_named_with_what_it_said(
         list(Api(api.url, "wrong").feed("start"))
     with pytest.raises(OSError, match=r"answered 503.*not there yet"):
         list(api.feed("start"))
+
+
+def test_an_alert_about_the_platform_does_not_take_the_place_back(tmp_path: Path) -> None:
+    """It is in no batch. As our place its number would have the feed begin before all others."""
+
+    def message(alert: str, offset: int, sequence: int) -> Message:
+        body = json.dumps({"alert_id": alert, "revision": 1}).encode()
+        stamp = ("ce_sequence", f"{sequence:016d}".encode())
+        return Message(topic="alerts", partition=0, offset=offset, value=body, headers=[stamp])
+
+    handled: list[str] = []
+    # Nobody answers there, and nobody is asked.
+    with AlertConsumer({"bootstrap.servers": "127.0.0.1:1"}, tmp_path / "place.sqlite") as alerts:
+        for name, offset, sequence in (("a", 0, 7), ("platform", 1, 0)):
+            alerts._take(message(name, offset, sequence), lambda r, _: handled.append(r.alert_id))
+        assert alerts._places() == {0: (2, f"{7:016d}")}
+    assert handled == ["a", "platform"]
