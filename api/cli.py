@@ -172,7 +172,7 @@ def run_sql(args: argparse.Namespace, settings: Settings) -> int:
 
     sql = sys.stdin.read() if args.statement == "-" else args.statement
     as_of = instant_or_none("--as-of", args.as_of)
-    asked = {"sql": sql} | ({"as_of": as_of.isoformat()} if as_of else {})
+    statement = {"sql": sql} | ({"as_of": as_of.isoformat()} if as_of else {})
     # Before it is noted that somebody asked: a home that was mistyped is not to be made.
     require_home(settings, "sql ...")
     # Statements that an interrupted command left are noted by whichever command comes next.
@@ -180,7 +180,7 @@ def run_sql(args: argparse.Namespace, settings: Settings) -> int:
     stand_back(settings.api.nice)
     running = Statements(settings, workers=1, once=True)
     try:
-        with progress("sql"), noted_statement(settings, asked, "cli") as act:
+        with progress("sql"), noted_statement(settings, statement, "cli") as act:
             run = running.run(sql, _params(args.param), args.max_rows, as_of, engine=args.engine)
             act.outcome, act.detail["rows"] = "ok", len(run.rows)
     finally:

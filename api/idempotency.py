@@ -73,9 +73,9 @@ class IdempotentPosts:
         # The request's own digest tells a retry from a key that is used for something else.
         # What it accepts belongs to it: rows as CSV are no answer to who wants JSON.
         accept = _header(scope, b"accept") or "*/*"
-        asked = _digest(scope["query_string"].decode("latin-1"), body.hex(), accept)
+        request_digest = _digest(scope["query_string"].decode("latin-1"), body.hex(), accept)
         known = self._answers.get(name)
-        if known is not None and known["asked"] != asked:
+        if known is not None and known["asked"] != request_digest:
             detail = "Idempotency-Key: it came before with another request; take a new one"
             await problems.problem(request, 422, detail)(scope, receive, send)
         elif known is not None:
@@ -85,10 +85,16 @@ class IdempotentPosts:
             headers = {"Retry-After": "1"}
             await problems.problem(request, 409, detail, headers=headers)(scope, receive, send)
         else:
-            await self._first(name, asked, body, scope, receive, send)
+            await self._first(name, request_digest, body, scope, receive, send)
 
     async def _first(
-        self, name: str, asked: str, body: bytes, scope: Scope, receive: Receive, send: Send
+        self,
+        name: str,
+        request_digest: str,
+        body: bytes,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
     ) -> None:
         answer = _Recorded(send)
         sent = False
@@ -107,7 +113,7 @@ class IdempotentPosts:
             await self._app(scope, again, answer.send)
             # What another try may answer otherwise is not kept.
             if answer.whole and answer.status < 500 and answer.status not in _NOT_KEPT:
-                self._answers.put(name, answer.document(asked))
+                self._answers.put(name, answer.document(request_digest))
         finally:
             self._at_work.discard(name)
 

@@ -97,7 +97,7 @@ LOGIN_SESSION = Table(
         Column("failures", L, "logins that failed"),
         Column("logoffs", L, "logoffs"),
         Column("events", L, "all of the session's events"),
-        Column("sources", STRINGS, "sources that told of them, sorted"),
+        Column("sources", STRINGS, "sources that reported them, sorted"),
         Column("hosts", STRINGS, "some of the hosts that were logged in to, sorted: at most 20"),
         Column("mac", S, "who held the address when the session began, if it was leased", False),
         Column("hostname", S, "the name that device gave", False),

@@ -71,14 +71,14 @@ def _read(consumer: Consumer, topic: str, most: int) -> list[dict[str, Any]]:
             ends[number] = end
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in ends])
     rows: list[dict[str, Any]] = []
-    heard = monotonic()
+    last_message_at = monotonic()
     while ends and len(rows) < most:
         message = consumer.poll(_POLL_SECONDS)
         if message is None:
-            if monotonic() - heard > _PATIENCE_SECONDS:
+            if monotonic() - last_message_at > _PATIENCE_SECONDS:
                 raise Retryable(f"topic {topic}: nothing came for {_PATIENCE_SECONDS:.0f} s")
             continue
-        heard = monotonic()
+        last_message_at = monotonic()
         problem, number = message.error(), message.partition() or 0
         if problem is None:
             rows.append(_row(message))

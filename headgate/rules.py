@@ -264,9 +264,9 @@ class RuleBook:
         # run.
         asked = f"{since.isoformat()} {until.isoformat()}"
         against_name = _name(against) if against else None
-        wish = BacktestRequest((_name(rule),), chosen, since, until, other, against_name, asked)
-        require_fit_queries(wish, lake)
-        run = begin_backtest(settings, wish)
+        request = BacktestRequest((_name(rule),), chosen, since, until, other, against_name, asked)
+        require_fit_queries(request, lake)
+        run = begin_backtest(settings, request)
         work = Backtest(settings, lake, run)
         tell = _say if progress else _silent
         summary = summarise(work, work.through(tell), PackStore(store_folder(settings)))

@@ -68,7 +68,7 @@ class ConsoleRoute(APIRoute):
             except (HungUp, ClientDisconnect):  # also in the middle of a form
                 response = Response(status_code=HUNG_UP)
             except (HTTPException, RequestValidationError, HeadgateError) as error:
-                response = error_page(request, *_told(error))
+                response = error_page(request, *_status_and_text(error))
                 if response.status_code == 503:
                     response.headers["Retry-After"] = str(retry_after(error))
             except Exception as error:
@@ -130,7 +130,7 @@ def _to_login(request: Request) -> Response:
     return RedirectResponse(f"/login?next={quote(target, safe='')}", status_code=303)
 
 
-def _told(error: Exception) -> tuple[int, str]:
+def _status_and_text(error: Exception) -> tuple[int, str]:
     """Status and sentence of an error."""
     if isinstance(error, HTTPException):
         return error.status_code, str(error.detail)

@@ -111,13 +111,13 @@ def _db_schemas(asked: CatalogQuestion) -> pa.Table:
     return pa.table([[None] * len(names), names], schema=_SCHEMAS)
 
 
-def _tables(asked: CatalogQuestion) -> pa.Table:
-    command = asked.command
+def _tables(question: CatalogQuestion) -> pa.Table:
+    command = question.command
     in_layer = _like(command, "db_schema_filter_pattern")
     in_name = _like(command, "table_name_filter_pattern")
     kinds = {kind.upper() for kind in command.table_types}
     rows: list[dict[str, Any]] = []
-    for full, kind in _readable(asked) if _without_catalog(command) else []:
+    for full, kind in _readable(question) if _without_catalog(command) else []:
         layer, _, name = full.partition(".")
         if in_layer(layer) and in_name(name) and (not kinds or kind in kinds):
             rows.append({"catalog_name": None, "db_schema_name": layer, "table_name": name,
@@ -132,11 +132,11 @@ def _table_types(asked: CatalogQuestion) -> pa.Table:
     return pa.table([["TABLE", "VIEW"]], schema=_TYPES)
 
 
-def _primary_keys(asked: CatalogQuestion) -> pa.Table:
+def _primary_keys(question: CatalogQuestion) -> pa.Table:
     """The columns that tell a table's rows apart; a job keeps them so, no constraint does."""
-    command = asked.command
+    command = question.command
     full = f"{command.db_schema}.{command.table}".lower()
-    table = catalog().get(full) if full in dict(_readable(asked)) else None
+    table = catalog().get(full) if full in dict(_readable(question)) else None
     layer, _, name = full.partition(".")
     rows = [
         {"catalog_name": None, "db_schema_name": layer, "table_name": name, "column_name": column,

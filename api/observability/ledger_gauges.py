@@ -38,12 +38,12 @@ class LedgerCheck(FileGauges):
     def values(self) -> dict[str, float]:
         """Of the newest check."""
         try:
-            return _told(LedgerCheckState.load(self._folder))
+            return _gauges(LedgerCheckState.load(self._folder))
         except (Fatal, OSError, ValueError, TypeError):  # no file must cost all other metrics
             return {}
 
 
-def _told(state: LedgerCheckState) -> dict[str, float]:
+def _gauges(state: LedgerCheckState) -> dict[str, float]:
     if state.at is None:
         return {}
     age = datetime.now(UTC) - datetime.fromisoformat(state.at)

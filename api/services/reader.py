@@ -189,22 +189,24 @@ class Reader:
     def _new_index(self) -> AlertIndex:
         return AlertIndex(self._root, "TRUE" if self.tenants is None else rows_of(self.tenants))
 
-    def _near_rows(self, engine: _Engine, asked: _Question, ended: Ended) -> list[ReaderRow] | None:
+    def _near_rows(
+        self, engine: _Engine, question: _Question, ended: Ended
+    ) -> list[ReaderRow] | None:
         """The rows, read from the files that the log names; None where Delta's extension has to."""
-        end = time.monotonic() + asked.seconds
+        end = time.monotonic() + question.seconds
         rows: list[ReaderRow] = []
         try:
             kept = {}
             # Not for each tenant: what is kept takes memory.
-            if asked.narrow and self.tenants is None and KEPT_TABLE in engine.near:
+            if question.narrow and self.tenants is None and KEPT_TABLE in engine.near:
                 kept = {KEPT_TABLE: self._kept_rows.part(engine.cursor, engine.near[KEPT_TABLE])}
-            for tables, rest in _steps(engine.near, kept, asked.newest):
-                statement = inlined_views(asked.sql, self._wanted, tables)
+            for tables, rest in _steps(engine.near, kept, question.newest):
+                statement = inlined_views(question.sql, self._wanted, tables)
                 # A statement may name the scan of a table, since its view has no names of files.
                 for files in engine.near.values():
                     statement = statement.replace(files.table.scan, files.scan())
-                rows = self._run(engine.cursor, statement, asked, end, ended)
-                if asked.newest and asked.newest.ended(rows, rest):
+                rows = self._run(engine.cursor, statement, question, end, ended)
+                if question.newest and question.newest.ended(rows, rest):
                     break
         except duckdb.Error:
             # A file that is not as the others: the extension knows what it means, or says what is

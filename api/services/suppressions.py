@@ -63,10 +63,12 @@ class Suppressions:
 
         By the same rule as job `alert` uses, over the newest finding of each alert.
         """
-        wish = self._wish(patterns)
+        scope = self._wish(patterns)
         until = datetime.now(UTC)
         # The end does not matter here: alerts of the past are asked, which arrived before it.
-        silencer = Suppression("", _NEVER, wish.rule_pattern, wish.entity or ANY, dict(wish.fields))
+        silencer = Suppression(
+            "", _NEVER, scope.rule_pattern, scope.entity or ANY, dict(scope.fields)
+        )
         hidden: list[Row] = []
         already = checked = damaged = 0
         for row in self._alerts(until - LOOKED_BACK, until, silencer.rule):
@@ -84,7 +86,7 @@ class Suppressions:
 
     def begin(self, who: str, new: wire.NewSuppression) -> wire.SuppressionTaken:
         """Ask job `alert` to silence what fits."""
-        wish, now = self._wish(new), datetime.now(UTC)
+        scope, now = self._wish(new), datetime.now(UTC)
         reason = new.reason.strip()
         if not reason:
             raise Usage("reason: say why")
@@ -95,13 +97,13 @@ class Suppressions:
             self._settings,
             SUPPRESS,
             uuid.uuid4().hex,
-            wish.rule_pattern,
+            scope.rule_pattern,
             who=who,
             # Somebody has to answer for it, so without an owner it is who asked.
             value=(new.owner or "").strip() or who,
             comment=reason,
-            entity=wish.entity,
-            fields=dict(wish.fields),
+            entity=scope.entity,
+            fields=dict(scope.fields),
             expires_at=end,
         )
         return wire.SuppressionTaken(suppression=_waits(asked), visible=visible(self._settings))
@@ -143,15 +145,15 @@ class Suppressions:
         return wire.SuppressionTaken(suppression=ended, visible=visible(self._settings))
 
     def _wish(self, patterns: wire.SuppressionPatterns) -> SuppressionWish:
-        wish = SuppressionWish(
+        scope = SuppressionWish(
             rule=rule_pattern(self._settings, (patterns.rule or "").strip() or None),
             entity=(patterns.entity or "").strip() or None,
             fields={name: text for name, text in patterns.fields.items() if name and text},
         )
-        if len(wish.fields) < len(patterns.fields):
+        if len(scope.fields) < len(patterns.fields):
             raise Usage("fields: each wants a name and a pattern, such as user.name: svc-*")
-        wish.require_narrow()
-        return wish
+        scope.require_narrow()
+        return scope
 
     def _alerts(self, since: datetime, until: datetime, rule: str) -> Iterator[Row]:
         """Alerts with an event in that time, in pages: their bodies are large."""

@@ -330,36 +330,36 @@ class Statements:
 
 
 def _raise_error(
-    found: dict[str, Any] | None, limits: ApiSettings, program: Program
+    reply: dict[str, Any] | None, limits: ApiSettings, program: Program
 ) -> dict[str, Any]:
     """A worker's reply where it is an answer; else raises what it says."""
-    if found is None:
+    if reply is None:
         raise Limit(
             f"the statement was stopped after {limits.statement_seconds:g} s; "
             "narrow it by time or address"
         )
-    if "unread" in found:
+    if "unread" in reply:
         raise Refused(
             f"the statement could not be read in {program.reading:g} s: it is nested too deeply, "
             "or lacks the ON of its joins; write it shorter"
         )
-    if found.get("limit") == "memory":
+    if reply.get("limit") == "memory":
         raise Limit(
             f"the statement needed more than {limits.statement_memory} of memory; "
             "narrow it by time or address"
         )
-    if "refused" in found:
-        raise Refused(found["refused"])
-    if "failed" in found:
-        raise Failed(found["failed"])
-    if "later" in found:
-        raise Retryable(found["later"])
-    if "fault" in found:
+    if "refused" in reply:
+        raise Refused(reply["refused"])
+    if "failed" in reply:
+        raise Failed(reply["failed"])
+    if "later" in reply:
+        raise Retryable(reply["later"])
+    if "fault" in reply:
         # The caller gets a name only: paths and traces in the answer would tell of the machine.
         name = uuid.uuid4().hex[:8]
-        _log.error("fault %s in a statement: %s", name, found["fault"])
+        _log.error("fault %s in a statement: %s", name, reply["fault"])
         raise Fault(f"this is no fault of the statement; the log says more of it (fault {name})")
-    return found
+    return reply
 
 
 def _room(settings: Settings) -> Path | None:

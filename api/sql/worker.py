@@ -451,8 +451,8 @@ def _back_then(
             connection.close()
 
 
-def _failure(said: str) -> dict[str, Any]:
-    first = said.splitlines()[0] if said else "the engine gave no reason"
+def _failure(output: str) -> dict[str, Any]:
+    first = output.splitlines()[0] if output else "the engine gave no reason"
     _, marked, sentence = first.partition("refused: ")
     if marked:  # by a macro, for arguments of which DuckDB would make something else
         return {"refused": sentence, "unequal": True}
@@ -460,9 +460,9 @@ def _failure(said: str) -> dict[str, Any]:
     return {"failed": rest if named and " " not in kind.replace("Invalid Input", "") else first}
 
 
-def say(answers: TextIO, found: dict[str, Any]) -> None:
+def say(answers: TextIO, answer: dict[str, Any]) -> None:
     # ASCII, so that no text in the data can hold what looks like the end of the line.
-    answers.write(json.dumps(found, ensure_ascii=True) + "\n")
+    answers.write(json.dumps(answer, ensure_ascii=True) + "\n")
     answers.flush()
 
 

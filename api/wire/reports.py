@@ -53,7 +53,7 @@ class ScheduledReport(WireModel):
     every: Literal["day", "week", "month"] = Field(description="how long its interval is")
     after_hours: float = Field(description="how long after the interval's end it is made")
     addresses: int = Field(description="how many get it by mail")
-    webhook: str | None = Field(description="the webhook that is told of it")
+    webhook: str | None = Field(description="the webhook that is notified")
     interval: str | None = Field(description="of what time the one was that failed; null: none")
     tried_at: datetime | None = Field(description="when that was tried last, UTC")
     problem: str | None = Field(

@@ -58,7 +58,7 @@ def newest(lake: Lake) -> Position:
     oldest = oldest_version(table)
     raise Fatal(
         f"{DHCP_SEGMENT.name}: its log reaches back to version {oldest} only and shows "
-        f"no batch of job {SESSIONS_JOB}; how far it has read {EVENT.name} cannot be told"
+        f"no batch of job {SESSIONS_JOB}; how far it has read {EVENT.name} is not known"
     )
 
 

@@ -83,7 +83,7 @@ def make_archive(say: _Say, *, again: bool = False) -> bool:
 @contextmanager
 def _alone(wanted: Path, say: _Say) -> Iterator[None]:
     """One at a time: others wait for what the first one makes."""
-    end, news = time.monotonic() + _LONGEST_SECONDS, News(say)
+    end, repeated = time.monotonic() + _LONGEST_SECONDS, News(say)
     while True:
         try:
             right = ExclusiveLock(
@@ -93,7 +93,7 @@ def _alone(wanted: Path, say: _Say) -> Iterator[None]:
         except Taken as taken:
             if time.monotonic() > end:
                 raise
-            news.tell(f"waiting for Spark's classes: {taken}")
+            repeated.tell(f"waiting for Spark's classes: {taken}")
             time.sleep(1.0)
     try:
         yield

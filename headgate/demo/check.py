@@ -61,13 +61,13 @@ class DemoCounts:
 def demo_counts(
     settings: Settings,
     sent: int,
-    heard: Sequence[TopicMessage],
+    revisions: Sequence[TopicMessage],
     first_alert: float | None,
     sent_at: float,
 ) -> DemoCounts:
     """Count all layers.
 
-    `sent`: messages the broker acknowledged; `heard`: revisions the consumer saw;
+    `sent`: messages the broker acknowledged; `revisions`: revisions the consumer saw;
     `sent_at`: epoch second at which the last message had been sent. `through`
     means that the jobs have finished all of it and waited out what has to wait.
     """
@@ -84,7 +84,7 @@ def demo_counts(
     finally:
         connection.close()
     merged: dict[str, Any] = dict(zip(names, row or (), strict=True))
-    seen = Counter(revision_row.identity for revision_row in heard)
+    seen = Counter(revision_row.identity for revision_row in revisions)
     nameless, pending, finished = (merged.pop(name) for name in ("nameless", "pending", "finished"))
     numbers = {
         "messages_sent": sent,
@@ -93,9 +93,9 @@ def demo_counts(
         **{key: merged[key] for key in ("dhcp_sessions", "findings")},
         # Who was behind an address may come out late: then an alert's findings go to another one.
         **{key: merged[key] for key in ("alerts", "alerts_superseded", "alert_revisions")},
-        "revisions_on_topic": len(heard),
+        "revisions_on_topic": len(revisions),
         "alerts_attributed": merged["alerts_attributed"],
-        **_delays(heard, first_alert),
+        **_delays(revisions, first_alert),
     }
     jobs = settings.jobs
     # What waits the longest: a lease that is late, the watermark, and a repair's next look.
@@ -196,11 +196,13 @@ def _complaints(
     return complaints
 
 
-def _delays(heard: Sequence[TopicMessage], first_alert: float | None) -> dict[str, float | None]:
+def _delays(
+    revisions: Sequence[TopicMessage], first_alert: float | None
+) -> dict[str, float | None]:
     """Seconds from the newest event to its alert on the topic, over first revisions."""
     waits = sorted(
         revision.appended_at - datetime.fromisoformat(revision.body["event_time"]).timestamp()
-        for revision in heard
+        for revision in revisions
         if revision.body["activity"] == "create"
     )
     cuts = quantiles(waits, n=20, method="inclusive") if len(waits) > 1 else None

@@ -77,15 +77,15 @@ class Demo:
         """One line for a stage that has come up."""
         print(f"{time.monotonic() - self.began:6.1f} s  {text}", file=sys.stderr, flush=True)
 
-    def on_alert(self, heard: TopicMessage) -> None:
+    def on_alert(self, message: TopicMessage) -> None:
         """An alert arrived on the topic; one about a slow job is shown, and not of the story."""
-        self.stage(heard.line())
-        if heard.body["rule"]["id"] == PLATFORM_RULE:
+        self.stage(message.line())
+        if message.body["rule"]["id"] == PLATFORM_RULE:
             return
         if self.first_alert is None:
             self.first_alert = time.monotonic() - self.began
-        self.heard.append(heard)
-        if words := correction(heard.body):
+        self.heard.append(message)
+        if words := correction(message.body):
             self.stage(f"      {words}")
 
 

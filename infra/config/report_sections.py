@@ -55,7 +55,7 @@ class ScheduledReportSettings(Section):
     )
     mail: tuple[str, ...] = Field((), description="addresses that get it by mail")
     webhook: str | None = Field(
-        None, description="name of a [[webhooks]] entry that is told of it, signed alike"
+        None, description="name of a [[webhooks]] entry that is notified, signed alike"
     )
 
 

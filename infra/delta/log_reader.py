@@ -210,7 +210,7 @@ def table_id(table: Location) -> str:
         return kept.read_text("utf-8").strip()
     table_metadata = metadata_of(table)
     if table_metadata is None:
-        raise Fatal(f"{table}: version 0 of its log is gone; its identity cannot be told")
+        raise Fatal(f"{table}: version 0 of its log is gone; its identity is not known")
     identity = str(table_metadata["id"])
     write_whole(kept, identity)
     return identity

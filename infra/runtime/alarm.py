@@ -108,7 +108,7 @@ class Alarm:
             self.look()
 
     def look(self) -> None:
-        """Look once. What cannot be told now is told at the next look."""
+        """Look once. What cannot be sent now is sent at the next look."""
         try:
             stuck = self._stuck(time.time())
             names = ", ".join(each.job for each in stuck)
@@ -120,7 +120,7 @@ class Alarm:
                 tell(stuck)
             self._news.over()
         except (HeadgateError, OSError) as error:
-            self._news.tell(f"alarm: cannot be told now: {error}")
+            self._news.tell(f"alarm: cannot be sent now: {error}")
 
     def _stuck(self, now: float) -> list[Stuck]:
         # A damaged one must not keep the alarm silent: what is stuck counts from now.

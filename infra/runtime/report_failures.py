@@ -110,5 +110,5 @@ def _dismissed(settings: Settings) -> StateFile[DismissedReports]:
     return StateFile(
         settings.home.absolute() / "reports-dismissed.json",
         DismissedReports,
-        remedy="remove it; reports that failed and were dismissed are then told of again",
+        remedy="remove it; reports that failed and were dismissed are then notified again",
     )

@@ -53,7 +53,7 @@ def adopt(job: str, rows: DataFrame, folder: Path) -> None:
     if matched is None:
         raise Fatal(
             f"job {job}: its checkpoint {folder} is of a release in which it read "
-            f"{len(have)} inputs, now it reads {len(want)}, and which is which cannot be told: "
+            f"{len(have)} inputs, now it reads {len(want)}, and which is which is not known: "
             "go back to the release that wrote it"
         )
     # Else the entry fits, and stays as Spark wrote it, byte for byte.

@@ -279,7 +279,7 @@ class Lake(DeltaTables):
                 say(f"job {job}: {number} commits of {name} are put back into its log")
 
     def _has(self, table: Table, run: Batch) -> bool:
-        """Whether the table holds this batch; refuses by name what cannot be told."""
+        """Whether the table holds this batch; refuses by name what is not known."""
         folder = self.folder(table)
         for table_commit in newest_first(folder):
             marker = table_commit.marker
@@ -312,7 +312,7 @@ class Lake(DeltaTables):
         if oldest > 0 and run.batch_id > 0 and not _reaches(folder, oldest, run):
             raise Fatal(
                 f"{table.name}: the log reaches back to version {oldest} only and shows no batch "
-                f"of job {run.job}; whether batch {run.batch_id} was written cannot be told"
+                f"of job {run.job}; whether batch {run.batch_id} was written is not known"
             )
         return False
 

@@ -56,7 +56,7 @@ _SAID = {
 
 @dataclass(frozen=True)
 class Gap:
-    """What is missing of one partition, `[from_offset, to_offset)`; None: nobody can tell."""
+    """What is missing of one partition, `[from_offset, to_offset)`; None: unknown."""
 
     kind: _Kind
     topic: str

@@ -64,7 +64,7 @@ def _erase(arguments: argparse.Namespace, settings: Settings) -> int:
     from reporting.erasure.run import erase, preview_erasure
 
     kind, name = ("user", arguments.user) if arguments.user else ("device", arguments.device)
-    wish = ErasureRequest(
+    request = ErasureRequest(
         "user" if kind == "user" else "device",
         name,
         arguments.pseudonymise,
@@ -73,10 +73,10 @@ def _erase(arguments: argparse.Namespace, settings: Settings) -> int:
         tuple(arguments.also),
         arguments.reason,
     )
-    require_request(wish, yes=arguments.yes, dry=arguments.dry_run)
+    require_request(request, yes=arguments.yes, dry=arguments.dry_run)
     require_lake(settings.lake_root)
     subject_words(
-        wish, subject_names(settings, wish), ""
+        request, subject_names(settings, request), ""
     )  # what is refused is so before a JVM starts
     stand_back(_NICE)
     # It lists files and commits: Arrow rewrites the rows, so Spark gets by with little.
@@ -85,10 +85,10 @@ def _erase(arguments: argparse.Namespace, settings: Settings) -> int:
     try:
         lake = Lake(spark, settings)
         if arguments.dry_run:
-            preview_rows = preview_erasure(lake, wish, _progress)
-            lines = _previewed(preview_rows, wish)
+            preview_rows = preview_erasure(lake, request, _progress)
+            lines = _previewed(preview_rows, request)
         else:
-            preview_rows = erase(lake, wish, _progress, vacuum=arguments.vacuum)
+            preview_rows = erase(lake, request, _progress, vacuum=arguments.vacuum)
             lines = sentences(preview_rows)
     finally:
         spark.stop()
@@ -109,26 +109,26 @@ def finished_erasure(certificate: Mapping[str, Any]) -> bool:
     )
 
 
-def _previewed(found: Mapping[str, Any], wish: ErasureRequest) -> Iterator[str]:
-    yield f"Words: {', '.join(found['words'])}"
-    for table, counts in found["tables"].items():
+def _previewed(preview: Mapping[str, Any], request: ErasureRequest) -> Iterator[str]:
+    yield f"Words: {', '.join(preview['words'])}"
+    for table, counts in preview["tables"].items():
         yield (
             f"{table}: {counts['removed']:,} rows would be removed, {counts['replaced']:,} "
             f"reworded, in {counts['files']:,} files"
         )
-    if not found["tables"]:
+    if not preview["tables"]:
         yield "No table has a row that names it."
-    places = ", ".join(f"{place}: {found[place]}" for place in ("spool", "webhooks", "answers"))
+    places = ", ".join(f"{place}: {preview[place]}" for place in ("spool", "webhooks", "answers"))
     yield f"{places} would be reworded"
     yield (
-        f"results of searches, tries of rules and evidence: {found['results']} would be removed, "
+        f"results of searches, tries of rules and evidence: {preview['results']} would be removed, "
         "whomever they are of"
     )
-    yield from (f"index {name} of the inventories would be removed" for name in found["indexes"])
-    yield from (f"file {name} names it and would not be touched" for name in found["files"])
-    yield f"To do it: the same with --yes{' (rows stay)' if wish.pseudonymise else ''}"
+    yield from (f"index {name} of the inventories would be removed" for name in preview["indexes"])
+    yield from (f"file {name} names it and would not be touched" for name in preview["files"])
+    yield f"To do it: the same with --yes{' (rows stay)' if request.pseudonymise else ''}"
 
 
-def _progress(said: str) -> None:
+def _progress(sentence: str) -> None:
     if sys.stderr.isatty():
-        print(said, file=sys.stderr, flush=True)
+        print(sentence, file=sys.stderr, flush=True)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _NICE = 10
 """A scheduled run lets the jobs beside it go first."""
-_TOLD = 3
+_SPANS_NAMED = 3
 """Failures that are named in one line; the table has all."""
 ROWS = 1_000
 """Rows of `ops.gap` that holes of a partition are accepted in at most."""
@@ -81,8 +81,8 @@ def run_check(args: argparse.Namespace, settings: Settings) -> int:
     sys.stdout.flush()
     if not checked.failures:
         return 0
-    more = len(checked.failures) - _TOLD
-    named = "; ".join(checked.failures[:_TOLD]) + (f" (and {more} more)" if more > 0 else "")
+    more = len(checked.failures) - _SPANS_NAMED
+    named = "; ".join(checked.failures[:_SPANS_NAMED]) + (f" (and {more} more)" if more > 0 else "")
     page = "docs/how-to/runbooks/ledger-check-failed.md"
     reason_text = f"the ledger's check failed: {named}; see ops.ledger_check and {page}"
     print(f"headgate: {printable(reason_text)}", file=sys.stderr)
@@ -112,8 +112,8 @@ def _say(what: str, holes: Holes) -> None:
     spans = [f"topic {stretch.topic} partition {stretch.partition}: {begin} to {end - 1}"
              for stretch, (begin, end) in holes]  # fmt: skip
     if spans:
-        more = f" (and {len(spans) - _TOLD} more)" if len(spans) > _TOLD else ""
-        message = f"{what}: {'; '.join(spans[:_TOLD])}{more}"
+        more = f" (and {len(spans) - _SPANS_NAMED} more)" if len(spans) > _SPANS_NAMED else ""
+        message = f"{what}: {'; '.join(spans[:_SPANS_NAMED])}{more}"
         print(f"headgate: {printable(message)}", file=sys.stderr)
 
 
@@ -159,8 +159,8 @@ def _gap(
     spans: Sequence[Span],
 ) -> dict[str, Any]:
     first, end = spans[0][0], spans[-1][1]
-    asked = {"topic": stretch.topic, "partition": stretch.partition, "first": first, "end": end}
-    after, before = lake.execute(_AROUND, asked).fetchone() or (None, None)
+    bounds = {"topic": stretch.topic, "partition": stretch.partition, "first": first, "end": end}
+    after, before = lake.execute(_AROUND, bounds).fetchone() or (None, None)
     return {
         "gap_id": hole_id(stretch.topic_id, stretch.place, (first, end)),
         "job": INGEST_JOB,

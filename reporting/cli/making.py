@@ -57,7 +57,7 @@ def check_tenant(settings: Settings, listed: ListedReport, tenant: str | None) -
     if listed.of_tenant is None:
         able = ", ".join(name for name, report in reports().items() if report.of_tenant is not None)
         raise Usage(
-            f"report {listed.name}: it tells of the whole platform and cannot be made for tenant "
+            f"report {listed.name}: it covers the whole platform and cannot be made for tenant "
             f"{tenant}; these can: {able}"
         )
 

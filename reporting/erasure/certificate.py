@@ -31,7 +31,7 @@ LOG_DAYS = 30
 
 def certificate_of(
     lake: Lake,
-    wish: ErasureRequest,
+    request: ErasureRequest,
     progress: ErasureProgress,
     behind: Mapping[str, list[str]],
     *,
@@ -45,12 +45,12 @@ def certificate_of(
         "began_at": progress.began_at,
         "at": now.isoformat(),
         "subject": {
-            "kind": wish.kind,
+            "kind": request.kind,
             "salt": progress.salt,
-            "digest": digest(progress.salt, wish),
+            "digest": digest(progress.salt, request),
         },
-        "pseudonymised": wish.pseudonymise,
-        "reason": wish.reason,
+        "pseudonymised": request.pseudonymise,
+        "reason": request.reason,
         "tables": {
             table.name: _told(lake, table, done, now)
             for table in tables_there(lake)
@@ -71,7 +71,7 @@ def _told(
         kept = retention_interval(lake.settings, table, lake.folder(table))
         until = (now + kept).isoformat(timespec="seconds")
     except Fatal as error:
-        until = f"it cannot be told when ({error})"
+        until = f"it is not known when ({error})"
     return {
         "rows_removed": sum(rewrite["removed"] for rewrite in done),
         "rows_replaced": sum(rewrite["replaced"] for rewrite in done),
@@ -215,26 +215,26 @@ def sentences(certificate: Mapping[str, Any]) -> Iterator[str]:
     yield f"  {untouched['elsewhere']}"
 
 
-def _unpublished(found: list[int] | str) -> Iterator[str]:
+def _unpublished(waiting: list[int] | str) -> Iterator[str]:
     """What is to be done about alerts that were committed and have yet to go out."""
-    if isinstance(found, str):
-        yield f"NOT FINISHED: it cannot be told which alerts have yet to be published: {found}"
-    elif found:
+    if isinstance(waiting, str):
+        yield f"NOT FINISHED: it is not known which alerts have yet to be published: {waiting}"
+    elif waiting:
         yield (
-            f"NOT FINISHED: gold.alert names it in versions {', '.join(map(str, found))} as they "
+            f"NOT FINISHED: gold.alert names it in versions {', '.join(map(str, waiting))} as they "
             "were committed, and job alert has yet to publish these. Let it do so (headgate up, "
             "headgate jobs resume alert where it was stopped), then run the same command again: it "
             "takes back what topic alerts.state got, while topic alerts keeps it as told below."
         )
 
 
-def _undelivered(found: int | str) -> Iterator[str]:
+def _undelivered(waiting: int | str) -> Iterator[str]:
     """What is to be done about alerts that webhooks have yet to read from the topic."""
-    if isinstance(found, str):
-        yield f"NOT FINISHED: it cannot be told what webhooks have yet to read: {found}"
-    elif found:
+    if isinstance(waiting, str):
+        yield f"NOT FINISHED: it is not known what webhooks have yet to read: {waiting}"
+    elif waiting:
         yield (
             f"NOT FINISHED: webhooks have yet to read messages of topic alerts that name it "
-            f"({found}). Let them do so (headgate up), then run the same command again: it rewords "
-            "what waits for them."
+            f"({waiting}). Let them do so (headgate up), then run the same command again: "
+            "it rewords what waits for them."
         )

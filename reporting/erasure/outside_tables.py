@@ -93,8 +93,8 @@ def _is_in(index: Path, search: Search) -> bool:
     """Whether an index names the subject. One that cannot be read does: it is made again."""
     try:
         with closing(sqlite3.connect(f"{index.as_uri()}?mode=ro&immutable=1", uri=True)) as held:
-            for asked in ("SELECT body FROM said", "SELECT key FROM entry"):
-                rows = held.execute(asked)
+            for sql in ("SELECT body FROM said", "SELECT key FROM entry"):
+                rows = held.execute(sql)
                 while some := rows.fetchmany(_ROWS):
                     if pc.any(
                         search.rows(pa.array([value for (value,) in some], pa.string()))

@@ -61,28 +61,28 @@ class ErasureProgress:
     """Ids of rows that are gone, for those that may come yet and belong to them."""
 
 
-def subject_names(settings: Settings, wish: ErasureRequest) -> list[str]:
+def subject_names(settings: Settings, request: ErasureRequest) -> list[str]:
     """The names that the subject has by itself, by the wish, and by the inventories."""
-    words = set(wish.also)
-    if wish.kind == "user":
+    words = set(request.also)
+    if request.kind == "user":
         # Inventories may hold a bare number or one letter as an alias; it would match everywhere.
-        words |= {wish.name} | {
-            account for account in _accounts(settings, wish.name) if _tells(account)
+        words |= {request.name} | {
+            account for account in _accounts(settings, request.name) if _tells(account)
         }
-    elif wish.hostnames:
-        hosts = _asked(settings, _HOSTS, {"mac": device(wish.name, BLANK)[0].text})
+    elif request.hostnames:
+        hosts = _query_names(settings, _HOSTS, {"mac": device(request.name, BLANK)[0].text})
         words |= {account for account in hosts if _tells(account)}
-    return sorted(words - set(wish.but))
+    return sorted(words - set(request.but))
 
 
-def subject_words(wish: ErasureRequest, names: Sequence[str], instead: str) -> tuple[Word, ...]:
+def subject_words(request: ErasureRequest, names: Sequence[str], instead: str) -> tuple[Word, ...]:
     """The words for these names. Raises `Usage` where they cannot be told from other text."""
-    if wish.kind == "user":
+    if request.kind == "user":
         if not names:
-            raise Usage(f"no name of '{wish.name}' is left to look for; leave out an --except")
+            raise Usage(f"no name of '{request.name}' is left to look for; leave out an --except")
         return person(names, instead)
-    text = f"device-{instead}" if wish.pseudonymise else instead
-    return (*device(wish.name, instead), *person(names, text))
+    text = f"device-{instead}" if request.pseudonymise else instead
+    return (*device(request.name, instead), *person(names, text))
 
 
 def _tells(name: str) -> bool:
@@ -91,10 +91,10 @@ def _tells(name: str) -> bool:
 
 
 def _accounts(settings: Settings, name: str) -> Iterator[str]:
-    yield from _asked(settings, _ACCOUNTS, {"name": name})
+    yield from _query_names(settings, _ACCOUNTS, {"name": name})
 
 
-def _asked(settings: Settings, sql: str, values: Mapping[str, str]) -> Iterator[str]:
+def _query_names(settings: Settings, sql: str, values: Mapping[str, str]) -> Iterator[str]:
     """All texts in the answer of the inventories; nothing where there are none."""
     engine = open_engine(memory="500MB", threads=1)
     try:
@@ -117,22 +117,22 @@ def _asked(settings: Settings, sql: str, values: Mapping[str, str]) -> Iterator[
         engine.close()
 
 
-def digest(salt: str, wish: ErasureRequest) -> str:
+def digest(salt: str, request: ErasureRequest) -> str:
     """SHA-256 of salt, kind, name in small letters and manner, as a JSON list."""
     # JSON and not joined text, so that no two wishes have the same bytes.
-    dumps = json.dumps([salt, wish.kind, wish.name.lower(), wish.pseudonymise])
+    dumps = json.dumps([salt, request.kind, request.name.lower(), request.pseudonymise])
     return hashlib.sha256(dumps.encode()).hexdigest()
 
 
 def progress_of(
-    settings: Settings, file: Path, wish: ErasureRequest, newest: Mapping[str, int]
+    settings: Settings, file: Path, request: ErasureRequest, newest: Mapping[str, int]
 ) -> ErasureProgress:
     """What an earlier run left in `file`, or a new beginning; written there.
 
     `newest`: the version that each table has now.
     """
     if (before := progress_file(file).read()) is not None:
-        progress = _continued(settings, before, wish)
+        progress = _continued(settings, before, request)
         # A table that was restored meanwhile counts from its older version on.
         since = {
             name: min(instant, newest.get(name, instant))
@@ -142,7 +142,7 @@ def progress_of(
     else:
         # An address of its own kind: locally administered, so no maker's (IEEE 802).
         pseudonym = "02" + secrets.token_hex(5)
-        if wish.kind == "user":
+        if request.kind == "user":
             # Random and not derived from the name: a digest of it could be guessed from a list of
             # names.
             pseudonym = f"person-{secrets.token_hex(4)}"
@@ -151,7 +151,7 @@ def progress_of(
             secrets.token_hex(8),
             pseudonym,
             datetime.now(UTC).isoformat(),
-            subject_names(settings, wish),
+            subject_names(settings, request),
             dict(newest),
         )
     save(file, progress)
@@ -173,21 +173,21 @@ def progress_file(file: Path) -> StateFile[ErasureProgress]:
 
 
 def _continued(
-    settings: Settings, before: ErasureProgress, wish: ErasureRequest
+    settings: Settings, before: ErasureProgress, request: ErasureRequest
 ) -> ErasureProgress:
     """An earlier run's, with the names that this command adds or leaves out."""
-    names = sorted((set(before.names) | set(subject_names(settings, wish))) - set(wish.but))
+    names = sorted((set(before.names) | set(subject_names(settings, request))) - set(request.but))
     # Of an id nobody knows by which name it was learnt; those of rows that are there are learnt
     # again.
     linked = before.linked if set(before.names) <= set(names) else {}
     return replace(before, names=names, linked=linked)
 
 
-def require_request(wish: ErasureRequest, *, yes: bool, dry: bool) -> None:
+def require_request(request: ErasureRequest, *, yes: bool, dry: bool) -> None:
     """Raises `Usage` unless a person has said that it is to be done."""
     if not yes and not dry:
         raise Usage(
             "what is erased cannot be brought back: look with --dry-run first, then add --yes"
         )
-    if wish.kind == "device" and wish.but and not wish.hostnames:
+    if request.kind == "device" and request.but and not request.hostnames:
         raise Usage("--except is about names; a device has them only with --hostnames")

@@ -245,9 +245,9 @@ class Eraser:
             if clean and (self._erasure.removes or table.name != _RECORD):
                 names = list(IDS[table.name])
             for batch in held.iter_batches(_ROWS, columns=names):
-                yield batch, self._owned(table, batch) if clean else self._found(table, batch)
+                yield batch, self._owned(table, batch) if clean else self._rows_naming(table, batch)
 
-    def _found(self, table: Table, batch: pa.RecordBatch) -> pa.Array:
+    def _rows_naming(self, table: Table, batch: pa.RecordBatch) -> pa.Array:
         """Which rows name the subject, or belong to it by an id."""
         array = pa.array([False] * batch.num_rows, pa.bool_())
         for column in batch.columns:
@@ -327,7 +327,7 @@ class Eraser:
             )
             writer = FileWriter(target)
             for batch in held.iter_batches(_ROWS):
-                result = self._found(table, batch)
+                result = self._rows_naming(table, batch)
                 self._linked.learn(table.name, batch.filter(result))
                 # Arrow's sum of no rows is null.
                 hits = int(pc.sum(result).as_py() or 0)
@@ -417,13 +417,13 @@ def commit_of(folder: Location, version: int, erasure: str | None = None) -> dic
         info = action.get("commitInfo", info)
         if "remove" in action:
             removed.append(action["remove"]["path"])
-    message = _said(info.get("userMetadata"))
+    message = _user_metadata(info.get("userMetadata"))
     if "erase" not in message or erasure not in (None, message["erase"]):
         return None
     return {**message, "version": version, "at": info["timestamp"], "files": removed}
 
 
-def _said(metadata: str | None) -> dict[str, Any]:
+def _user_metadata(metadata: str | None) -> dict[str, Any]:
     """What a commit says of itself, where that is ours."""
     try:
         decoded = json.loads(metadata or "{}")

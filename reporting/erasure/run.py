@@ -66,11 +66,11 @@ _Found = TypeVar("_Found", list[int], int)
 
 
 def preview_erasure(
-    lake: Lake, wish: ErasureRequest, tell: Callable[[str], None]
+    lake: Lake, request: ErasureRequest, tell: Callable[[str], None]
 ) -> dict[str, Any]:
     """What an erasure would come to; nothing is changed."""
-    search = Search(subject_words(wish, subject_names(lake.settings, wish), BLANK))
-    eraser = Eraser(lake, Erasure("preview", search, not wish.pseudonymise), dry=True, tell=tell)
+    search = Search(subject_words(request, subject_names(lake.settings, request), BLANK))
+    eraser = Eraser(lake, Erasure("preview", search, not request.pseudonymise), dry=True, tell=tell)
     eraser.run()
     counts = {name: asdict(count) for name, count in eraser.counts.items() if count.files}
     return {
@@ -86,7 +86,7 @@ def preview_erasure(
 
 
 def erase(
-    lake: Lake, wish: ErasureRequest, tell: Callable[[str], None], *, vacuum: bool = False,
+    lake: Lake, request: ErasureRequest, tell: Callable[[str], None], *, vacuum: bool = False,
     wait_seconds: float = WAIT_SECONDS, wait: Waiting | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Erase, beside the jobs; the certificate, which is also written to `<home>/erasures`.
@@ -100,13 +100,13 @@ def erase(
     lock = JobLock(settings.checkpoint_root / _JOB, _JOB)
     try:
         # Named by a digest: a file name must not hold the name of who is to be forgotten.
-        file = settings.checkpoint_root / _JOB / f"{digest('', wish)}.json"
-        progress = progress_of(settings, file, wish, _newest(lake))
-        instead = progress.pseudonym if wish.pseudonymise else BLANK
-        search = Search(subject_words(wish, progress.names, instead))
+        file = settings.checkpoint_root / _JOB / f"{digest('', request)}.json"
+        progress = progress_of(settings, file, request, _newest(lake))
+        instead = progress.pseudonym if request.pseudonymise else BLANK
+        search = Search(subject_words(request, progress.names, instead))
         # Asked once: topics that cannot be reached are named in the certificate, tables go on.
         away = _away(settings)
-        erasure = Erasure(progress.id, search, not wish.pseudonymise)
+        erasure = Erasure(progress.id, search, not request.pseudonymise)
         eraser = Eraser(
             lake,
             erasure,
@@ -122,7 +122,7 @@ def erase(
         # rewritten.
         settled, behind = _passes(eraser, partial(wait or wait_for_jobs, lake, wait_seconds, tell))
         outside["spool"] += spooled(settings, search, dry=False)
-        certificate = certificate_of(lake, wish, progress, behind, settled=settled)
+        certificate = certificate_of(lake, request, progress, behind, settled=settled)
         certificate["recounts"] = eraser.recounts
         # Indexes are made from the tables, so they come after them.
         certificate["indexes"] = indexed(settings, search, dry=False)

@@ -163,14 +163,14 @@ class Search:
             return pa.array([index in held for index in range(len(array))], pa.bool_())
         return none
 
-    def text(self, said: str) -> str:
+    def text(self, text: str) -> str:
         """A text with every word replaced."""
-        replaced: str = self.replaced(pa.array([said], pa.string()))[0].as_py()
+        replaced: str = self.replaced(pa.array([text], pa.string()))[0].as_py()
         return replaced
 
-    def has(self, said: str) -> bool:
+    def has(self, text: str) -> bool:
         """Whether a text has one of the words in it."""
-        return bool(self.rows(pa.array([said], pa.string()))[0].as_py())
+        return bool(self.rows(pa.array([text], pa.string()))[0].as_py())
 
     def replaced(self, array: pa.Array) -> pa.Array:
         """A column with every word replaced, of the same type."""
@@ -257,9 +257,9 @@ def _as_text(kind: pa.DataType) -> pa.DataType:
     return pa.large_string() if pa.types.is_large_binary(kind) else pa.string()
 
 
-def _is_utf8(said: bytes | None) -> bool:
+def _is_utf8(content: bytes | None) -> bool:
     try:
-        (said or b"").decode("utf-8")
+        (content or b"").decode("utf-8")
     except UnicodeDecodeError:
         return False
     return True

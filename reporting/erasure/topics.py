@@ -255,8 +255,8 @@ def unqueued(settings: Settings, search: Search) -> int:
     # The consumer writes here all the time; the timeout waits for its lock.
     with closing(sqlite3.connect(file, timeout=30)) as db:
         began = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'alert_place'").fetchone()
-        asked = "SELECT number, next FROM alert_place WHERE topic = ?"
-        places: dict[int, int] = dict(db.execute(asked, (topic,)).fetchall()) if began else {}
+        sql = "SELECT number, next FROM alert_place WHERE topic = ?"
+        places: dict[int, int] = dict(db.execute(sql, (topic,)).fetchall()) if began else {}
     if not places:
         return 0  # they begin with what comes from then on
     by_topic = naming(read_all(settings, topic, since=places), search)

@@ -69,10 +69,10 @@ def techniques(request: ReportRequest) -> list[Technique]:
     return [named[uid] for uid in sorted(named)]
 
 
-def by_tactic(found: Sequence[Technique]) -> dict[str, list[Technique]]:
+def by_tactic(techniques: Sequence[Technique]) -> dict[str, list[Technique]]:
     """Techniques by tactic, in ATT&CK's order; one stands under each of its tactics."""
     columns: dict[str, list[Technique]] = defaultdict(list)
-    for technique in found:
+    for technique in techniques:
         for tactic in technique.tactics:
             columns[tactic].append(technique)
     return {tactic: columns.get(tactic, []) for tactic in TACTICS}

@@ -28,7 +28,7 @@ _COUNTED = """
   SELECT source, {counted_bucket}, sum(events), sum(dead), max(last_at)
   FROM gold.arrival_minute WHERE window_start >= $start AND window_start < $end GROUP BY ALL
 """
-_TOLD = """
+_SILENCES = """
 WITH told AS (
   SELECT finding_info.uid AS uid, activity_name = 'Close' AS closed, "time" AS noticed,
          finding_info.title AS title, message
@@ -63,9 +63,9 @@ def arrived(
 
 def silences(request: ReportRequest) -> list[dict[str, Any]]:
     """Sources that fell silent for longer than they ever did, and were so in the interval."""
-    return request.ask(_TOLD, code="source_silent")
+    return request.ask(_SILENCES, code="source_silent")
 
 
 def blindness(request: ReportRequest) -> list[dict[str, Any]]:
     """Rules that could see nothing in the interval, and why."""
-    return request.ask(_TOLD, code="rule_blind")
+    return request.ask(_SILENCES, code="rule_blind")

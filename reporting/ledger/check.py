@@ -313,10 +313,10 @@ class _Places:
         return max(0, (there.end if young is None else young) - max(read, there.first))
 
 
-def _repeated(found: Sequence[CountedStretch]) -> int:
+def _repeated(stretches: Sequence[CountedStretch]) -> int:
     """Rows that stand there again; a block may have been looked at for two reasons."""
     blocks: dict[tuple[str, int], int] = {}
-    for stretch in found:
+    for stretch in stretches:
         for block, more in stretch.twice.items():
             results = stretch.stretch.topic_id, block
             # The same block may lie in two stretches; its doubles are counted once.

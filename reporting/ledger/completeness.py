@@ -370,8 +370,8 @@ def _weights(
     connection: duckdb.DuckDBPyConnection, since: datetime, until: datetime, most: int
 ) -> list[Weight]:
     """The rows of each minute, and of each second of those minutes that hold many."""
-    asked = _WEIGHTS.format(grain="MINUTE", which="", **_span(since, until))
-    weights: list[Weight] = connection.execute(asked).fetchall()
+    sql = _WEIGHTS.format(grain="MINUTE", which="", **_span(since, until))
+    weights: list[Weight] = connection.execute(sql).fetchall()
     # A minute with that many rows would make a slice far larger than wanted.
     many = most // BUSY
     busy = [minute for minute, rows in weights if rows > many]
@@ -379,8 +379,8 @@ def _weights(
         return weights
     # Bounds on arrival, so that Delta's statistics let DuckDB pass over the other files.
     within = max(since, busy[0]), min(until, busy[-1] + timedelta(minutes=1))
-    asked = _WEIGHTS.format(grain="SECOND", which=_BUSY, **_span(*within))
-    seconds = connection.execute(asked, {"busy": busy}).fetchall()
+    sql = _WEIGHTS.format(grain="SECOND", which=_BUSY, **_span(*within))
+    seconds = connection.execute(sql, {"busy": busy}).fetchall()
     return sorted([*(weight for weight in weights if weight[1] <= many), *seconds])
 
 

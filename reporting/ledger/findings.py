@@ -78,8 +78,8 @@ def packs_by_hour(
     ops.ledger has them; of these hours alone."""
     wanted = sorted(hours)
     sets: dict[datetime, set[str]] = {}
-    asked = {"since": since, "until": until}
-    for pack, first, last in connection.execute(_PACKS, asked).fetchall():
+    bounds = {"since": since, "until": until}
+    for pack, first, last in connection.execute(_PACKS, bounds).fetchall():
         # Not hour by hour: whoever asks since the year 1 asks of millions, and few have anything.
         for hour in wanted[bisect_left(wanted, first) : bisect_right(wanted, last)]:
             sets.setdefault(hour, set()).add(pack)

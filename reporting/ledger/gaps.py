@@ -86,8 +86,8 @@ def missed(
 
     A gap whose source nobody noted may be anyone's.
     """
-    asked = {"since": since, "until": until, "source": source}
-    return [Missed(*row) for row in connection.execute(_GAPS, asked).fetchall()]
+    bounds = {"since": since, "until": until, "source": source}
+    return [Missed(*row) for row in connection.execute(_GAPS, bounds).fetchall()]
 
 
 def _clock(at: datetime) -> str:

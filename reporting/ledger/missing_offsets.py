@@ -149,16 +149,16 @@ class Explainer:
         self._erased: int | None = None
         self._log: PartitionLog | None = None
 
-    def __call__(self, found: CountedStretch, *, again: bool) -> Reasons:
+    def __call__(self, counted: CountedStretch, *, again: bool) -> Reasons:
         """Why a stretch has holes. `again`: they were there the last time already."""
-        holes = list(found.holes)
+        holes = list(counted.holes)
         if not holes:
             return Reasons()
-        place = found.stretch.place
+        place = counted.stretch.place
         # From the surest reason to the least sure: what one explains, the next need not.
-        left = without(holes, self._known(found.stretch))
+        left = without(holes, self._known(counted.stretch))
         reasons = Reasons(gaps=offset_count(holes) - offset_count(left))
-        kept = self._kept(found)
+        kept = self._kept(counted)
         inside = without(left, [(0, kept)] if kept else [])
         reasons = replace(reasons, expired=offset_count(left) - offset_count(inside))
         # An erasure notes how many records it took, not which; so it can only explain that many
@@ -195,9 +195,9 @@ class Explainer:
         newest = self._ids.get(stretch.topic, stretch.topic_id) == stretch.topic_id
         return gap.at > anew if newest else gap.at < anew
 
-    def _kept(self, found: CountedStretch) -> int | None:
+    def _kept(self, counted: CountedStretch) -> int | None:
         """The first offset whose record no retention has reached; None: it reached none."""
-        stretch = found.stretch
+        stretch = counted.stretch
         source = source_of(stretch.topic, self._settings.kafka)
         limit = furthest(self._settings, "bronze.record").of(source)
         if limit is None:
@@ -237,9 +237,9 @@ class Explainer:
         single = [span for span in there if offset_count([span]) == 1]
         # From a random one on, so that a loss that comes again is met sooner or later.
         turn = randrange(len(single)) if single else 0
-        asked = [*sorted(wide[:MOST_ASKED]), *single[turn:], *single[:turn]]
-        first = self._first(place, [begin for begin, _ in asked])
-        lost = [(first[begin], end) for begin, end in asked if first.get(begin, end) < end]
+        requested = [*sorted(wide[:MOST_ASKED]), *single[turn:], *single[:turn]]
+        first = self._first(place, [begin for begin, _ in requested])
+        lost = [(first[begin], end) for begin, end in requested if first.get(begin, end) < end]
         unasked = [span for span in single if span[0] not in first]
         # Once a loss is proved, single holes beside it are not taken for transaction markers.
         if lost or again:

@@ -30,7 +30,7 @@ OF_TENANT = (
     "alone, and are not in here."
 )
 _MONTHS = 12
-_TOLD = 12
+_INCIDENTS_NAMED = 12
 _SERIOUS = ("critical", "high")
 _CHECKS = """
 SELECT coalesce(sum(missing), 0)::BIGINT FROM ops.ledger_check
@@ -124,12 +124,14 @@ def _many(count: int, thing: str) -> str:
     return f"{number(count)} {thing}{'' if count == 1 else 's'}"
 
 
-def _incidents(told: list[dict[str, Any]]) -> Section:
-    if not told:
+def _incidents(incidents: list[dict[str, Any]]) -> Section:
+    if not incidents:
         return Section("Incidents", [Words(["There was no incident."])])
-    sentences = [row["sentence"] for row in told[:_TOLD]]
-    if len(told) > _TOLD:
-        sentences.append(f"And {len(told) - _TOLD} more, which the weekly reports list.")
+    sentences = [row["sentence"] for row in incidents[:_INCIDENTS_NAMED]]
+    if len(incidents) > _INCIDENTS_NAMED:
+        sentences.append(
+            f"And {len(incidents) - _INCIDENTS_NAMED} more, which the weekly reports list."
+        )
     return Section("Incidents", [Words(sentences, listed=True)])
 
 

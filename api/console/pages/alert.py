@@ -69,7 +69,7 @@ def alert_page(
             bundle=_bundle(services, session, alert_id),
         )  # fmt: skip
     since, until, spans = alert_detail.leases_around(services.reader, body)
-    lane = [_told(row, before) for before, row in _pairs(revisions)][::-1]
+    lane = [_change_row(row, before) for before, row in _pairs(revisions)][::-1]
     return respond(
         request,
         "alert_beside.html" if beside else "alert.html",
@@ -109,7 +109,7 @@ def _pairs(revisions: list[dict[str, Any]]) -> list[tuple[dict[str, Any] | None,
     return list(zip([None, *revisions], revisions, strict=False))
 
 
-def _told(row: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
+def _change_row(row: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
     """A revision as the lane tells it: what changed, and what it rests on."""
     body = row["body"]
     proof = body.get("attribution") or {}

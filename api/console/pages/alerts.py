@@ -104,16 +104,16 @@ class AlertsAddress:
         # REST has one status; a choice of some open states alone has no parameter there.
         if states not in status and states != {"new", "triaged", "closed"}:
             return None
-        asked: dict[str, Any] = {"status": status.get(states), "level": self.params.get("level")}
+        params: dict[str, Any] = {"status": status.get(states), "level": self.params.get("level")}
         for name in ("attribution", "verdict", "assignee", "rule_id"):
             values = self.params.get(name, [])
             if len(values) > 1:
                 return None
             # Nobody and nothing have a word there.
-            asked[name] = (values[0] or "none") if values else None
-        asked |= {name: self.params.get(name) for name in ("q", "entity", "since", "until")}
-        asked |= {"incident_id": self.params.get("incident"), "muted": self.params.get("muted")}
-        given = {name: value for name, value in asked.items() if value}
+            params[name] = (values[0] or "none") if values else None
+        params |= {name: self.params.get(name) for name in ("q", "entity", "since", "until")}
+        params |= {"incident_id": self.params.get("incident"), "muted": self.params.get("muted")}
+        given = {name: value for name, value in params.items() if value}
         return urlencode(given, doseq=True)
 
     def toggled(self, facet: str, value: str) -> dict[str, Any]:
@@ -135,12 +135,12 @@ class AlertsAddress:
 @reads_own_query
 def alerts_page(request: Request, services: Here, session: Signed) -> Response:
     """The list, or, where the page renews itself, the part of it that can change."""
-    asked = AlertsAddress.of(request.query_params)
-    wanted = asked.wanted(datetime.now(UTC))
-    group: GroupBy = asked.params.get("group", "")
+    address = AlertsAddress.of(request.query_params)
+    wanted = address.wanted(datetime.now(UTC))
+    group: GroupBy = address.params.get("group", "")
     context: dict[str, Any] = {
         "page": PAGE,
-        "asked": asked,
+        "asked": address,
         "group": group,
         "counts": alert_list.facet_counts(services.reader, wanted),
         "spans": _SPANS,
@@ -151,22 +151,22 @@ def alerts_page(request: Request, services: Here, session: Signed) -> Response:
         "many": _MANY,
         "groups": [],
         "group_total": 0,
-        "number": int(asked.params.get("page", 0)),
+        "number": int(address.params.get("page", 0)),
         "groups_a_page": alert_list.GROUPS,
         "rows": [],
         "next": None,
     }
     views = SavedViews(services.settings).views_of(session.caller.name)
-    context["views"] = [(name, query, _same(query, asked.but())) for name, query in views.items()]
-    context["rest_query"] = asked.rest_query()
-    context["query_now"] = urlencode(asked.but(), doseq=True)
+    context["views"] = [(name, query, _same(query, address.but())) for name, query in views.items()]
+    context["rest_query"] = address.rest_query()
+    context["query_now"] = urlencode(address.but(), doseq=True)
     if group:
         context["groups"], context["group_total"] = alert_list.grouped(
             services.reader, wanted, group, context["number"]
         )
     else:
         listing = alert_list.alert_rows(
-            services.reader, wanted, alert_list.PAGE_ROWS, asked.params.get("cursor")
+            services.reader, wanted, alert_list.PAGE_ROWS, address.params.get("cursor")
         )
         context |= {"rows": listing.rows, "next": listing.next}
     shown = {row["alert_id"] for row in context["rows"]}

@@ -189,12 +189,12 @@ def change(
     if not given:
         raise Usage(f"{next(iter(filled), 'note')}: is empty")
     try:
-        asked = CaseChange(**given)
+        case_change = CaseChange(**given)
     except ValidationError as error:
         raise Usage(wrong_value(error)) from None
     # A note overwrites nothing, so any state of the case will do.
     seen = ANY_REVISION if set(given) == {"note"} else _seen(form)
-    services.cases.change(session.caller.name, case_id, asked, seen)
+    services.cases.change(session.caller.name, case_id, case_change, seen)
     return _to(request, case_id)
 
 

@@ -61,19 +61,19 @@ def begin_sign_in(request: Request, services: Anybody, next: str = "/") -> Respo
 @reads_own_query  # a provider may add parameters of its own, such as session_state
 def come_back(request: Request, services: Anybody, sessions: Known) -> Response:
     """Take the provider's answer and begin a session."""
-    provider, asked = _provider(services), request.query_params
-    state = asked.get("state", "")
+    provider, query = _provider(services), request.query_params
+    state = query.get("state", "")
     # The cookie ties the answer to this browser: another's code signs nobody in here.
     waits = _waiting(services).take(_hash(state)) if state == request.cookies.get(COOKIE) else None
     try:
         if waits is None:
             raise SignInRefused("this sign-in was begun elsewhere, used already, or is too old")
-        if "iss" in asked and not provider.is_issuer(asked["iss"]):
+        if "iss" in query and not provider.is_issuer(query["iss"]):
             raise SignInRefused("the answer is another provider's")
-        if "code" not in asked:
-            raise SignInRefused(f"the provider let nobody in ({asked.get('error', 'no code')})")
+        if "code" not in query:
+            raise SignInRefused(f"the provider let nobody in ({query.get('error', 'no code')})")
         person = provider.finish(
-            asked["code"], _back(request, services), str(waits["nonce"]), str(waits["verifier"])
+            query["code"], _back(request, services), str(waits["nonce"]), str(waits["verifier"])
         )
         oidc = services.settings.api.oidc
         assert oidc is not None  # there is a provider

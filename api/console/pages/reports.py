@@ -26,7 +26,7 @@ from infra.errors import Usage
 
 router = console_router()
 PAGE = Page("reports", "Reports", router, "/reports", "reports", 60, "p", group="run")
-_TOLD = timedelta(days=1)
+_SHOWN_FAILED = timedelta(days=1)
 """So long a report that failed is told of."""
 FRAME_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 """A report is a page of its own with its own styles; it gets no script and no way out."""
@@ -89,14 +89,14 @@ def unfinished(runs: Sequence[ReportRun], now: datetime) -> list[ReportRun]:
     """Those under way, and those that failed lately and were not asked for again; `runs`: newest
     first. Those that are done are in the list of reports."""
     shown: list[ReportRun] = []
-    asked = set()
+    begun_again = set()
     for run in runs:
         wanted = run.report, run.interval, run.subject, run.tenant
         failed = run.state == "failed"
         over = run.state in ("done", "cancelled")
-        if not (over or (failed and (wanted in asked or now - run.made_at > _TOLD))):
+        if not (over or (failed and (wanted in begun_again or now - run.made_at > _SHOWN_FAILED))):
             shown.append(run)
-        asked.add(wanted)
+        begun_again.add(wanted)
     return shown
 
 

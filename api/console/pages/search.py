@@ -98,15 +98,15 @@ class SearchAddress:
 @reads_own_query
 def search(request: Request, services: Here, session: Signed) -> Response:
     """The page: events that fit, or the answer to a statement."""
-    asked = SearchAddress.of(request.query_params, datetime.now(UTC))
-    statement = asked.params.get("sql", "")
+    address = SearchAddress.of(request.query_params, datetime.now(UTC))
+    statement = address.params.get("sql", "")
     context: dict[str, Any] = {
         "page": PAGE,
-        "asked": asked,
+        "asked": address,
         "spans": _SPANS,
         "known_columns": list(COLUMNS_OF_EVENTS),
         "forms": {form: each.label for form, each in EVENT_FORMS.items()},
-        "spark": asked.question.spark(asked.columns),
+        "spark": address.question.spark(address.columns),
         "statement": statement,
         "may_write": services.reader.tenants is None and session.caller.may("engineer"),
         "answer": None,
@@ -115,23 +115,23 @@ def search(request: Request, services: Here, session: Signed) -> Response:
     if statement:
         saved = services.queries.listed() if services.reader.tenants is None else []
         # The saved query that is being changed; one that is gone meanwhile is saved as a new one.
-        edited = next((each for each in saved if each.name == asked.params.get("query")), None)
+        edited = next((each for each in saved if each.name == address.params.get("query")), None)
         context |= {
             # Everybody's: who is limited has none.
             "saved": saved,
             "edited": edited,
             "schedules": schedules_with(edited.every_minutes if edited else 0),
-            **_asked(services, session, statement, asked.question),
+            **_asked(services, session, statement, address.question),
         }
         return respond(request, "search_sql.html", **context)
     rows, after = event_search.events(
         services.reader,
-        asked.question,
-        asked.columns,
+        address.question,
+        address.columns,
         event_search.PAGE_EVENTS,
-        asked.params.get("cursor"),
+        address.params.get("cursor"),
     )
-    counted = event_search.event_summary(services.reader, asked.question)
+    counted = event_search.event_summary(services.reader, address.question)
     series = dict(counted.series)
     names = list(series)
     # More series than colours that can be told apart.
@@ -193,7 +193,7 @@ def event(
 
 
 def _asked(
-    services: Services, session: Any, statement: str, asked: EventQuestion
+    services: Services, session: Any, statement: str, question: EventQuestion
 ) -> dict[str, Any]:
     """The answer to a statement, or why there is none; `:since` and `:until` are the page's."""
     if not session.caller.may("viewer"):
@@ -203,7 +203,7 @@ def _asked(
         with noted_statement(services.settings, {"sql": statement}, who) as act:
             answer = services.statements.run(
                 statement,
-                span_params(statement, asked.since, asked.until),
+                span_params(statement, question.since, question.until),
                 cancelled=current_request().gone,
                 tables=readable_tables(session.caller),
                 rows=row_limits(session.caller),

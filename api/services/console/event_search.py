@@ -212,10 +212,10 @@ class EventSummary:
     """The values that are most frequent, by column."""
 
 
-def event_summary(reader: Reader, asked: EventQuestion) -> EventSummary:
+def event_summary(reader: Reader, question: EventQuestion) -> EventSummary:
     """The events counted in one look at them, by time and class and by their usual columns."""
-    condition, params = asked.sql()
-    seconds = max(1, round((asked.until - asked.since).total_seconds() / BUCKETS))
+    condition, params = question.sql()
+    seconds = max(1, round((question.until - question.since).total_seconds() / BUCKETS))
     # Round widths, which a person can read off an axis.
     # Beyond the longest whole weeks.
     longer = -(-seconds // _STEPS[-1]) * _STEPS[-1]
@@ -233,11 +233,11 @@ def event_summary(reader: Reader, asked: EventQuestion) -> EventSummary:
         " ORDER BY name, n DESC, value",
         params | {"step": step_of(step)},
         needs=_NEEDS,
-        within=_within(asked),
+        within=_within(question),
         narrow=True,
     )
-    first = bucket_start(asked.since, step)
-    buckets = [first + n * step for n in range(int((asked.until - first) / step) + 1)]
+    first = bucket_start(question.since, step)
+    buckets = [first + n * step for n in range(int((question.until - first) / step) + 1)]
     place = {bucket: number for number, bucket in enumerate(buckets)}
     series: dict[str, list[int]] = {}
     common: dict[str, list[tuple[str, int]]] = {name: [] for name in _COMMON}

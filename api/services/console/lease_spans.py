@@ -62,9 +62,9 @@ def lease_spans(
     instant from which on nothing is known, since there are too many statements; None: all is.
     """
     kind, value = next((k, v) for k, v in (("ip", ip), ("mac", mac), ("host", host)) if v)
-    asked = {"value": value, "since": since, "until": until, "known_by": known_by}
+    params = {"value": value, "since": since, "until": until, "known_by": known_by}
     rows = reader.rows(
-        _SEGMENTS.format(which=_WHICH[kind], most=MOST), asked, needs=("silver.dhcp_segment",)
+        _SEGMENTS.format(which=_WHICH[kind], most=MOST), params, needs=("silver.dhcp_segment",)
     )
     spans, cut = _joined(_true(rows[:MOST])), rows[MOST]["seg_start"] if len(rows) > MOST else None
     if cut is not None:

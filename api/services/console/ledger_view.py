@@ -58,8 +58,8 @@ def dead_letter_reasons(reader: Reader, since: datetime) -> list[ReaderRow]:
 
 def dead_letters(reader: Reader, since: datetime, source: str | None, most: int) -> list[ReaderRow]:
     """Records that could not be read, newest first, each with its bytes where bronze has them."""
-    asked = {"since": since, "source": source, "most": most}
-    rows = reader.rows(_DEAD, asked, needs=("silver.event",))
+    params = {"since": since, "source": source, "most": most}
+    rows = reader.rows(_DEAD, params, needs=("silver.event",))
     if not rows:
         return []
     reach = timedelta(hours=1)

@@ -172,17 +172,17 @@ def _events(
     if not ips:
         return []
     names, values = _listed(ips)
-    asked = params | values
+    params_of_spans = params | values
     if held is not None:
         spans = [(*key, *times) for key, leases in held.items() for times in _merged(leases)]
         for place, name in enumerate(("scopes", "held", "starts", "ends")):
-            asked[name] = [span[place] for span in spans]
+            params_of_spans[name] = [span[place] for span in spans]
         first, last = min(span[2] for span in spans), max(span[3] for span in spans)
         # Narrowed to the spans themselves: times outside of them need not be read.
-        asked["since"] = max(params["since"], event_instant(first))
-        asked["until"] = min(params["until"], event_instant(last))
+        params_of_spans["since"] = max(params["since"], event_instant(first))
+        params_of_spans["until"] = min(params["until"], event_instant(last))
     sql = _EVENTS.format(held="" if held is None else _HELD, ips=names, after=after, limit=limit)
-    return reader.rows(sql, asked, needs=("silver.event", "silver.events"))
+    return reader.rows(sql, params_of_spans, needs=("silver.event", "silver.events"))
 
 
 def _merged(spans: Iterable[_Held]) -> list[tuple[int, int]]:

@@ -42,18 +42,18 @@ def holder(
     leases alone, and is not told of other sites.
     """
     scope = scope_asked(reader.tenants, scope)
-    asked = {"ip": ip, "at": at, "known_by": known_by}
+    bounds = {"ip": ip, "at": at, "known_by": known_by}
     # The same revision may lie in the table twice after a retry; it is one statement.
     rows = {
-        (row["scope"], row["rev"]): row for row in reader.rows(CLAIMS_DUCKDB, asked, needs=_NEEDS)
+        (row["scope"], row["rev"]): row for row in reader.rows(CLAIMS_DUCKDB, bounds, needs=_NEEDS)
     }
-    _saids = [_said(row) for row in rows.values()]
+    statements = [_statement(row) for row in rows.values()]
     covering = [
         claim
         for site in sorted(
-            {claim.scope for claim in _saids if scope in (None, claim.scope)}, key=str
+            {claim.scope for claim in statements if scope in (None, claim.scope)}, key=str
         )
-        if (claim := true_at(_saids, site, at)) is not None
+        if (claim := true_at(statements, site, at)) is not None
     ]
     leased = [claim for claim in covering if claim.mac is not None]
     # Several sites may use one private network; to guess would name an innocent device.
@@ -61,7 +61,7 @@ def holder(
         sites = ", ".join(str(claim.scope) for claim in leased)
         raise Usage(f"{ip} was leased in several scopes then ({sites}); say which with scope=")
     # What configuration says of an address stands above what DHCP says.
-    by_hand = _by_hand(reader.tenants, ip, scope, scopes, _saids)
+    by_hand = _by_hand(reader.tenants, ip, scope, scopes, statements)
     chosen = None if by_hand == STATIC else next(iter(leased or covering), None)
     status = LEASED if chosen and chosen.mac else NONE
     if by_hand == STATIC or (by_hand == OUTSIDE and chosen is None):
@@ -71,7 +71,7 @@ def holder(
     row = rows[chosen.scope, chosen.rev] if chosen and chosen.mac else None
     # What other sites use of the same addresses.
     scopes = () if limited else scopes
-    return _told(reader, scopes, ip, at, known_by, site, status, row, _saids)
+    return _answer(reader, scopes, ip, at, known_by, site, status, row, statements)
 
 
 def _by_hand(
@@ -79,18 +79,18 @@ def _by_hand(
     ip: str,
     scope: str | None,
     scopes: Sequence[ScopeSettings],
-    said: Sequence[LeaseStatement],
+    statements: Sequence[LeaseStatement],
 ) -> str | None:
     """`standing`; for who is limited to tenants by the settings of their own parts of sites."""
     if tenants is None:
         return standing(ip, scope, scopes)
-    parts = {scope} if scope is not None else {claim.scope for claim in said}
+    parts = {scope} if scope is not None else {claim.scope for claim in statements}
     sites = {site_of(part) for part in parts if part and owner_of(part) in tenants}
     # Without any, what other sites have at this address is all there is, and nothing to tell.
     return standing(ip, None, [site for site in scopes if site.name in sites]) if sites else None
 
 
-def _told(
+def _answer(
     reader: LakeReader,
     scopes: Sequence[ScopeSettings],
     ip: str,
@@ -99,7 +99,7 @@ def _told(
     scope: str | None,
     status: str,
     row: dict[str, Any] | None,
-    said: Sequence[LeaseStatement],
+    statements: Sequence[LeaseStatement],
 ) -> models.AddressHolder:
     """The answer, judged as job `alert` would judge it with all that is in the tables."""
     mac = row["mac"] if row else None
@@ -115,7 +115,7 @@ def _told(
         servers=_servers(reader, scope, at, known_by)
         if status in (LEASED, NONE) and (scope or reader.tenants is None)
         else None,
-        rivals=rivals_of(said, scope, mac, at),
+        rivals=rivals_of(statements, scope, mac, at),
         scopes=scopes,
     )
     return models.AddressHolder(
@@ -154,7 +154,7 @@ def _site(ip: str, scopes: Sequence[ScopeSettings]) -> str | None:
     return next((s.name for s in scopes if standing(ip, s.name, scopes) != OUTSIDE), None)
 
 
-def _said(row: dict[str, Any]) -> LeaseStatement:
+def _statement(row: dict[str, Any]) -> LeaseStatement:
     return LeaseStatement(**{name: row[name] for name in LeaseStatement.__struct_fields__})
 
 

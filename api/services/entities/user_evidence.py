@@ -43,7 +43,7 @@ def witnesses(
     mac = named if kind == "mac" else held.get("mac")
     scope = scope or held.get("scope")
     span = window(at)
-    asked = {
+    params = {
         "mac": mac,
         "ip": named if kind == "ip" else None,
         "host": named if kind == "host" else None,
@@ -52,7 +52,7 @@ def witnesses(
     }
     # Without an end: what came later may have ended a session.
     within = {"silver.event": ("time", span["oldest"], datetime.max.replace(tzinfo=UTC))}
-    rows = reader.rows(WITNESSES_SQL, asked, needs=_NEEDS, within=within)
+    rows = reader.rows(WITNESSES_SQL, params, needs=_NEEDS, within=within)
     witness_rows = [Witness.of(row) for row in rows]
     # Inventories do not say whose they are.
     index = _index(settings) if reader.tenants is None else None

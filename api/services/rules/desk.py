@@ -176,8 +176,8 @@ class RuleDesk:
         with self.changing():
             source = self.source(rule)
             changed = not source.rule.in_shadow
-            wish = ShadowWish(who, asked.reason.strip(), asked.days)
-            pack = shadow_rules(self._settings, [source.rule.id], wish)
+            shadow_wish = ShadowWish(who, asked.reason.strip(), asked.days)
+            pack = shadow_rules(self._settings, [source.rule.id], shadow_wish)
         return self._switched(source.rule.id, pack, changed=changed)
 
     def leave_shadow(

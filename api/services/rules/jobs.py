@@ -68,7 +68,7 @@ class RuleJobs(JobStore[RuleJob]):
     def submit(self, caller: Caller, asked: NewRuleJob, *, wait: float = 0.0) -> RuleJob:
         """Ask; as far as it is after `wait` seconds. Raises `Usage` before anything is started."""
         rule_id, title = self._subject(asked)
-        wish = self._wish(asked, rule_id)
+        wanted_run = self._wish(asked, rule_id)
         now = datetime.now(UTC)
         job = RuleJob(
             id=new_id(), state="queued", progress=None, who=caller.name, made_at=now,
@@ -76,7 +76,7 @@ class RuleJobs(JobStore[RuleJob]):
             rule_id=rule_id, title=title, draft=asked.text is not None, since=asked.since,
             until=asked.until, against=asked.against, elapsed_ms=None,
         )  # fmt: skip
-        return self._begin(caller, job, partial(self._run, wish), wait)
+        return self._begin(caller, job, partial(self._run, wanted_run), wait)
 
     def listed(self, caller: Caller) -> list[RuleJob]:
         """The caller's jobs, newest first; an administrator sees everybody's."""
@@ -139,7 +139,7 @@ class RuleJobs(JobStore[RuleJob]):
             return name
         return self._desk.source(name).rule.id
 
-    def _run(self, wish: _Wish, job: RuleJob, cancelled: threading.Event) -> None:
+    def _run(self, wanted_run: _Wish, job: RuleJob, cancelled: threading.Event) -> None:
         detail = {"job": job.id, "kind": job.kind, "draft": job.draft}
         audit_request(
             self._settings, "rule.job", "ok", who=job.who, target=job.rule_id, detail=detail
@@ -149,11 +149,11 @@ class RuleJobs(JobStore[RuleJob]):
         self._keep(job)
         folder = self._folder / job.id
         # Never a name that was sent: where a file lies under it, the command would read that.
-        subject = wish.rule_id if wish.text is None else str(folder / DRAFT_FILE)
+        subject = wanted_run.rule_id if wanted_run.text is None else str(folder / DRAFT_FILE)
         try:
-            if wish.text is not None:
-                Path(subject).write_bytes(wish.text.encode("utf-8"))
-            problem = self._work(wish, subject, job, cancelled)
+            if wanted_run.text is not None:
+                Path(subject).write_bytes(wanted_run.text.encode("utf-8"))
+            problem = self._work(wanted_run, subject, job, cancelled)
         except OSError as error:
             problem = f"it could not be run ({error.strerror})"
         state = "cancelled" if cancelled.is_set() else "failed" if problem else "done"
@@ -167,12 +167,12 @@ class RuleJobs(JobStore[RuleJob]):
         self._keep(job.model_copy(update=update))
 
     def _work(
-        self, wish: _Wish, subject: str, job: RuleJob, cancelled: threading.Event
+        self, wanted_run: _Wish, subject: str, job: RuleJob, cancelled: threading.Event
     ) -> str | None:
         """Run the command to its end, or end it; why it has no result, None where it has one."""
         folder = self._folder / job.id
-        progress = partial(wish.progress, subject)
-        command = ("rules", wish.verb, subject, *wish.options)
+        progress = partial(wanted_run.progress, subject)
+        command = ("rules", wanted_run.verb, subject, *wanted_run.options)
         with (folder / _RESULT).open("wb") as result, (folder / _WORDS).open("wb") as words:
             code, over = run_into(
                 command,
@@ -180,7 +180,7 @@ class RuleJobs(JobStore[RuleJob]):
                 result,
                 words,
                 cancelled,
-                wish.seconds,
+                wanted_run.seconds,
                 # The stream must have the cores first.
                 nice=_NICE,
                 each_second=lambda: self._keep(job.model_copy(update={"progress": progress()})),
@@ -188,7 +188,9 @@ class RuleJobs(JobStore[RuleJob]):
         if over == "cancelled":
             return over
         if over == "late":
-            return f"stopped after {wish.seconds:g} s; take a shorter span, or run the command"
+            return (
+                f"stopped after {wanted_run.seconds:g} s; take a shorter span, or run the command"
+            )
         if code != 0:
             return _last_words(folder / _WORDS, code)
         if (folder / _RESULT).stat().st_size > _LARGEST_RESULT:

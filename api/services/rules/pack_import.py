@@ -60,11 +60,11 @@ def import_pack(
 ) -> wire.PackImported:
     """Import it; raises `Usage` where that changes another number of rules than was looked at."""
     reason = asked.reason.strip()
-    wish = None if asked.shadow_days is None else ShadowWish(who, reason, asked.shadow_days)
+    shadow_wish = None if asked.shadow_days is None else ShadowWish(who, reason, asked.shadow_days)
     with desk.changing(), _looked_at(settings, pack, asked) as (_, plan):
         require_count(asked.changes, plan_changes(plan))
         taken = _version(plan, asked, asked.source.strip() or "REST", who, reason)
-        put = put_version(settings, plan, taken, wish)
+        put = put_version(settings, plan, taken, shadow_wish)
     in_force = put.pack.hash if put.pack else ""
     detail = {"version": taken.version, "source": taken.source, "reason": reason,
               "changes": asked.changes, "shadowed": put.shadowed, "pack": in_force}  # fmt: skip

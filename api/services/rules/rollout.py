@@ -124,16 +124,16 @@ def switch_many(
     settings: Settings, desk: RuleDesk, who: str, act: wire.SwitchAct
 ) -> wire.SwitchDone:
     """Do it; raises `Usage` where that changes another number of rules than was counted."""
-    wish = ShadowWish(who, act.reason.strip(), act.days)
+    shadow_wish = ShadowWish(who, act.reason.strip(), act.days)
     with desk.changing():
         files = read_rule_files(settings)
         choice = chosen_for_bulk(files, act.act, act.rules, criteria_of(act.filter))
         require_count(act.count, len(choice.changing))
-        pack = do_to_all(files, choice, wish)
+        pack = do_to_all(files, choice, shadow_wish)
     detail: dict[str, Any] = {
         "rules": len(choice.changing),
         "ids": [rule.id for rule in choice.changing[:_AUDITED]],
-        "reason": wish.reason,
+        "reason": shadow_wish.reason,
         "pack": pack.hash if pack else None,
     }
     audit_request(settings, f"rules.{act.act}", "ok", who=who, detail=detail)

@@ -68,8 +68,8 @@ def save_filter(
     for condition in conditions:
         if condition.field not in FIELDS:
             raise Usage(f"field '{condition.field}': a filter asks one of {', '.join(FIELDS)}")
-    wish = FilterWish(conditions, asked.owner, asked.reason, asked.expires)
-    wish.require_whole()
+    filter_wish = FilterWish(conditions, asked.owner, asked.reason, asked.expires)
+    filter_wish.require_whole()
     # Looked at anew: an alert may have been judged true since the filter was proposed.
     history = rule_history(reader.rows, known.id, datetime.now(UTC))
     if struck := [alert.alert_id for alert in history.alerts if _strikes(conditions, alert)]:
@@ -77,7 +77,7 @@ def save_filter(
             f"it would take events of {len(struck)} alerts that were judged true: "
             f"{' '.join(struck[:3])}"
         )
-    written, pack = keep_proposed_filter(settings, known, path, wish)
+    written, pack = keep_proposed_filter(settings, known, path, filter_wish)
     detail = {"file": written.name, "owner": asked.owner, "reason": asked.reason,
               "expires": asked.expires.isoformat(), "pack": pack}  # fmt: skip
     audit_request(settings, "rule.filter", "ok", who=who, target=known.id, detail=detail)
@@ -149,8 +149,8 @@ def save_threshold(
     whole = int(count) if float(count).is_integer() else count
     window = asked.window_seconds or current.timespan_seconds
     chosen = msgspec.structs.replace(current, count=whole, timespan_seconds=window)
-    wish = ThresholdWish(asked.owner, asked.reason, who)
-    rule_id, path, pack, left_out = keep_threshold(settings, source, chosen, wish)
+    threshold_wish = ThresholdWish(asked.owner, asked.reason, who)
+    rule_id, path, pack, left_out = keep_threshold(settings, source, chosen, threshold_wish)
     detail = {"count": whole, "window_seconds": window, "owner": asked.owner,
               "reason": asked.reason, "replaces": current.id, "pack": pack}  # fmt: skip
     audit_request(settings, "rule.threshold", "ok", who=who, target=rule_id, detail=detail)

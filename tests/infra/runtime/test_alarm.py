@@ -111,4 +111,4 @@ def test_what_cannot_be_told_now_is_told_at_the_next_look(
     alarm.look()
     alarm.look()
     assert len(tries) == 2
-    assert said[-1] == "alarm: cannot be told now: the broker is away"
+    assert said[-1] == "alarm: cannot be sent now: the broker is away"

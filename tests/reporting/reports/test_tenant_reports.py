@@ -162,10 +162,8 @@ def test_a_dossier_of_anothers_incident_is_of_none(desk: TenantDesk) -> None:
 
 
 @pytest.mark.parametrize("name", CLOSED)
-def test_what_tells_of_the_whole_platform_is_made_for_no_tenant(
-    desk: TenantDesk, name: str
-) -> None:
-    with pytest.raises(Usage, match=f"report {name}: it tells of the whole platform and cannot be"):
+def test_what_covers_the_whole_platform_is_made_for_no_tenant(desk: TenantDesk, name: str) -> None:
+    with pytest.raises(Usage, match=f"report {name}: it covers the whole platform and cannot be"):
         make_report(desk.settings, name, SPAN, "x" if name == "query" else "", tenant="acme")
 
 
