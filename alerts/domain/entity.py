@@ -81,7 +81,10 @@ def entity_of(row: Mapping[str, Any], holder: Holder | None) -> Entity:
 
 def key_of(tenant: str | None, key: str) -> str:
     """A key that no other tenant has; None: nobody's in particular."""
-    return key if tenant is None else key + _of_tenant(tenant)
+    if tenant is None:
+        # Whoever can log a name can log one that ends as a tenant's keys do.
+        return key + _of_tenant("") if _of_tenant("") in key else key
+    return key + _of_tenant(tenant)
 
 
 def shared_key(entity: Entity, row: Mapping[str, Any]) -> str:

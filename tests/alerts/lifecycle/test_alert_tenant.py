@@ -114,6 +114,19 @@ def test_a_damaged_alert_of_another_site_holds_up_no_attribution() -> None:
         assert counting_damaged([damaged], {**told, "scope": scope}, row, settings) == lost
 
 
+def test_a_name_that_looks_like_a_tenants_key_is_nobodys_alert_of_that_tenant() -> None:
+    nobody = {"status": "none"}
+    bucket = Bucket()
+    names = {"ip": None, "host_name": None}
+    own = finding(0, nobody, user_name="root", tenant_uid="acme", **names)
+    logged = finding(1, nobody, user_name="root|tenant|acme", **names)
+    rows = bucket.alerts(own, logged)
+    assert {(row["entity_value"], row["tenant_uid"]) for row in rows} == {
+        ("root", "acme"), ("root|tenant|acme", None),
+    }  # fmt: skip
+    assert len({row["body"]["group_key"] for row in rows}) == 2
+
+
 def test_the_risk_of_a_device_is_each_tenants_own() -> None:
     bucket = Bucket(incident_score=100, incident_rules=9, incident_tactics=9)
     heat = [
