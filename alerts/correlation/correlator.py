@@ -49,7 +49,7 @@ from alerts.correlation.finding import (
     renew,
     told_again,
 )
-from alerts.correlation.first_seen import FirstSeen, note_value
+from alerts.correlation.first_seen import FirstSeen, OldestValues, note_value
 from alerts.correlation.negation import looks_ahead, measure_without, remembers, rules_out
 from alerts.correlation.packed_history import PackedEntries, unpack_history
 from alerts.correlation.window_count import WindowCount
@@ -140,6 +140,7 @@ class Correlator:
         self._stirred: list[tuple[str, int, int]] = []
         self._entered: list[tuple[str, CorrelationEntry]] = []
         self._homes: dict[str, _Group] = {}
+        self._oldest: dict[str, OldestValues] = {}
         for key, group in state.groups.items():
             # As an earlier release left it, it is in another order.
             group.fired.sort(key=_end_key)
@@ -376,7 +377,10 @@ class Correlator:
         if entry.value is None:
             return []
         group.seen = group.seen or FirstSeen()
-        if not note_value(group.seen, definition, fold(entry.value), entry.time):
+        oldest = self._oldest.get(key)
+        if oldest is None or oldest.seen is not group.seen:
+            oldest = self._oldest[key] = OldestValues(group.seen)
+        if not note_value(group.seen, definition, fold(entry.value), entry.time, oldest):
             return []
         # A value that is new is the whole condition: there is no window to measure.
         what = MeasuredCondition(1, [entry])

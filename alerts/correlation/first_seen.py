@@ -8,6 +8,8 @@ learned.
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heappush
+
 import msgspec
 
 from alerts.rulepack.rule_pack import Correlation
@@ -32,7 +34,43 @@ class FirstSeen(msgspec.Struct):
     dropped: int = 0
 
 
-def note_value(seen: FirstSeen, definition: Correlation, value: str, time: int) -> bool:
+class OldestValues:
+    """Of a group with too many values which one is to go, without a look at all of them each time.
+
+    Follows from the group, so it is not kept with it.
+    """
+
+    def __init__(self, seen: FirstSeen) -> None:
+        self.seen = seen
+        self._heap: list[tuple[int, str]] = []
+
+    def noted(self, value: str) -> None:
+        """A value was seen; what the heap has of it from before is passed over by `pop`."""
+        if self._heap:
+            heappush(self._heap, (self.seen.values[value].last, value))
+
+    def pop(self) -> str:
+        """The value seen longest ago, which goes; by itself where several were seen at once, so
+        that a retry forgets the same one."""
+        values = self.seen.values
+        while True:
+            if not self._heap:
+                self._heap = [(run.last, value) for value, run in values.items()]
+                heapify(self._heap)
+            last, value = heappop(self._heap)
+            run = values.get(value)
+            if run is not None and run.last == last:
+                del values[value]
+                return value
+
+
+def note_value(
+    seen: FirstSeen,
+    definition: Correlation,
+    value: str,
+    time: int,
+    oldest: OldestValues | None = None,
+) -> bool:
     """Note a value; True when it begins a run in a group that is known long enough.
 
     A sighting that comes late and lies before a run it touches makes the run
@@ -43,10 +81,10 @@ def note_value(seen: FirstSeen, definition: Correlation, value: str, time: int) 
     seen.presence, _ = _extended(seen.presence, time, span)
     run, begins = _extended(seen.values.get(value), time, span)
     seen.values[value] = run
+    oldest = oldest or OldestValues(seen)
+    oldest.noted(value)
     if len(seen.values) > MAX_VALUES:
-        # The value itself breaks ties, so that a retry forgets the same one.
-        oldest = min(seen.values, key=lambda v: (seen.values[v].last, v))
-        del seen.values[oldest]
+        oldest.pop()
         seen.dropped += 1
     learned = time - seen.presence.first >= definition.learn_seconds * 1_000_000
     return begins and learned

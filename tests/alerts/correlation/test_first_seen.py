@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from heapq import heapify
 from typing import Any
 
 import duckdb
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alerts.correlation import first_seen as first_seen_module
 from alerts.correlation.correlator import MAX_ENTRIES, CorrelationState, Correlator
-from alerts.correlation.first_seen import MAX_VALUES, FirstSeen, note_value
+from alerts.correlation.first_seen import MAX_VALUES, FirstSeen, OldestValues, note_value
 from alerts.correlation.history import forget_findings
 from alerts.domain.entity import micros
 from tests.alerts.correlation_history import NOON, Point, correlation, cut, ends, row, streamed
@@ -145,3 +148,35 @@ def test_of_values_that_are_always_new_a_group_keeps_a_bounded_history() -> None
     again = Correlator(run.state)
     assert again.feed(month, row(at(many * 60, "v5", number=many))) == []
     assert again.feed(month, row(at(5 * 60, "v5", number=5))) == []
+
+
+@examples(100)
+@given(st.lists(st.tuples(st.integers(0, 90), st.sampled_from("abcdefgh")), max_size=40))
+def test_the_values_that_go_are_the_oldest_however_they_are_looked_up(
+    drawn: list[tuple[int, str]],
+) -> None:
+    one_by_one, along = FirstSeen(), FirstSeen()
+    oldest = OldestValues(along)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(first_seen_module, "MAX_VALUES", 3)
+        for time, value in drawn:
+            expected = note_value(one_by_one, first_seen(), value, time)
+            assert note_value(along, first_seen(), value, time, oldest) == expected
+            assert (along.values, along.dropped) == (one_by_one.values, one_by_one.dropped)
+
+
+def test_a_group_with_too_many_values_is_not_looked_through_with_each_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heaped: list[int] = []
+
+    def counted(heap: list[Any]) -> None:
+        heaped.append(len(heap))
+        heapify(heap)
+
+    monkeypatch.setattr(first_seen_module, "heapify", counted)
+    monkeypatch.setattr(first_seen_module, "MAX_VALUES", 50)
+    run = Correlator(CorrelationState())
+    for n in range(500):
+        run.feed(first_seen(), row(at(n, f"v{n}")))
+    assert heaped == [51]
