@@ -123,6 +123,7 @@ def test_a_file_that_cannot_be_read_once_keeps_what_was_read_before_it(
     tail = AppendedRows(settings.lake_root / ALERT_ACTION.path, ["alert_id"])
     table.append("outbox", action("a", "suppress", 0))
     table.append("outbox", action("b", "suppress", 0))
+
     def second_away(folder: Any, version: int) -> Any:
         if version == 2:
             raise OSError("away")
