@@ -413,8 +413,8 @@ class Correlator:
                 return []
             group.entries[place] = entry
         # Of a window whose findings are forgotten, the newest one says whose it is.
-        told = _told_between(group, entry.time)
-        return [out for fired in told for out in corrected(fired, entry)]
+        windows = _told_between(group, entry.time)
+        return [out for fired in windows for out in corrected(fired, entry)]
 
     def _let_go(self, entry: CorrelationEntry, key: str | None) -> None:
         """A finding that counts no more, by a newer attribution."""
@@ -546,8 +546,8 @@ def _place(group: _Group, entry: CorrelationEntry) -> int | None:
 
 def _rests(group: _Group, end: int, span: int) -> bool:
     """Whether a window that ends then would only repeat what fired."""
-    told = _told_between(group, end - span)
-    return any(f.start - span <= end for f in told if not f.disproved)
+    windows = _told_between(group, end - span)
+    return any(f.start - span <= end for f in windows if not f.disproved)
 
 
 def _first_window(

@@ -64,12 +64,14 @@ def forget_findings(state: CorrelationState, clock: int) -> None:
             del state.groups[key]
 
 
-def _newest(told: list[Fired], since: int) -> list[Fired]:
+def _newest(windows: list[Fired], since: int) -> list[Fired]:
     """What a group told of new values from an instant on, and before it no more than a cap: its
     span may be a month, and a value that is always new would fill the state in that time."""
-    ordered = sorted(told, key=lambda one: one.end)
+    ordered = sorted(windows, key=lambda window: window.end)
     recent = len(ordered) - MAX_ENTRIES
-    return [one for place, one in enumerate(ordered) if place >= recent or one.end >= since]
+    return [
+        window for place, window in enumerate(ordered) if place >= recent or window.end >= since
+    ]
 
 
 def pack_away(state: CorrelationState, clock: int, enough: int = ENOUGH) -> None:
