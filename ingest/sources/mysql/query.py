@@ -52,7 +52,8 @@ SLOW_USER = re.compile(
     r"\[(?P<ip>[^\[\]]*)\](?:\s+Id:\s+(?P<id>\d{1,20}))?.*"
 )
 SLOW_TIME = re.compile(rf"# Time: (?P<time>{ISO}|{SHORT})\s*", re.ASCII)
-_FACT = re.compile(r"(\w+): +(\S+)")
+# From the beginning of a word alone: a long one without a colon would be tried from each letter.
+_FACT = re.compile(r"\b(\w+): +(\S+)")
 _SET_TIME = re.compile(r"SET timestamp=(\d{9,12}(?:\.\d+)?);")
 
 

@@ -427,3 +427,9 @@ def test_long_lines_of_databases_take_no_long_time() -> None:
         for size in (7900, 500_000):
             line = f"Mar  2 10:00:00 h {program}[1]: {(text * 100)[:size]}"
             assert isinstance(one(source, line)["class_uid"], int)
+
+
+def test_a_comment_of_a_slow_statement_however_long_costs_no_square_of_it() -> None:
+    # By the square of it, it would run into the bound of a record and be a dead letter.
+    row = one("mysql", "# Query_time: 1.5\n# " + "a" * 300_000 + "\nselect 1;")
+    assert row["duration"] == 1500
