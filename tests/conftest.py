@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from pyspark.sql import SparkSession
 
@@ -170,7 +171,12 @@ os.environ.setdefault("HEADGATE_API__NICE", "0")
 Drain = Callable[..., None]
 os.environ.setdefault("HEADGATE_CONFIG", "")
 
-# How long an example takes says something about the machine, not about what is tested.
+# How long an example takes, or is made, says something about the machine, not about what is tested.
 for name, count in PROFILES.items():
-    hypothesis_settings.register_profile(name, deadline=None, max_examples=count)
+    hypothesis_settings.register_profile(
+        name,
+        deadline=None,
+        max_examples=count,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
 hypothesis_settings.load_profile("quick")
