@@ -76,9 +76,13 @@ COUNTS = ("event_count", "value_count", "temporal")
 @st.composite
 def definitions(draw: st.DrawFn, at_once: bool | None = None) -> Any:
     """Any type with any condition; or only what is told at once, or only what waits."""
-    kind = draw(st.sampled_from([*COUNTS, *NUMERIC, "temporal_ordered"]))
+    kinds, ops = [*COUNTS, *NUMERIC, "temporal_ordered"], sorted(OPS)
+    if at_once:
+        # Most of the others would be drawn in vain.
+        kinds, ops = [*COUNTS, "value_sum", "temporal_ordered"], ["gt", "gte"]
+    kind = draw(st.sampled_from(kinds))
     keys: dict[str, Any] = {
-        "op": draw(st.sampled_from(sorted(OPS))),
+        "op": draw(st.sampled_from(ops)),
         # None at all is an absence.
         "count": draw(st.integers(0 if kind == "event_count" else 1, 4)),
     }
@@ -91,7 +95,12 @@ def definitions(draw: st.DrawFn, at_once: bool | None = None) -> Any:
     if kind.startswith("temporal") and draw(st.booleans()):
         keys = {"op": "gte", "count": 1}
         keys["any_of"] = tuple(draw(st.lists(SETS, min_size=1, max_size=3, unique=True)))
-    elif keys["op"] in ("gt", "gte") and kind != "temporal_ordered" and draw(st.booleans()):
+    elif (
+        keys["op"] in ("gt", "gte")
+        and kind != "temporal_ordered"
+        and not at_once
+        and draw(st.booleans())
+    ):
         keys["upper"] = (
             draw(st.sampled_from(["lt", "lte"])),
             keys["count"] + draw(st.integers(0, 9)),
