@@ -102,9 +102,9 @@ def _python_loop() -> float:
 
 def versions() -> dict[str, str]:
     """Versions that matter."""
-    said = jdk.version_text(jdk.require_java())
-    found = {name: version(name) for name in ("pyspark", "delta-spark", "pyarrow", "duckdb")}
-    return {"python": sys.version.split()[0], "java": said.splitlines()[0], **found}
+    java = jdk.version_text(jdk.require_java()).splitlines()[0]
+    packages = {name: version(name) for name in ("pyspark", "delta-spark", "pyarrow", "duckdb")}
+    return {"python": sys.version.split()[0], "java": java, **packages}
 
 
 def cpu_seconds(root: int | None = None) -> float:

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 
 from bench.lines import grant, lookup
-from bench.measure import Report
+from bench.measure import Report, cut
 from infra.config.settings import Settings, load
 from infra.delta.catalog import table
 from infra.delta.duckdb_views import connect
@@ -91,7 +91,7 @@ def measured(plan: Plan) -> Report:
 
 
 def _p95(values: list[float]) -> float:
-    return quantiles(values, n=20, method="inclusive")[18] if len(values) > 1 else values[0]
+    return cut(values, 95) if len(values) > 1 else values[0]
 
 
 def _killed(leases: int, plan: Plan) -> list[dict[str, float]]:
