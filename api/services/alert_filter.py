@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from alerts.domain.entity import NORMAL
+from api.services.entities.entity_names import address_of
 from api.services.reader import ReaderRow
 from infra.config.time_args import time_or_none
 from infra.errors import Usage
@@ -139,10 +139,8 @@ def _rename(fields: dict[str, Any], former: str, name: str, value: Any) -> None:
 
 def _as_written(entity: str) -> str:
     """A hardware or network address as the tables write it, any other name as it is."""
-    for kind in ("mac", "ip"):
-        with suppress(Usage):
-            return NORMAL[kind](entity)
-    return entity
+    address = address_of(entity)
+    return entity if address is None else address[1]
 
 
 _ANYBODY = (
