@@ -233,7 +233,6 @@ _EVERY_SESSION = {
     "spark.sql.codegen.cache.maxEntries": "2000",
     # First in, first out, a long task of a job over history would hold up alerts.
     "spark.scheduler.mode": "FAIR",
-    "spark.scheduler.allocation.file": Path(__file__).with_name("fairscheduler.xml").as_uri(),
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     ARROW_BYTES: str(NO_LIMIT),
@@ -271,6 +270,7 @@ def conf_of(settings: Settings, own: Path | None, *, small_batches: bool) -> dic
     `own`: the folder for what a JVM that begins needs only while it lives.
     """
     log = Path(__file__).with_name("log4j2.properties")
+    pools = Path(__file__).with_name("fairscheduler.xml")
     local, in_bucket = settings.spark.local, bucketed(settings.lake_root)
     archives = [
         *(() if local else java_jars.paths("spark")),
@@ -279,6 +279,7 @@ def conf_of(settings: Settings, own: Path | None, *, small_batches: bool) -> dic
     conf = _EVERY_SESSION | {
         "spark.jars": ",".join(str(path) for path in archives),
         "spark.sql.warehouse.dir": str(settings.home.absolute() / "spark" / "warehouse"),
+        "spark.scheduler.allocation.file": pools.as_uri(),
         "spark.driver.memory": settings.spark.driver_memory,
         "spark.driver.extraJavaOptions": _java_options(settings, log, small_batches=small_batches),
         "spark.sql.shuffle.partitions": str(settings.spark.shuffle_partitions),

@@ -134,8 +134,13 @@ def worked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="module")
 def stored(spark: SparkSession) -> SparkSession:
-    """A session whose jobs keep their state in RocksDB."""
-    return with_rocksdb(spark)
+    """A session whose jobs keep their state in RocksDB, and make no snapshot of a few batches.
+
+    With one, which Spark makes in the background, the file of changes before it is not read again.
+    """
+    own = with_rocksdb(spark)
+    own.conf.set("spark.sql.streaming.stateStore.minDeltasForSnapshot", 100)
+    return own
 
 
 @pytest.fixture(scope="module")
@@ -178,8 +183,8 @@ def taken(worked: Path, spark: SparkSession, tmp_path: Path) -> Iterator[Setting
     shutil.copytree(home, tmp_path / "kept")
     forget(spark)
     yield load(home=home)
-    shutil.rmtree(home)
-    # Spark looks after RocksDB's files in the background, and may have made the old folder anew.
+    # Spark looks after RocksDB's files in the background, and may write into either folder anew.
+    shutil.rmtree(home, ignore_errors=True)
     shutil.rmtree(worked, ignore_errors=True)
     (tmp_path / "kept").rename(worked)
 
