@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from alerts.compiler.enrichment_predicates import Confirming
-from alerts.correlation.correlator import SETTLE
+from alerts.correlation.group import SETTLE
 from alerts.correlation.negation import looks_ahead
 from alerts.domain.entity import entity_of, holder_of, micros
 from alerts.lifecycle.bucket_state import BucketState

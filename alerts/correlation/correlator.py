@@ -25,20 +25,14 @@ group that does with what it got; and where none does, it is disproved.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
-from alerts.correlation.conditions import (
-    MeasuredCondition,
-    asks_absence,
-    measure_condition,
-    most_needed,
-    told_at_once,
-)
+from alerts.correlation.conditions import MeasuredCondition, asks_absence, told_at_once
 from alerts.correlation.entry import CorrelationEntry, by_order, correlation_entry, time_key
 from alerts.correlation.finding import (
     Fired,
@@ -50,70 +44,21 @@ from alerts.correlation.finding import (
     told_again,
 )
 from alerts.correlation.first_seen import FirstSeen, OldestValues, note_value
-from alerts.correlation.negation import looks_ahead, measure_without, remembers, rules_out
-from alerts.correlation.packed_history import PackedEntries, unpack_history
-from alerts.correlation.window_count import WindowCount
+from alerts.correlation.group import (
+    SETTLE,
+    SKEW,
+    CorrelationState,
+    Group,
+    end_key,
+    most_entries,
+)
+from alerts.correlation.negation import looks_ahead, remembers, rules_out
+from alerts.correlation.packed_history import unpack_history
+from alerts.correlation.windows import Span, first_window, holds, unseen
 from alerts.domain.entity import micros
 from alerts.domain.finding import counts
 from alerts.rulepack.predicate import fold
 from alerts.rulepack.rule_pack import Correlation
-
-LATENESS = 600 * 1_000_000
-"""How late a finding may be, microseconds: longer than any source of ours delivers late."""
-
-SETTLE = 90 * 1_000_000
-"""How long after its end a window closes, microseconds: what attribution waits, and some delay."""
-
-SKEW = 300 * 1_000_000
-"""How far, microseconds, a clock ahead of ours may move a correlation's time."""
-
-CORRECTABLE = 3600 * 1_000_000
-"""How long after a firing its holder can still be corrected, as long as job `repair` looks back."""
-
-MAX_ENTRIES = 1_000
-"""Findings kept for a group, or twice what its condition needs; the oldest go first, counted."""
-
-
-_Span: TypeAlias = tuple[int, int]
-"""From when to when, microseconds."""
-
-
-class _Group(msgspec.Struct, omit_defaults=True, gc=False):
-    """Entries of one group, by time, and what fired.
-
-    `closed`: windows that end up to there were looked at, for conditions that
-    wait. `dropped` findings were one too many, the newest of them at `dropped_at`.
-    `cold`: time of the newest entry that was packed away.
-    """
-
-    entries: list[CorrelationEntry] = []
-    fired: list[Fired] = []
-    closed: int = 0
-    dropped: int = 0
-    dropped_at: int = 0
-    seen: FirstSeen | None = None
-    cold: int = 0
-
-
-class CorrelationState(msgspec.Struct):
-    """All that one correlation remembers. `span`: how far back by its newest definition findings
-    concern what may still be told, microseconds.
-
-    `clock`: its newest event time, which a clock ahead of ours moves by `SKEW` at
-    most. `pack`: of its newest finding. `late` and `dropped` count findings that came
-    after their window closed, and that were too many for their group. `cold` holds
-    findings of all groups that only a late one can still concern; of those nothing
-    from before `forgotten` counts any more.
-    """
-
-    groups: dict[str, _Group] = {}
-    span: int = 0
-    clock: int = 0
-    pack: str = ""
-    late: int = 0
-    dropped: int = 0
-    cold: list[PackedEntries] = []
-    forgotten: int = 0
 
 
 @dataclass(frozen=True)
@@ -139,11 +84,11 @@ class Correlator:
         self._shaken: dict[str, _Shaken] = {}
         self._stirred: list[tuple[str, int, int]] = []
         self._entered: list[tuple[str, CorrelationEntry]] = []
-        self._homes: dict[str, _Group] = {}
+        self._homes: dict[str, Group] = {}
         self._oldest: dict[str, OldestValues] = {}
         for key, group in state.groups.items():
             # As an earlier release left it, it is in another order.
-            group.fired.sort(key=_end_key)
+            group.fired.sort(key=end_key)
             for earlier in group.fired:
                 self._where.update(dict.fromkeys(earlier.members, key))
                 self._homes[earlier.finding["finding_id"]] = group
@@ -193,7 +138,7 @@ class Correlator:
         ]
         for key, entry in self._entered:
             outputs += self._end_silences(definition, self.state.groups[key], entry)
-        seen: dict[str, list[_Span]] = {}
+        seen: dict[str, list[Span]] = {}
         for key, since, until in self._stirred:
             group = self.state.groups[key]
             self._bound(definition, group)
@@ -223,7 +168,7 @@ class Correlator:
         return outputs
 
     def _close(
-        self, definition: Correlation, group: _Group, arrivals: int | None, until: int = 0
+        self, definition: Correlation, group: Group, arrivals: int | None, until: int = 0
     ) -> list[dict[str, Any]]:
         waiting = group.entries[bisect_right(group.entries, group.closed, key=time_key) :]
         closing = [e.time for e in waiting if self._is_closed(definition, e, arrivals, until)]
@@ -251,14 +196,14 @@ class Correlator:
             state.cold.remove(cold)
             for key, entries in unpack_history(cold).items():
                 alive = [e for e in entries if e.time >= state.forgotten]
-                group = state.groups.setdefault(key, _Group())
+                group = state.groups.setdefault(key, Group())
                 group.entries = sorted([*alive, *group.entries], key=by_order)
                 self._where.update((e.finding_id, key) for e in alive)
 
     def _insert(self, definition: Correlation, entry: CorrelationEntry) -> list[dict[str, Any]]:
         # JSON and not joined text: values may hold any separator, and null is no empty string.
         key = msgspec.json.encode(entry.group).decode()
-        group = self.state.groups.setdefault(key, _Group())
+        group = self.state.groups.setdefault(key, Group())
         entry.late = entry.time < self.state.clock - SETTLE
         self.state.late += entry.late
         if definition.type == "first_seen":
@@ -268,7 +213,7 @@ class Correlator:
         outputs: list[dict[str, Any]] = []
         oldest = group.entries[0]
         waits = not told_at_once(definition) and oldest.time > group.closed
-        full = len(group.entries) > _cap(definition)
+        full = len(group.entries) > most_entries(definition)
         # Windows that closed are looked at before their findings go: a batch may bring days. By
         # event time the oldest closes first: where it has not, none has.
         if waits and full and self._is_closed(definition, oldest, arrivals=0, until=0):
@@ -278,13 +223,13 @@ class Correlator:
         return outputs + self._look_again(definition, group, entry.time)
 
     def _end_silences(
-        self, definition: Correlation, group: _Group, entry: CorrelationEntry
+        self, definition: Correlation, group: Group, entry: CorrelationEntry
     ) -> list[dict[str, Any]]:
         """Take back an absence in whose time a finding comes late or by a correction."""
         if not (asks_absence(definition) or rules_out(definition)):
             return []
         outputs, span = [], definition.span
-        for silence in _told_between(group, entry.time - span, entry.time + span):
+        for silence in group.fired_between(entry.time - span, entry.time + span):
             if not silence.disproved and self._ends(definition, group, silence, entry):
                 silence.rev = max(silence.rev + 1, entry.rev)
                 silence.disproved, silence.members = True, []
@@ -292,7 +237,7 @@ class Correlator:
         return outputs
 
     def _ends(
-        self, definition: Correlation, group: _Group, silence: Fired, entry: CorrelationEntry
+        self, definition: Correlation, group: Group, silence: Fired, entry: CorrelationEntry
     ) -> bool:
         """Whether a finding, which is the group's now, makes untrue what was told."""
         span = definition.span
@@ -302,24 +247,22 @@ class Correlator:
         forgotten = silence.end - span < self.state.forgotten or silence.end <= group.dropped_at
         if forgotten or abs(entry.time - silence.end) > span:
             return False
-        if _holds(definition, group.entries, silence.end):
+        if holds(definition, group.entries, silence.end):
             return False
         # Where findings of it were one too many, it may be they that are missing.
         others = [each for each in group.entries if each is not entry]
-        return silence.start > group.dropped_at or _holds(definition, others, silence.end)
+        return silence.start > group.dropped_at or holds(definition, others, silence.end)
 
-    def _bound(self, definition: Correlation, group: _Group) -> None:
+    def _bound(self, definition: Correlation, group: Group) -> None:
         """Keep the group at its cap: the oldest finding goes, is counted, and marks its windows."""
-        while len(group.entries) > _cap(definition):
+        while len(group.entries) > most_entries(definition):
             gone = group.entries.pop(0)
             self._where.pop(gone.finding_id, None)
             group.dropped += 1
             group.dropped_at = max(group.dropped_at, gone.time)
             self.state.dropped += 1
 
-    def _look_again(
-        self, definition: Correlation, group: _Group, time: int
-    ) -> list[dict[str, Any]]:
+    def _look_again(self, definition: Correlation, group: Group, time: int) -> list[dict[str, Any]]:
         """Look at the windows that a finding at `time` lies in, if they are not to wait."""
         span, since = definition.span, time
         if rules_out(definition):
@@ -332,7 +275,7 @@ class Correlator:
         return self._fire(definition, group, since, time + span, again=True)
 
     def _fire(
-        self, definition: Correlation, group: _Group, since: int, until: int, *, again: bool = False
+        self, definition: Correlation, group: Group, since: int, until: int, *, again: bool = False
     ) -> list[dict[str, Any]]:
         """Fire the windows that end in [since, until] and fulfil the condition, resting between."""
         outputs, span = [], definition.span
@@ -348,7 +291,7 @@ class Correlator:
             window = self._window(definition, group, end + span + 1, until)
         return outputs
 
-    def _fired_output(self, group: _Group, now: Fired, newest: CorrelationEntry) -> dict[str, Any]:
+    def _fired_output(self, group: Group, now: Fired, newest: CorrelationEntry) -> dict[str, Any]:
         """A window that fires; one that was disproved under its id takes its place again."""
         home = self._homes.get(now.finding["finding_id"])
         while home is not None:
@@ -360,19 +303,19 @@ class Correlator:
             if earlier.disproved:
                 home.fired = [each for each in home.fired if each is not earlier]
                 renew(earlier, now)
-                _keep(group, earlier)
+                group.keep(earlier)
                 self._homes[earlier.finding["finding_id"]] = group
                 earlier.rev = max(earlier.rev + 1, now.rev)
                 return told_again(earlier, newest.holder, newest.holder)
             # It went to another group with the id that it got here.
             rename(now)
             home = self._homes.get(now.finding["finding_id"])
-        _keep(group, now)
+        group.keep(now)
         self._homes[now.finding["finding_id"]] = group
         return {"out": "finding", "row": correlation_summary(now.finding)}
 
     def _sighted(
-        self, definition: Correlation, group: _Group, entry: CorrelationEntry, key: str
+        self, definition: Correlation, group: Group, entry: CorrelationEntry, key: str
     ) -> list[dict[str, Any]]:
         if entry.value is None:
             return []
@@ -392,14 +335,14 @@ class Correlator:
             late=entry.late,
             dropped=group.seen.dropped,
         )
-        _keep(group, told_now)
+        group.keep(told_now)
         self._where[entry.finding_id] = key
         return [{"out": "finding", "row": correlation_summary(told_now.finding)}]
 
     def _again(self, entry: CorrelationEntry, key: str) -> list[dict[str, Any]]:
         """The same finding once more: a newer attribution may move it to another group."""
         group = self.state.groups[key]
-        place = _place(group, entry)
+        place = group.place_of(entry)
         if place is not None:
             old = group.entries[place]
             # A finding comes once for each lease and with each retry; only a newer word counts.
@@ -413,13 +356,13 @@ class Correlator:
                 return []
             group.entries[place] = entry
         # Of a window whose findings are forgotten, the newest one says whose it is.
-        windows = _told_between(group, entry.time)
+        windows = group.fired_between(entry.time)
         return [out for fired in windows for out in corrected(fired, entry)]
 
     def _let_go(self, entry: CorrelationEntry, key: str | None) -> None:
         """A finding that counts no more, by a newer attribution."""
         group = self.state.groups.get(key or "")
-        place = _place(group, entry) if group else None
+        place = group.place_of(entry) if group else None
         if group is None or key is None or place is None:
             return
         if entry.rev > group.entries[place].rev:
@@ -431,14 +374,14 @@ class Correlator:
         group.entries.pop(at)
         self._where.pop(entry.finding_id)
         self._stirred.append((key, entry.time, entry.time + self.state.span))
-        for earlier in _told_between(group, entry.time):
+        for earlier in group.fired_between(entry.time):
             if entry.finding_id in earlier.members:
                 told_as = earlier.finding["finding_id"]
                 self._shaken.setdefault(told_as, _Shaken(key, earlier, [])).lost.append(entry)
 
     def _enter(self, entry: CorrelationEntry) -> None:
         key = msgspec.json.encode(entry.group).decode()
-        insort(self.state.groups.setdefault(key, _Group()).entries, entry, key=by_order)
+        insort(self.state.groups.setdefault(key, Group()).entries, entry, key=by_order)
         self._where[entry.finding_id] = key
         self._entered.append((key, entry))
         self._stirred.append((key, entry.time, entry.time + self.state.span))
@@ -465,147 +408,27 @@ class Correlator:
                     fired_row,
                     fired(definition, within, what, pack=pack, late=late, dropped=dropped),
                 )
-                _keep(home, fired_row)
+                home.keep(fired_row)
                 self._homes[fired_row.finding["finding_id"]] = home
                 return told_again(fired_row, what.chosen[-1].holder, newest.holder)
         fired_row.disproved, fired_row.members = True, []
         # Kept, though disproved: it comes back under its id if its findings do.
-        _keep(group, fired_row)
+        group.keep(fired_row)
         if taken_back:
             return None  # by a finding of the same batch that came in between
         return told_again(fired_row, None, newest.holder)
 
-    def _candidates(self, shaken: _Shaken) -> list[_Group]:
+    def _candidates(self, shaken: _Shaken) -> list[Group]:
         """Groups that what fired may be of: its own, then those of its findings, newest first."""
         now = [self._where.get(finding_id) for finding_id in reversed(shaken.fired.members)]
         keys = dict.fromkeys([shaken.key, *now])
         return [self.state.groups[key] for key in keys if key in self.state.groups]
 
     def _window(
-        self, definition: Correlation, group: _Group, since: int, until: int
+        self, definition: Correlation, group: Group, since: int, until: int
     ) -> tuple[Sequence[CorrelationEntry], MeasuredCondition] | None:
         """The first window that may be told by now, of those that end in [since, until]."""
         # No further than what closed: an average may still change while findings come.
         if not told_at_once(definition):
             until = min(until, group.closed)
-        return _first_window(definition, group, since, until)
-
-
-def unseen(seen: list[_Span], since: int, until: int) -> list[_Span]:
-    """The parts of a span that lie in none of those seen; it is among these then.
-
-    Spans have both their ends; those seen are in order, and none touches another.
-    """
-    parts, begin = [], since
-    for first, last in seen:
-        if last < begin or first > until:
-            continue
-        if first > begin:
-            parts.append((begin, first - 1))
-        begin = last + 1
-    if begin <= until:
-        parts.append((begin, until))
-    apart = [each for each in seen if each[1] < since - 1 or each[0] > until + 1]
-    ends = [(since, until), *(each for each in seen if each not in apart)]
-    joined = (min(first for first, _ in ends), max(last for _, last in ends))
-    seen[:] = sorted([*apart, joined])
-    return parts
-
-
-def _cap(definition: Correlation) -> int:
-    """Findings that a group keeps."""
-    # A count above the cap could never be reached, so the cap grows with it.
-    needed = most_needed(definition) if definition.type.endswith("_count") else 0
-    return max(MAX_ENTRIES, 2 * needed)
-
-
-def _end_key(told: Fired) -> int:
-    return told.end
-
-
-def _keep(group: _Group, told: Fired) -> None:
-    """Note what fired, in order of its end: whoever asks for some of it need not go through all."""
-    insort(group.fired, told, key=_end_key)
-
-
-def _told_between(group: _Group, since: int, until: int | None = None) -> list[Fired]:
-    """What fired in windows that end in [since, until]."""
-    begin = bisect_left(group.fired, since, key=_end_key)
-    behind = None if until is None else bisect_right(group.fired, until, key=_end_key)
-    return group.fired[begin:behind]
-
-
-def _place(group: _Group, entry: CorrelationEntry) -> int | None:
-    """Where the group has this finding."""
-    position = bisect_left(group.entries, by_order(entry), key=by_order)
-    result = (
-        position < len(group.entries) and group.entries[position].finding_id == entry.finding_id
-    )
-    return position if result else None
-
-
-def _rests(group: _Group, end: int, span: int) -> bool:
-    """Whether a window that ends then would only repeat what fired."""
-    windows = _told_between(group, end - span)
-    return any(f.start - span <= end for f in windows if not f.disproved)
-
-
-def _first_window(
-    definition: Correlation, group: _Group, since: int, until: int
-) -> tuple[Sequence[CorrelationEntry], MeasuredCondition] | None:
-    """The first window that ends in [since, until], outside every rest, and fulfils the condition.
-
-    A group rests for a timespan after what fired, and before it: what comes late
-    and only adds to what was told already tells nothing new.
-    """
-    span = definition.span
-    entries = group.entries
-    if told_at_once(definition) and not _may_fire(definition, entries, since - span, until):
-        return None
-    counted = WindowCount(definition, entries)
-    position = bisect_left(entries, since, key=time_key)
-    while position < len(entries) and entries[position].time <= until:
-        end = entries[position].time
-        position = bisect_right(entries, end, lo=position, key=time_key)
-        begin = bisect_left(entries, end - span, key=time_key)
-        quiet = not counted.may_fulfil(begin, position) or _rests(group, end, span)
-        measured = None if quiet else _measured(definition, entries, position)
-        if measured is not None:
-            return measured
-    return None
-
-
-def _may_fire(
-    definition: Correlation, entries: Sequence[CorrelationEntry], since: int, until: int
-) -> bool:
-    """Whether all findings of [since, until] together fulfil what more can only fulfil the better:
-    where they do not, no window of them does."""
-    if definition.type == "value_sum":  # a number below zero makes it less
-        return True
-    begin = bisect_left(entries, since, key=time_key)
-    behind = bisect_right(entries, until, key=time_key)
-    return WindowCount(definition, entries).may_fulfil(begin, behind)
-
-
-def _measured(
-    definition: Correlation, entries: Sequence[CorrelationEntry], behind: int
-) -> tuple[Sequence[CorrelationEntry], MeasuredCondition] | None:
-    """The window that ends with the entry before `behind`, if it fulfils the condition."""
-    span, newest = definition.span, entries[behind - 1]
-    if asks_absence(definition):
-        if behind < len(entries) and entries[behind].time <= newest.time + span:
-            return None
-        return [newest], MeasuredCondition(0, [newest])
-    begin = bisect_left(entries, newest.time - span, key=time_key)
-    within = entries[begin:behind]
-    if rules_out(definition):
-        around = entries[begin : bisect_right(entries, newest.time + span, key=time_key)]
-        what = measure_without(definition, within, around)
-    else:
-        what = measure_condition(definition, within)
-    return None if what is None else (within, what)
-
-
-def _holds(definition: Correlation, entries: Sequence[CorrelationEntry], end: int) -> bool:
-    """Whether the window that ends then fulfils the condition."""
-    return _measured(definition, entries, bisect_right(entries, end, key=time_key)) is not None
+        return first_window(definition, group, since, until)

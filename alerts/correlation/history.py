@@ -6,17 +6,11 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from alerts.correlation.correlator import (
-    CORRECTABLE,
-    LATENESS,
-    MAX_ENTRIES,
-    SETTLE,
-    CorrelationState,
-    Correlator,
-)
+from alerts.correlation.correlator import Correlator
 from alerts.correlation.entry import CorrelationEntry, time_key
 from alerts.correlation.finding import Fired
 from alerts.correlation.first_seen import forget_values
+from alerts.correlation.group import CORRECTABLE, LATENESS, MAX_ENTRIES, SETTLE, CorrelationState
 from alerts.correlation.packed_history import ENOUGH, pack_history
 from alerts.rulepack.rule_pack import Correlation
 

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from alerts.correlation.conditions import told_at_once
-from alerts.correlation.correlator import CORRECTABLE, LATENESS, SKEW, CorrelationState, Correlator
+from alerts.correlation.correlator import Correlator
+from alerts.correlation.group import CORRECTABLE, LATENESS, SKEW, CorrelationState
 from alerts.correlation.history import forget_findings, pack_away
 from alerts.domain.alert import FoldState, forget_alerts, rev_of
 from alerts.domain.entity import entity_of, event_instant, holder_of, micros

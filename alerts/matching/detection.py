@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alerts.correlation.correlator import SETTLE
+from alerts.correlation.group import SETTLE
 from alerts.domain.finding import finding_schema
 from alerts.matching.cost_metering import metered_matcher
 from alerts.preliminary.selection import (

@@ -18,7 +18,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from alerts.compiler.compiler import Compiled, RuleSource
-from alerts.correlation.correlator import CorrelationState, Correlator
+from alerts.correlation.correlator import Correlator
+from alerts.correlation.group import CorrelationState
 from alerts.correlation.negation import rules_out
 from alerts.domain.entity import micros
 from alerts.matching.event_rows import brute_force, event_batch

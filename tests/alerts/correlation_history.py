@@ -13,7 +13,7 @@ import duckdb
 import msgspec
 
 from alerts.correlation.conditions import asks_absence
-from alerts.correlation.correlator import SETTLE
+from alerts.correlation.group import SETTLE
 from alerts.domain.finding import identity
 from alerts.lifecycle.bucket_state import BucketState
 from alerts.rulepack.rule_pack import Correlation, RulePack

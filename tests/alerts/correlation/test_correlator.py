@@ -10,7 +10,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.correlation.correlator import LATENESS, MAX_ENTRIES, CorrelationState, Correlator
+from alerts.correlation.correlator import Correlator
+from alerts.correlation.group import LATENESS, MAX_ENTRIES, CorrelationState
 from alerts.correlation.history import forget_findings
 from alerts.correlation.negation import looks_ahead
 from alerts.domain.entity import micros

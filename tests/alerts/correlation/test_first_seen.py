@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.correlation import first_seen as first_seen_module
-from alerts.correlation.correlator import MAX_ENTRIES, CorrelationState, Correlator
+from alerts.correlation.correlator import Correlator
 from alerts.correlation.first_seen import MAX_VALUES, FirstSeen, OldestValues, note_value
+from alerts.correlation.group import MAX_ENTRIES, CorrelationState
 from alerts.correlation.history import forget_findings
 from alerts.domain.entity import micros
 from tests.alerts.correlation_history import NOON, Point, correlation, cut, ends, row, streamed

@@ -12,13 +12,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from alerts.correlation import correlator as correlator_module
 from alerts.correlation import history as history_module
+from alerts.correlation import windows as windows_module
 from alerts.correlation.conditions import measure_condition, told_at_once
-from alerts.correlation.correlator import MAX_ENTRIES, CorrelationState, Correlator, unseen
+from alerts.correlation.correlator import Correlator
 from alerts.correlation.finding import Fired
+from alerts.correlation.group import MAX_ENTRIES, CorrelationState
 from alerts.correlation.history import over_history
 from alerts.correlation.negation import looks_ahead, measure_without
+from alerts.correlation.windows import unseen
 from alerts.domain.entity import micros
 from alerts.domain.finding import DISPROVED
 from alerts.lifecycle.bucket_state import BucketState
@@ -355,7 +357,7 @@ def test_what_comes_on_time_has_no_window_that_closed_looked_at_again(
         measured.append(given)
         return measure_without(*given)
 
-    monkeypatch.setattr(correlator_module, "measure_without", counted)
+    monkeypatch.setattr(windows_module, "measure_without", counted)
     definition = correlation(
         type=kind, rules=("b", "a"), count=1, any_of=(("a",),), none_of=(("b",),),
         timespan_seconds=600,
@@ -378,7 +380,7 @@ def test_what_many_corrections_stir_is_looked_at_once(monkeypatch: pytest.Monkey
         measured.append(given)
         return measure_condition(*given)
 
-    monkeypatch.setattr(correlator_module, "measure_condition", counted)
+    monkeypatch.setattr(windows_module, "measure_condition", counted)
     # Both rules are in each window but the first, and never in their order.
     definition = correlation(
         type="temporal_ordered", rules=("b", "a"), count=2, timespan_seconds=600

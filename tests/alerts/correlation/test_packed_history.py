@@ -9,7 +9,8 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from alerts.correlation.correlator import LATENESS, SETTLE, CorrelationState, Correlator
+from alerts.correlation.correlator import Correlator
+from alerts.correlation.group import LATENESS, SETTLE, CorrelationState
 from alerts.correlation.history import forget_findings, pack_away
 from alerts.correlation.packed_history import pack_history, unpack_history
 from alerts.domain.entity import micros

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.correlation import correlator as correlator_module
+from alerts.correlation import windows as windows_module
 from alerts.correlation.conditions import measure_condition
-from alerts.correlation.correlator import CorrelationState, Correlator
+from alerts.correlation.correlator import Correlator
 from alerts.correlation.entry import correlation_entry
+from alerts.correlation.group import CorrelationState
 from alerts.correlation.window_count import WindowCount
 from tests.alerts.correlation_history import OPS, RULES, Point, correlation, row
 from tests.examples import examples
@@ -67,7 +68,7 @@ def test_a_late_finding_has_no_window_measured_that_cannot_fire(
         measured.append(len(within))
         return measure_condition(definition, within)
 
-    monkeypatch.setattr(correlator_module, "measure_condition", counting)
+    monkeypatch.setattr(windows_module, "measure_condition", counting)
     definition = correlation(timespan_seconds=3600, **keys)
     run = Correlator(CorrelationState())
     for n in range(200):

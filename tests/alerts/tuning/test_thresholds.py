@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from alerts.cli.rulebook import thresholds as command
 from alerts.correlation.conditions import asks_absence
-from alerts.correlation.correlator import CorrelationState, Correlator
+from alerts.correlation.correlator import Correlator
+from alerts.correlation.group import CorrelationState
 from alerts.rulebook.rule_switch import compiled_rules
 from alerts.rulepack.rule_pack import Correlation
 from alerts.tuning.threshold_file import changed_document, compiled_draft, rule_document
