@@ -38,6 +38,7 @@ from infra.delta.plain_files import Span
 from infra.delta.view_refresh import NearFiles, Views, inlined_views
 from infra.errors import NoLakeYet, Retryable, Usage
 from infra.storage.paths import bucketed, there
+from infra.storage.put_back_mark import put_back_at
 
 _SECONDS = 15.0
 """Longest question of an endpoint but for those about events, which take turns."""
@@ -45,7 +46,8 @@ _EVENTS = frozenset({"silver.event", "silver.events", "bronze.record"})
 """Who asks these reads many files."""
 
 FAR_SECONDS = 60.0
-"""How often all tables of a bucket are looked at for probes: each is a request that costs money."""
+"""How often all tables of a bucket are looked at for probes, and whether files were put back: each
+is a request that costs money."""
 NEAR_SECONDS = 1.0
 """The same of a folder: probes need no token, so many of them must cost no more than one."""
 
@@ -127,6 +129,8 @@ class Reader:
         self._ids: dict[str, str] = {}
         self._ready_until = -math.inf
         self._views: Views | None = None
+        self._put_back: float | None = None
+        self._put_back_until = -math.inf
         self._index = self._new_index()
         self._lock = threading.Lock()
         self._kept = _KeptAnswers()
@@ -304,13 +308,31 @@ class Reader:
             if not views.made(tables):
                 self._require_lake()  # not with each question: in a bucket it costs two requests
             self._require(views, tables)
+            put_back = self._look_at_put_back(views)
             if INDEX in needs:
                 self._index.renew(views.engine)
             # A cursor for each question: cursors run side by side, a connection answers one at a
             # time.
             # Their versions from before the question: what is committed meanwhile is asked again.
             versions = views.versions(tables)
+            if versions is not None:
+                versions = (*versions, (-1, put_back))
             return _Engine(views.engine.cursor(), versions, views.near(within) if within else {})
+
+    def _look_at_put_back(self, views: Views) -> float:
+        """When files were last put back; what was read of them before is forgotten."""
+        if self._put_back is not None and time.monotonic() < self._put_back_until:
+            return self._put_back
+        # No commit tells of it.
+        at = put_back_at(self._root)
+        if bucketed(self._root):
+            self._put_back_until = time.monotonic() + FAR_SECONDS
+        if self._put_back not in (None, at):
+            self._index = self._new_index()
+            with closing(views.engine.cursor()) as cursor:
+                self._kept_rows.forget(cursor)
+        self._put_back = at
+        return at
 
     def _open(self) -> Views:
         if self._views is None:

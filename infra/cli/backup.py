@@ -83,7 +83,6 @@ def _note_put_back(settings: Settings, made: Path, done: PutBack) -> None:
     for name in done.files:
         print(f"{settings.lake_root / name}: put back", file=sys.stderr)
     if done.files:
-        print("an API that runs lists what it read before, until its next start", file=sys.stderr)
         spool = settings.home.absolute() / "spool"
         note_audit(spool, "backup.put_back", str(made), {"files": done.files})
 

@@ -25,6 +25,7 @@ from infra.errors import Fatal, NoLakeHere
 from infra.maintenance.backup import Show, backup_parts, copy_file, digest_of_file
 from infra.maintenance.restore import read_manifest
 from infra.storage.paths import Location, delete, there
+from infra.storage.put_back_mark import leave_put_back
 
 
 @dataclass
@@ -56,7 +57,8 @@ def put_back_damaged(
             f"{settings.lake_root}: there is no lake here; restore the backup without --damaged"
         )
     manifest = read_manifest(made, backup_parts(settings))["files"]
-    result, recorded = result or PutBack(), []
+    result = result or PutBack()
+    recorded: list[tuple[Table, str, dict[str, Any]]] = []
     for each in _wanted(tables):
         for name, size in _files_of(settings, each).items():
             whole = manifest.get(f"lake/{each.path}/{name}")
@@ -65,6 +67,22 @@ def put_back_damaged(
                 result.not_in_backup += 1
             else:
                 recorded.append((each, name, whole))
+    try:
+        _compare(settings, made, recorded, show, result)
+    finally:
+        # Also of those before one that could not be put back.
+        if result.files:
+            leave_put_back(settings.lake_root)
+    return result
+
+
+def _compare(
+    settings: Settings,
+    made: Path,
+    recorded: Sequence[tuple[Table, str, dict[str, Any]]],
+    show: Show,
+    result: PutBack,
+) -> None:
     total, done = sum(whole["bytes"] for _, _, whole in recorded), 0
     for each, name, whole in recorded:
         file = settings.lake_root / each.path / name
@@ -79,7 +97,6 @@ def put_back_damaged(
         result.compared += 1
         done += whole["bytes"]
         show(done, total)
-    return result
 
 
 def _wanted(tables: Sequence[str]) -> list[Table]:

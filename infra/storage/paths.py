@@ -173,7 +173,7 @@ def since(folder: Location, name: str) -> list[tuple[str, float]]:
     if isinstance(folder, Path):
         raise TypeError(f"{folder}: is a folder of this machine")
     bucket, _, prefix = folder.path.partition("/")
-    prefix += "/"
+    prefix += "/" if prefix else ""
     request = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/"}
     # What is named comes with it: a list begins after the name that it is given.
     request["StartAfter"] = f"{prefix}{name[:-1]}"

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
 
@@ -17,6 +18,7 @@ from alerts.domain.alert_body import DamagedAlert
 from alerts.tables import ALERT
 from headgate.cli import main
 from infra.delta.catalog import catalog
+from infra.maintenance.backup import backup
 from tests.api.plain_desk import PlainDesk
 from tests.headgate.as_code.delta_by_hand import append_rows
 
@@ -157,3 +159,25 @@ def test_counts_of_verdicts_and_reports_pass_over_it(damaged: Damaged) -> None:
         out = settings.home / f"{name}.json"
         assert main(["--home", str(settings.home), *words, "--out", str(out)]) == 0
         assert out.stat().st_size > 100
+
+
+def test_what_was_put_back_is_listed_at_once_by_an_api_that_runs(tmp_path: Path) -> None:
+    desk = PlainDesk(tmp_path / "home", devices=1)
+    settings = desk.settings
+    settings.checkpoint_root.mkdir(parents=True)
+    made = backup(settings, tmp_path / "backups")
+    (file,) = (Path(str(settings.lake_root)) / ALERT.path).glob("part-*.parquet")
+    title = str(pq.read_table(file)["title"][0])
+    content = file.read_bytes()
+    # Letters of it alone, so that the file can be read and says something else.
+    file.write_bytes(content.replace(title[:6].encode(), b"DAMAGE"))
+    with TestClient(desk.app, raise_server_exceptions=False, headers=ADMIN) as client:
+
+        def titles(address: str) -> set[str]:
+            return {item["title"] for item in client.get(f"/api/v1/{address}").json()["items"]}
+
+        assert titles("alerts") == {f"DAMAGE{title[6:]}"}
+        words = ["backup", "restore", str(made), "--damaged", "--table", ALERT.name]
+        assert main(["--home", str(settings.home), *words]) == 0
+        assert file.read_bytes() == content
+        assert titles("alerts") == {title}

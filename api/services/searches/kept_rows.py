@@ -107,6 +107,12 @@ class KeptRows:
             gone = [str(number) for path, number in self._numbers.items() if path not in there]
             return KeptPart(f"{sql} AND _file NOT IN ({', '.join(gone)})" if gone else sql, paths)
 
+    def forget(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Let go of all that is kept: a file may have other rows than it had."""
+        with self._lock:
+            if self._numbers:
+                self._drop(cursor)
+
     @property
     def _table(self) -> str:
         return f"kept.main.event_{self._generation}"

@@ -19,6 +19,7 @@ from infra.errors import Fatal, Usage
 from infra.maintenance import damaged_files
 from infra.maintenance.backup import backup, copy_file
 from infra.maintenance.damaged_files import put_back_damaged
+from infra.storage.put_back_mark import PUT_BACK, put_back_at
 from tests.examples import examples
 from tests.headgate.as_code.delta_by_hand import append_rows
 
@@ -42,10 +43,10 @@ def grow(settings: Settings, name: str) -> None:
 
 
 def files(settings: Settings) -> dict[str, bytes]:
-    """What lies below the lake."""
+    """What lies below the lake, but for the mark that files were put back."""
     root = Path(str(settings.lake_root))
     return {str(file.relative_to(root)): file.read_bytes() for file in sorted(root.rglob("*"))
-            if file.is_file()}  # fmt: skip
+            if file.is_file() and file.name != PUT_BACK}  # fmt: skip
 
 
 def data(settings: Settings) -> list[Path]:
@@ -73,6 +74,7 @@ def test_what_differs_comes_back_and_the_rest_stays(
         elif kept is not None:
             file.write_bytes(kept)
     result = put_back_damaged(settings, made)
+    assert (put_back_at(settings.lake_root) > 0) == bool(result.files)
     assert files(settings) == before
     assert len(result.files) == sum(damage != "whole" for damage in damages)
     assert (result.compared, result.not_in_backup) == (4, 0)
@@ -201,6 +203,7 @@ def test_the_command_says_what_it_put_back_and_the_audit_has_it(
     said = capsys.readouterr().err
     assert f"{file}: put back" in said
     assert "4 files of tables compared, 1 put back\n" in said
+    assert (Path(str(settings.lake_root)) / PUT_BACK).stat().st_mode & 0o777 == 0o644
     assert pq.read_table(file).num_rows == 1
     assert file.stat().st_mode & 0o777 == 0o640
     assert file.stat().st_mtime > written
