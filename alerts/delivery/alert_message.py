@@ -1,4 +1,7 @@
-"""What of an alert goes onto topics, cut from its body in gold.alert: no value is coded anew."""
+"""What of an alert goes onto topics, cut from its body in gold.alert: no value is coded anew.
+
+Source: CloudEvents 1.0, Kafka binding.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+
+from alerts.delivery.feed import sequence_of
+
+_CE_TYPE = "org.headgate.alert"
+
+Header = tuple[str, str | bytes | None]
 
 _STATE = (
     *("schema", "alert_id", "tenant", "revision", "assignee", "verdict"),
@@ -89,3 +98,27 @@ def _former_status(fields: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
         return lifecycle
     closed = bytes(fields.get("state", _NULL)) == b'"closed"'
     return msgspec.Raw(b'"closed"' if closed else b'"new"')
+
+
+def cloud_event_headers(
+    tenant: str, event_id: str, event_type: str, now: str, *more: Header
+) -> list[Header]:
+    """CloudEvents 1.0, Kafka binding, binary mode: the headers of a message with a JSON value."""
+    return [
+        ("ce_specversion", b"1.0"),
+        ("ce_id", event_id.encode()),
+        ("ce_type", event_type.encode()),
+        ("ce_source", f"/headgate/{tenant}".encode()),
+        ("ce_time", now.encode()),
+        *more,
+        ("content-type", b"application/json"),
+    ]
+
+
+def revision_headers(
+    tenant: str, revision: tuple[str, int], activity: str, now: str, sequence: int | None
+) -> list[Header]:
+    """The headers of a revision on the topic."""
+    alert_id, number = revision
+    place = ("ce_sequence", sequence_of(sequence).encode())
+    return cloud_event_headers(tenant, f"{alert_id}:{number}", f"{_CE_TYPE}.{activity}", now, place)

@@ -14,19 +14,13 @@ from collections.abc import Sequence
 import msgspec
 from confluent_kafka import KafkaException, Producer
 
-from alerts.delivery.alert_message import published_body
-from alerts.delivery.publisher import (
-    Header,
-    fenced_producer,
-    named_error,
-    read_all,
-    revision_headers,
-    transaction,
-)
+from alerts.delivery.alert_message import Header, published_body, revision_headers
+from alerts.delivery.publisher import named_error
 from alerts.domain.alert import About, Alert, Revised
 from alerts.domain.finding import identity
 from alerts.lifecycle.alert_json import alert_row, bounded, rfc3339
 from infra.config.settings import Settings
+from infra.kafka.transactions import fenced_producer, read_all, transaction
 from infra.process.clock import clock
 from infra.runtime.alarm import Stuck
 from infra.runtime.job_registry import JOBS

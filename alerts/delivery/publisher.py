@@ -12,27 +12,18 @@ CloudEvents 1.0 Kafka binding.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from alerts.delivery import publish_offset
-from alerts.delivery.alert_message import Revision
-from alerts.delivery.feed import sequence_of
+from alerts.delivery.alert_message import Revision, revision_headers
 from alerts.delivery.held_back import (
     Held,
     OutgoingRevision,
@@ -59,17 +50,11 @@ from infra.delta.log_reader import (
 )
 from infra.errors import Fatal, HeadgateError, Retryable
 from infra.kafka.auth import denied, lacking
-from infra.kafka.client import client_options, producer, require_broker
+from infra.kafka.client import require_broker
+from infra.kafka.transactions import TRANSACTION_SECONDS, fenced_producer, read_all, transaction
 from infra.process.log import News, say
 from infra.storage.checksums import json_object
-from infra.storage.paths import to_read
-
-_CE_TYPE = "org.headgate.alert"
-
-Header = tuple[str, str | bytes | None]
-# So long a transaction that a crash left open may hold `read_committed` consumers up, before the
-# broker aborts it.
-TRANSACTION_SECONDS = 30
+from infra.storage.paths import Location, to_read
 
 LOOK_SECONDS = 30.0
 """How often it is looked whether a damaged revision was repaired or left out, while nothing comes;
@@ -270,7 +255,9 @@ class Publisher:
 
     def _behind(self, version: int) -> Iterator[Revision]:
         later = versions(self._table, version + 1)
-        return chain.from_iterable(self._revisions(commit(self._table, each)) for each in later)
+        return chain.from_iterable(
+            _revisions(self._table, commit(self._table, each)) for each in later
+        )
 
     def _note_published(self, since: AlertOffset) -> int:
         states = read_all(self._settings, self._settings.kafka.state_topic)
@@ -318,7 +305,9 @@ class Publisher:
 
     def _send(self, client: Producer, version: int) -> int:
         table_commit = commit(self._table, version)
-        new_revisions = [each for each in self._revisions(table_commit) if self._is_news(each)]
+        new_revisions = [
+            each for each in _revisions(self._table, table_commit) if self._is_news(each)
+        ]
         held = self._place.held
         # Looked up with each commit: a person may leave one out while the driver runs.
         going, held_then = sort_out(new_revisions, held, left_out(self._settings), version)
@@ -386,26 +375,6 @@ class Publisher:
             revision.alert_id, revision.revision
         )
 
-    def _revisions(self, table_commit: Commit) -> Iterator[Revision]:
-        names = [*(field.name for field in fields(Revision)), "suppressed_by"]
-        rows: list[dict[str, Any]] = []
-        # What puts files in others' place, as an erasure does, tells nothing new.
-        # Read straight from the commit's files: Spark would plan a job for a few rows.
-        for name in table_commit.adds if table_commit.appends else ():
-            try:
-                rows += pq.read_table(to_read(self._table / name), columns=names).to_pylist()
-            except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-                # Not fatal: batches go on meanwhile, and what a person puts back is read.
-                raise Retryable(
-                    f"gold.alert, version {table_commit.version}: {self._table / name} cannot "
-                    f"be read ({str(error)[:200]}), and alerts from it on wait. Put it back from "
-                    f"a backup: {PUT_BACK}"
-                ) from None
-        revisions = [row for row in rows if row.pop("suppressed_by", None) is None]
-        # Files of a commit come in any order; consumers are promised revisions in order.
-        revisions.sort(key=lambda row: (row["alert_id"], row["revision"]))
-        return (Revision(**row) for row in revisions)
-
     def _produce(self, client: Producer, going: OutgoingRevision) -> None:
         revision = going.revision
         # The alert's id as key keeps its revisions in one partition, so in order.
@@ -427,59 +396,26 @@ class Publisher:
         client.produce(topic, key=self._key, value=where.text().encode())
 
 
-def fenced_producer(settings: Settings, purpose: str) -> Producer:
-    """A producer of transactions; an earlier one for the same purpose can commit none any more."""
-    options: dict[str, str | int | bool] = {
-        "transactional.id": f"headgate-{settings.alerts.tenant}-{purpose}",
-        "transaction.timeout.ms": TRANSACTION_SECONDS * 1000,
-    }
-    client = producer(settings.kafka, **options)
-    # Raises the epoch at the broker: a predecessor that still lives fails at its next commit.
-    client.init_transactions(TRANSACTION_SECONDS)
-    return client
-
-
-@contextmanager
-def transaction(client: Producer) -> Iterator[None]:
-    """One transaction of a `fenced_producer`: none of what is produced in it is seen without the
-    rest. Raises `KafkaException` where it could not be committed."""
-    client.begin_transaction()
-    try:
-        yield
-        client.commit_transaction(TRANSACTION_SECONDS)
-    except KafkaException as error:
-        # One that a successor fenced cannot abort; others must before they begin again.
-        if error.args[0].txn_requires_abort():
-            client.abort_transaction(TRANSACTION_SECONDS)
-        raise
-    except HeadgateError:
-        # What was produced of it so far is seen by nobody.
-        client.abort_transaction(TRANSACTION_SECONDS)
-        raise
-
-
-def cloud_event_headers(
-    tenant: str, event_id: str, event_type: str, now: str, *more: Header
-) -> list[Header]:
-    """CloudEvents 1.0, Kafka binding, binary mode: the headers of a message with a JSON value."""
-    return [
-        ("ce_specversion", b"1.0"),
-        ("ce_id", event_id.encode()),
-        ("ce_type", event_type.encode()),
-        ("ce_source", f"/headgate/{tenant}".encode()),
-        ("ce_time", now.encode()),
-        *more,
-        ("content-type", b"application/json"),
-    ]
-
-
-def revision_headers(
-    tenant: str, revision: tuple[str, int], activity: str, now: str, sequence: int | None
-) -> list[Header]:
-    """The headers of a revision on the topic."""
-    alert_id, number = revision
-    place = ("ce_sequence", sequence_of(sequence).encode())
-    return cloud_event_headers(tenant, f"{alert_id}:{number}", f"{_CE_TYPE}.{activity}", now, place)
+def _revisions(table: Location, table_commit: Commit) -> Iterator[Revision]:
+    """What a commit tells, in order for an alert; raises `Retryable` where it cannot be read."""
+    names = [*(field.name for field in fields(Revision)), "suppressed_by"]
+    rows: list[dict[str, Any]] = []
+    # What puts files in others' place, as an erasure does, tells nothing new.
+    # Read straight from the commit's files: Spark would plan a job for a few rows.
+    for name in table_commit.adds if table_commit.appends else ():
+        try:
+            rows += pq.read_table(to_read(table / name), columns=names).to_pylist()
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+            # Not fatal: batches go on meanwhile, and what a person puts back is read.
+            raise Retryable(
+                f"gold.alert, version {table_commit.version}: {table / name} cannot "
+                f"be read ({str(error)[:200]}), and alerts from it on wait. Put it back from "
+                f"a backup: {PUT_BACK}"
+            ) from None
+    revisions = [row for row in rows if row.pop("suppressed_by", None) is None]
+    # Files of a commit come in any order; consumers are promised revisions in order.
+    revisions.sort(key=lambda row: (row["alert_id"], row["revision"]))
+    return (Revision(**row) for row in revisions)
 
 
 def published(settings: Settings) -> int:
@@ -489,55 +425,6 @@ def published(settings: Settings) -> int:
     ours = noted is not None and noted.is_of(settings.lake_root / ALERT.path)
     known = noted if ours else kept or noted
     return -1 if known is None else known.version
-
-
-def read_all(
-    settings: Settings, topic: str, seconds: float = 20.0, *, since: Mapping[int, int] | None = None
-) -> Iterator[Message]:
-    """What a topic holds now, as a `read_committed` consumer without a group sees it.
-
-    `since`: offsets to begin at, by partition; of the others, and where these are gone, all.
-    """
-    consumer = Consumer(
-        {
-            **client_options(settings.kafka),
-            # The client demands a group; nothing is ever committed under it.
-            "group.id": "headgate-reader",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            # Without it the end of a partition looks like silence, and only a timeout would end the
-            # read.
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-            # Errors alone, by syslog's numbers: else librdkafka writes of each broker it loses to
-            # stderr.
-            "log_level": 3,
-        }
-    )
-    try:
-        known = consumer.list_topics(topic, timeout=seconds).topics[topic]
-        if known.error is not None:
-            raise Retryable(f"topic {topic}: {known.error.str()}")
-        open_partitions = set(known.partitions)
-        first = since or {}
-        consumer.assign(
-            [TopicPartition(topic, p, first.get(p, OFFSET_BEGINNING)) for p in open_partitions]
-        )
-        while open_partitions:
-            message = consumer.poll(seconds)
-            if message is None:
-                raise Retryable(f"topic {topic} could not be read to its end in {seconds:.0f} s")
-            problem = message.error()
-            if problem is None:
-                yield message
-            elif problem.code() == KafkaError._PARTITION_EOF:
-                # Transaction markers take offsets, so the last message's offset does not tell the
-                # end.
-                open_partitions.discard(message.partition())
-            else:
-                raise Retryable(f"topic {topic}: {problem.str()}")
-    finally:
-        consumer.close()
 
 
 def named_error(error: KafkaError, settings: Settings) -> Exception:

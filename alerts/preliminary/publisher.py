@@ -18,14 +18,9 @@ import msgspec
 from confluent_kafka import KafkaException, Producer
 
 from alerts.delivery import publish_offset
+from alerts.delivery.alert_message import cloud_event_headers
 from alerts.delivery.publish_offset import PublishOffset
-from alerts.delivery.publisher import (
-    cloud_event_headers,
-    fenced_producer,
-    named_error,
-    read_all,
-    transaction,
-)
+from alerts.delivery.publisher import named_error
 from alerts.domain.entity import micros
 from alerts.preliminary.answer import NOT_FOUND, UNANSWERED, preliminary_id
 from alerts.preliminary.known_holders import KnownHolders
@@ -49,6 +44,7 @@ from infra.config.settings import Settings
 from infra.delta.appended_rows import added_rows
 from infra.delta.log_reader import commit, newest_version, table_id, versions
 from infra.errors import Fatal
+from infra.kafka.transactions import fenced_producer, read_all, transaction
 from infra.process.clock import clock
 from infra.process.log import say
 from infra.storage.paths import Location

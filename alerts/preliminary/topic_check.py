@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from alerts.delivery.publisher import read_all
 from infra.config.settings import Settings
+from infra.kafka.transactions import read_all
 from infra.process.clock import clock
 
 

@@ -30,7 +30,7 @@ _QUALITY = "headgate"
 _GROUPS = "headgate-"
 """Every consumer group of ours begins so. Nothing is committed under them."""
 READER = "headgate-reader"
-"""The one of who reads a compacted topic to its end (`alerts.delivery.publisher.read_all`)."""
+"""The one of who reads a compacted topic to its end (`infra.kafka.transactions.read_all`)."""
 
 Resource = Literal["topic", "group", "transactional-id"]
 

@@ -23,7 +23,7 @@ from confluent_kafka import Message
 
 from alerts.delivery.alert_message import published_state
 from alerts.delivery.held_back import held_back
-from alerts.delivery.publisher import published, read_all
+from alerts.delivery.publisher import published
 from alerts.delivery.webhook_queue import queue_file
 from alerts.domain.alert_body import UNREADABLE, readable_body
 from alerts.tables import ALERT
@@ -33,6 +33,7 @@ from infra.delta.transaction import active_files
 from infra.errors import HeadgateError, Retryable
 from infra.kafka.client import COMPACTION_LAG, producer
 from infra.kafka.topic_config import topic_settings, topics
+from infra.kafka.transactions import read_all
 from infra.storage.paths import Location, to_read
 from infra.streaming.lake import Lake
 from reporting.erasure.subject_match import Search

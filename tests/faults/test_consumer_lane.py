@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from alerts.delivery.publisher import read_all
 from alerts.preliminary.consumer_lane import ConsumerLane
 from alerts.preliminary.lane import PreliminaryLane
 from alerts.preliminary.place import Place, place_file
@@ -29,6 +28,7 @@ from alerts.rulepack.rule_pack import PackStore
 from infra.config.settings import Settings, load
 from infra.errors import Fatal, Retryable
 from infra.kafka.client import Broker, ensure_topics, producer, topic_of
+from infra.kafka.transactions import read_all
 from infra.streaming.batch import Batch
 from tests.e2e.conftest import http
 from tests.faults.early_ingest import Jobs

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from alerts.delivery import publish_offset
-from alerts.delivery.publisher import Publisher, read_all
+from alerts.delivery.publisher import Publisher
 from alerts.delivery.publisher import published as up_to
 from alerts.lifecycle import republish_guard
 from headgate.cli import main
@@ -24,6 +24,7 @@ from infra.config.settings import Settings, load
 from infra.delta.log_reader import newest_version
 from infra.errors import Fatal
 from infra.kafka.client import Broker, ensure_topics
+from infra.kafka.transactions import read_all
 from tests.faults.outbox import Outbox, begun
 from tests.full import rest_full
 

@@ -17,11 +17,12 @@ from pyspark.sql import SparkSession
 
 from alerts.delivery import publish_offset
 from alerts.delivery.action_request import request_action
-from alerts.delivery.publisher import Publisher, read_all
+from alerts.delivery.publisher import Publisher
 from alerts.lifecycle.alert_job import alert
 from alerts.tables import ALERT, ALERT_ACTION, FINDING
 from infra.config.settings import Settings
 from infra.kafka.client import Broker
+from infra.kafka.transactions import read_all
 from infra.runtime.outbox_flusher import flush_outbox
 from infra.streaming.lake import Lake
 from tests.alerts.delivery.test_delivery import found, told_by

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from alerts.delivery.publisher import read_all
 from alerts.preliminary.place import overdue_answers, place_file
 from infra.config.settings import Settings, load
 from infra.errors import Fatal
 from infra.kafka.client import Broker, ensure_topics
+from infra.kafka.transactions import read_all
 from tests.alerts.preliminary.test_answer import ANSWER, EARLY
 from tests.faults.early_outbox import Outboxes, alert_id, publisher, topics
 from tests.faults.test_publishing import Process

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from alerts.delivery.publisher import read_all
 from alerts.preliminary.place import Place, place_file
 from infra.config.settings import Settings, load
 from infra.kafka.client import Broker, ensure_topics
+from infra.kafka.transactions import read_all
 from tests.faults.test_consumer_lane import SOURCE, Attacker
 from tests.recovery import judge
 from tests.recovery.plant import driver, until

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from alerts.delivery.platform_alert import PlatformAlerts
-from alerts.delivery.publisher import read_all
 from infra.config.settings import Settings, load
 from infra.kafka.client import Broker, ensure_topics
+from infra.kafka.transactions import read_all
 from infra.runtime.alarm import Alarm, Stuck
 from infra.runtime.driver import Driver
 from infra.runtime.ingest_rate import Governor

@@ -13,7 +13,6 @@ import pytest
 from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
 
-from alerts.delivery.publisher import read_all
 from enrich.rollup.jobs import for_counting, logins, rollup, tell_again
 from enrich.rollup.reconcile import counted_in, recount_hours
 from enrich.rollup.reconcile import waiting as waiting_hours
@@ -28,6 +27,7 @@ from infra.delta.log_reader import commit, newest_version
 from infra.delta.retention import Applied, note_retention
 from infra.errors import Retryable, Usage
 from infra.kafka.client import Broker, ensure_topics
+from infra.kafka.transactions import read_all
 from infra.streaming.batch import Batch
 from infra.streaming.job_lock import JobLock
 from infra.streaming.lake import Lake

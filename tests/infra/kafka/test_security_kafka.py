@@ -23,7 +23,7 @@ from confluent_kafka import KafkaError, Producer
 from pydantic import SecretStr
 
 from alerts.cli.webhooks import listen
-from alerts.delivery.publisher import Publisher, read_all
+from alerts.delivery.publisher import Publisher
 from infra.config.settings import KafkaSettings, Settings, WebhookSettings, load
 from infra.delta.duckdb_views import connect
 from infra.errors import Fatal, Retryable
@@ -40,6 +40,7 @@ from infra.kafka.client import (
 )
 from infra.kafka.embedded_auth import Guard
 from infra.kafka.range_reader import OffsetRange, read, reader_options
+from infra.kafka.transactions import read_all
 from infra.process.subprocesses import PlatformProcess
 from infra.runtime.ticker import Ticker
 from infra.streaming.kafka_offsets import OffsetReader as Offsets

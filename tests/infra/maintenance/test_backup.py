@@ -18,12 +18,12 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from alerts.delivery.publisher import read_all
 from headgate.cli import main
 from infra.config.settings import Settings, load
 from infra.delta.schema import Column, Table
 from infra.errors import Fatal, Retryable, Usage
 from infra.kafka.client import Broker, admin, ensure_topics, free_port, producer, topic_of
+from infra.kafka.transactions import read_all
 from infra.maintenance.backup import backup, left_at
 from infra.maintenance.restore import _Steps, restore
 from infra.spark.internals import forget_tables

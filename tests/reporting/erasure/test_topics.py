@@ -24,7 +24,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
 from alerts.delivery.consumer import AlertConsumer, AlertRevision
-from alerts.delivery.publisher import Publisher, read_all
+from alerts.delivery.publisher import Publisher
 from alerts.delivery.webhook_queue import Queue, enqueue, queue_file
 from alerts.tables import ALERT
 from enrich.rollup.topic import Topic
@@ -42,6 +42,7 @@ from infra.kafka.client import (
     producer,
 )
 from infra.kafka.topic_config import topic_settings as told_of
+from infra.kafka.transactions import read_all
 from infra.streaming.job_lock import JobLock
 from infra.streaming.lake import Lake
 from reporting.cli.erase import finished_erasure
