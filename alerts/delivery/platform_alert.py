@@ -20,6 +20,7 @@ from alerts.domain.alert import About, Alert, Revised
 from alerts.domain.finding import identity
 from alerts.lifecycle.alert_json import alert_row, bounded, rfc3339
 from infra.config.settings import Settings
+from infra.kafka.client import produce
 from infra.kafka.transactions import fenced_producer, read_all, transaction
 from infra.process.clock import clock
 from infra.runtime.alarm import Stuck
@@ -152,8 +153,8 @@ class PlatformAlerts:
             for revised in revisions:
                 key = revised.alert.alert_id.encode()
                 value, headers = self._message(revised)
-                client.produce(kafka.alerts_topic, key=key, value=value, headers=headers)
-            client.produce(kafka.progress_topic, key=self._key, value=msgspec.json.encode(after))
+                produce(client, kafka.alerts_topic, value, key=key, headers=headers)
+            produce(client, kafka.progress_topic, msgspec.json.encode(after), key=self._key)
         # Only now: what failed is told at the next look.
         self._open = after
 

@@ -50,7 +50,7 @@ from infra.delta.log_reader import (
 )
 from infra.errors import Fatal, HeadgateError, Retryable
 from infra.kafka.auth import denied, lacking
-from infra.kafka.client import require_broker
+from infra.kafka.client import produce, require_broker
 from infra.kafka.transactions import TRANSACTION_SECONDS, fenced_producer, read_all, transaction
 from infra.process.log import News, say
 from infra.storage.checksums import json_object
@@ -386,14 +386,12 @@ class Publisher:
             going.published_at,
             revision.sequence,
         )
-        client.produce(kafka.alerts_topic, key=key, value=going.body, headers=headers)
-        client.produce(kafka.state_topic, key=key, value=going.state)
-        # Serves delivery reports, or librdkafka's queue would fill in a large commit.
-        client.poll(0)
+        produce(client, kafka.alerts_topic, going.body, key=key, headers=headers)
+        produce(client, kafka.state_topic, going.state, key=key)
 
     def _mark(self, client: Producer, where: AlertOffset) -> None:
         topic = self._settings.kafka.progress_topic
-        client.produce(topic, key=self._key, value=where.text().encode())
+        produce(client, topic, where.text().encode(), key=self._key)
 
 
 def _revisions(table: Location, table_commit: Commit) -> Iterator[Revision]:

@@ -44,6 +44,7 @@ from infra.config.settings import Settings
 from infra.delta.appended_rows import added_rows
 from infra.delta.log_reader import commit, newest_version, table_id, versions
 from infra.errors import Fatal
+from infra.kafka.client import produce
 from infra.kafka.transactions import fenced_producer, read_all, transaction
 from infra.process.clock import clock
 from infra.process.log import say
@@ -269,16 +270,15 @@ class PreliminaryPublisher:
         now = clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
         with transaction(client):
             for each in messages:
-                client.produce(
+                produce(
+                    client,
                     kafka.preliminary_topic,
+                    as_published(each.body, now),
                     # The alert's id as key keeps its answer in one partition with it, so behind it.
                     key=each.alert_id.encode(),
-                    value=as_published(each.body, now),
                     headers=cloud_event_headers(tenant, each.ce_id, f"{CE_TYPE}.{each.kind}", now),
                 )
-                # Serves delivery reports, or librdkafka's queue would fill in a large commit.
-                client.poll(0)
-            client.produce(kafka.progress_topic, key=self._key, value=msgspec.json.encode(after))
+            produce(client, kafka.progress_topic, msgspec.json.encode(after), key=self._key)
 
 
 def _version(table: Location, version: int | None = None) -> PublishOffset:

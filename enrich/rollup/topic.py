@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Row
 from enrich.tables_rollup import ROLLUP
 from infra.config.settings import Settings
 from infra.errors import Retryable
-from infra.kafka.client import producer
+from infra.kafka.client import produce, producer
 from ingest.tables import HEARTBEAT
 
 LEFT_OUT = ("destination_sketch",)
@@ -56,14 +56,7 @@ class Topic:
 
     def _produce(self, client: Producer, row: Row) -> None:
         key, value = _message(row)
-        while True:
-            try:
-                client.produce(self._name, value=value, key=key, on_delivery=self._delivered)
-                # Callbacks run within our calls only: without it refusals wait for the flush.
-                client.poll(0)
-                return
-            except BufferError:
-                client.poll(0.5)  # room comes as the broker takes what waits
+        produce(client, self._name, value, key=key, on_delivery=self._delivered)
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:

@@ -20,7 +20,7 @@ import psutil
 
 from infra.config.settings import Settings, load
 from infra.errors import Fatal, HeadgateError
-from infra.kafka.client import Broker, ensure_topics, free_port, producer, topic_of
+from infra.kafka.client import Broker, ensure_topics, free_port, produce, producer, topic_of
 from infra.process import java_jars
 from infra.process.log import News
 from infra.process.subprocesses import die_with_parent
@@ -186,7 +186,7 @@ def main() -> None:
         client = producer(settings.kafka)
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()).encode()
         for source, line in LINES:
-            client.produce(topic_of(source, settings.kafka), line.replace(b"%s", now))
+            produce(client, topic_of(source, settings.kafka), line.replace(b"%s", now))
         client.flush(30)
         environment = ENVIRONMENT | {"HEADGATE_KAFKA__BOOTSTRAP": broker.address}
         command = [sys.executable, "-m", "headgate.cli", "--home", str(settings.home), "up"]

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
@@ -82,6 +82,31 @@ def producer(kafka: KafkaSettings, **options: str | int | bool) -> Producer:
             **options,
         }
     )
+
+
+def produce(
+    client: Producer,
+    topic: str,
+    value: bytes | None,
+    *,
+    key: bytes | None = None,
+    headers: Sequence[tuple[str, str | bytes | None]] = (),
+    on_delivery: Callable[[KafkaError | None, Message], None] | None = None,
+) -> None:
+    """Put a message into a producer's queue; while that is full, wait for the broker.
+
+    The wait ends: what the broker does not take within `delivery.timeout.ms` leaves the queue, too.
+    """
+    while True:
+        try:
+            client.produce(
+                topic, value=value, key=key, headers=list(headers), on_delivery=on_delivery
+            )
+            break
+        except BufferError:
+            client.poll(0.5)  # room comes as the broker takes what waits
+    # Delivery reports are only handed over inside `poll`, and count as waiting until then.
+    client.poll(0)
 
 
 def admin(kafka: KafkaSettings) -> AdminClient:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import Retryable
-from infra.kafka.client import ensure_topics, producer, require_broker, topic_of
+from infra.kafka.client import ensure_topics, produce, producer, require_broker, topic_of
 from ingest.quality.outcome import Outcome
 from ingest.quality.outcome_store import QualityState
 from ingest.quality.source_silence import LOOK_BACK, Silence
@@ -169,7 +169,7 @@ def send(settings: Settings, records: Sequence[_Record], seconds: float = 30.0) 
     client = producer(kafka, **{"delivery.timeout.ms": int(seconds * 1000)})
     for record in records:
         raw = json.dumps(record).encode()
-        client.produce(topic_of(SOURCE, kafka), raw, on_delivery=delivered)
+        produce(client, topic_of(SOURCE, kafka), raw, on_delivery=delivered)
     # A little longer than the delivery may take, so that each record has its report.
     left = client.flush(seconds + 5)
     if refused or left:

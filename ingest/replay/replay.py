@@ -24,7 +24,7 @@ from rich.progress import Progress
 from infra.config.number_args import factor
 from infra.config.settings import Settings
 from infra.errors import Usage
-from infra.kafka.client import ensure_topics, producer, require_broker, topic_of
+from infra.kafka.client import ensure_topics, produce, producer, require_broker, topic_of
 from ingest.parsing.source import ParseSettings, Unreadable, lookup
 from ingest.replay.schedule import (
     MODE,
@@ -187,14 +187,7 @@ class KafkaOut:
         self.failed: list[str] = []
 
     def __call__(self, topic: str, raw: bytes, headers: list[ReplayHeader]) -> None:
-        while True:
-            try:
-                self._producer.produce(topic, raw, headers=[*headers], on_delivery=self._done)
-                break
-            except BufferError:  # its queue is full: let the broker catch up
-                self._producer.poll(0.5)
-        # Delivery reports are only handed over inside `poll`; without it they pile up.
-        self._producer.poll(0)
+        produce(self._producer, topic, raw, headers=headers, on_delivery=self._done)
 
     def finish(self) -> list[str]:
         """Wait for the broker; gives back a sentence for each message it did not take."""

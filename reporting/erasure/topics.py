@@ -31,7 +31,7 @@ from infra.config.settings import Settings
 from infra.delta.log_reader import commit, newest_version, versions
 from infra.delta.transaction import active_files
 from infra.errors import HeadgateError, Retryable
-from infra.kafka.client import COMPACTION_LAG, producer
+from infra.kafka.client import COMPACTION_LAG, produce, producer
 from infra.kafka.topic_config import topic_settings, topics
 from infra.kafka.transactions import read_all
 from infra.storage.paths import Location, to_read
@@ -170,19 +170,13 @@ def _say(settings: Settings, topic: str, messages: Iterable[tuple[bytes, bytes |
     failed: list[str] = []
     client = producer(settings.kafka)
     for key, value in messages:
-        while True:
-            try:
-                client.produce(
-                    topic,
-                    key=key,
-                    value=value,
-                    on_delivery=lambda error, _: failed.append(str(error)) if error else None,
-                )
-                # Serves the delivery reports, from which failures are learnt.
-                client.poll(0)
-                break
-            except BufferError:
-                client.poll(0.5)  # room comes as the broker takes what waits
+        produce(
+            client,
+            topic,
+            value,
+            key=key,
+            on_delivery=lambda error, _: failed.append(str(error)) if error else None,
+        )
     # `flush` returns how many messages are still waiting when its time is up.
     if client.flush(30) or failed:
         raise Retryable(f"topic {topic}: {(failed or ['no answer'])[0]}")

@@ -83,6 +83,18 @@ def test_each_is_told_once_through_restarts_and_closed_when_it_works_again(
     assert bodies[3]["comment"] == "what job alert wrote is handed on again"
 
 
+def test_a_transaction_of_more_alerts_than_the_clients_queue_holds_goes_out_whole(
+    settings: Settings,
+) -> None:
+    kafka = settings.kafka.model_copy(update={"options": {"queue.buffering.max.messages": "3"}})
+    small = settings.model_copy(update={"kafka": kafka})
+    names = [f"job{number}" for number in range(40)]
+    PlatformAlerts(small)([Stuck(name, 1_790_000_000.0, "no progress") for name in names])
+    assert sorted(body["entity"]["value"] for body in heard(settings)) == sorted(
+        f"job {name}" for name in names
+    )
+
+
 @pytest.mark.full
 def test_a_checkpoint_that_is_broken_keeps_job_alert_from_starting_and_is_told(
     settings: Settings, spark: SparkSession
