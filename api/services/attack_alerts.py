@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from alerts.domain.alert_body import in_body
 from alerts.lifecycle.risk_score import INCIDENT
 from api.services.alert_index import INDEX
-from api.services.reader import Reader, ReaderRow
+from api.services.reader import Reader, ReaderRow, cursor_of, parse_instant, reader_cursor
 
 _NEEDS = ("gold.alert_current",)
 _OF_INCIDENTS = ("gold.alert_current", INDEX)
@@ -24,8 +24,7 @@ FROM gold.alert_current
 """
 MOST = 2_000
 """Alerts that a page shows; it says where there are more."""
-MOST_INCIDENTS = 200
-"""Incidents that a page shows."""
+PAGE_INCIDENTS = 200
 
 
 def alerts_by_id(reader: Reader, ids: Sequence[str]) -> list[ReaderRow]:
@@ -57,20 +56,50 @@ def incidents(
     reader: Reader,
     status: Literal["open", "closed"] | None = None,
     *,
-    incident_id: str | None = None,
-    limit: int = MOST_INCIDENTS,
-) -> list[ReaderRow]:
-    """Incidents, the newest first, with how many alerts each has, of how many rules."""
+    limit: int = PAGE_INCIDENTS,
+    cursor: str | None = None,
+) -> tuple[list[ReaderRow], str | None]:
+    """A page of incidents, the newest first, and the cursor of the next one.
+
+    By the time of the first revision: no later one moves an incident across a cursor. Raises
+    `Usage` for a wrong cursor.
+    """
+    question = {"incidents": str(status)}
+    params: dict[str, Any] = {"status": status, "after": None, "after_id": None}
+    if cursor:
+        after, params["after_id"] = reader_cursor(cursor, question, 2)
+        params["after"] = parse_instant(after)
+    rows = _incidents(
+        reader,
+        "($status IS NULL OR (shown.lifecycle = 'closed') = ($status = 'closed'))"
+        " AND ($after IS NULL OR first_event_time < $after"
+        " OR (first_event_time = $after AND shown.alert_id > $after_id))"
+        f" ORDER BY first_event_time DESC, shown.alert_id LIMIT {limit + 1}",
+        params,
+    )
+    page = rows[:limit]
+    if len(rows) <= limit:
+        return page, None
+    last = page[-1]
+    return page, cursor_of(question, last["first_event_time"].isoformat(), last["alert_id"])
+
+
+def incident(reader: Reader, incident_id: str) -> ReaderRow | None:
+    """An incident as `incidents` has it; None where there is none of that id."""
+    rows = _incidents(reader, "shown.alert_id = $id", {"id": incident_id})
+    return rows[0] if rows else None
+
+
+def _incidents(reader: Reader, condition: str, params: dict[str, Any]) -> list[ReaderRow]:
+    """With how many alerts each has, of how many rules."""
     return reader.rows(
         f"""WITH shown AS ({_SHOWN}),
         parts AS (SELECT incident_id AS of_incident, count(*) AS alerts,
                          count(DISTINCT rule_id) AS rules
                   FROM {INDEX} WHERE incident_id IS NOT NULL GROUP BY ALL)
-        SELECT shown.*, coalesce(alerts, 0) AS alerts, coalesce(rules, 0) AS rules
-        FROM shown LEFT JOIN parts ON of_incident = alert_id
-        WHERE rule_id = $incident AND ($id IS NULL OR alert_id = $id)
-          AND ($status IS NULL OR (lifecycle = 'closed') = ($status = 'closed'))
-        ORDER BY event_time DESC, alert_id LIMIT {limit}""",
-        {"incident": INCIDENT, "id": incident_id, "status": status},
+        SELECT shown.*, first_event_time, coalesce(alerts, 0) AS alerts, coalesce(rules, 0) AS rules
+        FROM shown JOIN {INDEX} i USING (alert_id) LEFT JOIN parts ON of_incident = shown.alert_id
+        WHERE shown.rule_id = $incident AND {condition}""",
+        {"incident": INCIDENT, **params},
         needs=_OF_INCIDENTS,
     )

@@ -34,7 +34,8 @@ class IncidentList(WireModel):
     """Incidents."""
 
     items: list[IncidentItem] = Field(description="newest first")
-    more: bool = Field(description="there are older ones: raise `limit`")
+    more: bool = Field(description="there are older ones, which `next` leads to")
+    next: str | None = Field(description="cursor of the next page; null on the last")
 
 
 class IncidentAlert(WireModel):

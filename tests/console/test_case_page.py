@@ -10,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from alerts.tables import CASE_ACT
+from api.console.pages import cases
 from api.credentials import Credentials
 from tests.api.plain_desk import PlainDesk
 from tests.console.conftest import Watched, serve
@@ -120,6 +121,29 @@ def test_a_form_that_says_no_state_changes_nothing(ann, act):
     assert "which state of the case" in refused.text
     merged = ann.post(f"{case}/merge", data=csrf | {"into": case.removeprefix("/cases/")})
     assert merged.status_code == 422
+
+
+def test_a_case_that_no_form_offers_is_named_by_its_id(ann, monkeypatch, desk: PlainDesk):
+    first, second, third = (opened(ann, f"{name} of three") for name in ("first", "second", "last"))
+    known = desk.client("rest", "read").get("/api/v1/alerts").json()["items"]
+    alert_id = known[0]["alert_id"]
+    asked = {"params": {"id": alert_id}}
+    assert "more" not in re.sub(r"<[^>]+>", "", ann.get("/cases/add", **asked).text)
+    monkeypatch.setattr(cases, "MOST_OFFERED", 1)
+    open_now = ann.get("/cases?tab=open").text.count('data-row="')
+    form = ann.get("/cases/add", **asked).text
+    assert f"{open_now - 1} more " in form
+    assert first.removeprefix("/cases/") not in form
+    assert f"{open_now - 2} more " in ann.get(third).text
+    csrf = {"csrf": hidden(ann, third)["csrf"]}
+    named = {"case": third.removeprefix("/cases/"), "other": first.removeprefix("/cases/")}
+    linked = ann.post("/cases", data=csrf | named | {"id": alert_id})
+    assert (linked.status_code, linked.headers["location"]) == (303, first)
+    into = {"into": third.removeprefix("/cases/"), "other": first.removeprefix("/cases/")}
+    merged = ann.post(f"{second}/merge", data=hidden(ann, second) | into)
+    assert (merged.status_code, merged.headers["location"]) == (303, first)
+    missing = ann.post("/cases", data=csrf | {"other": "case-nothing", "id": alert_id})
+    assert missing.status_code == 404
 
 
 @pytest.mark.full

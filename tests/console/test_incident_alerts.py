@@ -9,9 +9,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from alerts.lifecycle.risk_score import INCIDENT
 from alerts.tables import ALERT
-from api.services.attack_alerts import MOST, MOST_INCIDENTS, alerts_of_incident, incidents
+from api.services import attack_alerts
+from api.services.attack_alerts import MOST, alerts_of_incident, incidents
 from api.services.console.alert_list import ListFilter, grouped
 from infra.delta.catalog import table
 from tests.alerts.lifecycle.test_alert_fold import NOON
@@ -48,7 +51,7 @@ def test_alerts_that_led_to_an_incident_belong_to_it(tmp_path: Path) -> None:
     assert [(each["alert_id"], each["led"]) for each in of_it] == [
         ("made", False), ("guessed", True), ("since", False),
     ]  # fmt: skip
-    (incident,) = incidents(reader)
+    (incident,), _ = incidents(reader)
     assert (incident["alerts"], incident["rules"]) == (2, 2)
     append_rows(desk.settings.lake_root, table("ops.case_act"), [])
     page = desk.browser("ann", "admin")
@@ -110,6 +113,13 @@ def test_rest_has_incidents_with_their_alerts(tmp_path: Path) -> None:
 
     assert listed() == (["over", "made-first"], False)
     assert listed(limit=1) == (["over"], True)
+    after = rest.get("/api/v1/incidents", params={"limit": 1}).json()["next"]
+    # A revision with a later time moves no incident across the cursor.
+    later = row("made-first", 38, 99, revision=2, rule_id=INCIDENT, body=rows[1]["body"])
+    append_rows(desk.settings.lake_root, ALERT, [later])
+    assert listed(limit=1, cursor=after) == (["made-first"], False)
+    refused = rest.get("/api/v1/incidents", params={"status": "open", "cursor": after})
+    assert (refused.status_code, "belongs to another question" in refused.text) == (422, True)
     assert listed(status="open") == (["made-first"], False)
     assert listed(status="closed") == (["over"], False)
     one = rest.get("/api/v1/incidents/made").json()
@@ -159,18 +169,21 @@ def test_an_incident_of_more_alerts_than_a_page_shows_says_so_and_opens_a_case(
     assert "a form has at most 6000 fields" in many.text
 
 
-def test_the_list_of_incidents_says_where_it_ends(tmp_path: Path) -> None:
+def test_the_page_of_incidents_leads_to_older_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attack_alerts.incidents, "__kwdefaults__", {"limit": 2, "cursor": None})
     desk = PlainDesk(tmp_path, devices=0)
-    lake, page = desk.settings.lake_root, desk.browser("ann", "read")
-    made = [row(f"made-{n:03}", n, n + 1, rule_id=INCIDENT) for n in range(MOST_INCIDENTS)]
-    append_rows(lake, ALERT, made)
-    append_rows(lake, table("ops.case_act"), [])
-    address = "/cases?tab=incidents"
-    assert "the newest 200" not in page.get(address).text
-    append_rows(lake, ALERT, [row("made-late", 900, 901, rule_id=INCIDENT)])
-    text = page.get(address).text
-    assert "the newest 200" in text
-    assert "made-late" in text
-    assert 'data-row="made-000"' not in text
-    (link,) = re.findall(r'href="(/alerts\?rule_id=[^"]+)"', text)
-    assert "201 alerts" in page.get(html.unescape(link)).text
+    made = [row(f"made-{n}", n, n + 1, rule_id=INCIDENT) for n in range(5)]
+    append_rows(desk.settings.lake_root, ALERT, made)
+    append_rows(desk.settings.lake_root, table("ops.case_act"), [])
+    page = desk.browser("ann", "analyst")
+    address, seen = "/cases?tab=incidents", []
+    while address:
+        text = page.get(address).text
+        seen.append(re.findall(r'data-row="(made-\d)"', text))
+        older = re.search(r'data-next href="([^"]+)"', text)
+        address = html.unescape(older[1]) if older else ""
+        assert ("data-before" in text) is (len(seen) > 1)
+    assert seen == [["made-4", "made-3"], ["made-2", "made-1"], ["made-0"]]
+    assert page.get("/cases?cursor=x").status_code == 422

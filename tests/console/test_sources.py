@@ -120,3 +120,17 @@ def test_the_first_page_counts_preliminary_alerts_that_wait_and_are_late(tmp_pat
     place_file(settings).write(Place(PublishOffset(-1), PublishOffset(-1), waiting))
     assert preliminaries(settings) == (2, 1)
     assert preliminaries(load(home=tmp_path)) == (0, 0)
+
+
+def test_a_list_that_was_cut_says_so_and_leads_to_all(tmp_path):
+    lake, now = MemoryLake(), datetime.now(UTC)
+    new = [{"source": "dns", "field": f"f{n}", "first_seen": now, "rows": 1, "event_uid": "e",
+            "baseline": False} for n in range(50)]  # fmt: skip
+    lake.add("ops.drift", new)
+    admin = administrator(load(home=tmp_path), lake)
+    assert "are shown;" not in admin.get("/sources").text
+    lake.add("ops.drift", [new[0] | {"field": "f-late"}])
+    page = admin.get("/sources").text
+    assert page.count("The newest 50 are shown;") == page.count("are shown;") == 1
+    (sql,) = re.findall(r'href="(/search\?sql=[^"]+ops\.drift[^"]*)">SQL has all', page)
+    assert "first_seen" in html.unescape(sql)

@@ -182,13 +182,13 @@ def _page(
     sessions = console_sessions(request).listed() if tab == "sessions" else []
     now = datetime.now(UTC)
     entries: list[dict[str, Any]] = []
-    waiting: list[dict[str, Any]] = []
+    waiting, waiting_all = list[dict[str, Any]](), 0
     after = None
     if tab == "audit":
         start = earliest("since", since, now) or now - timedelta(days=7)
         if cursor is None:
             spool = services.settings.home / "spool"
-            waiting = waiting_acts(spool, start, who or None, act or None)
+            waiting, waiting_all = waiting_acts(spool, start, who or None, act or None)
         try:
             entries, after = audit_page(services.reader, start, who or None, act or None, cursor)
         except Retryable:
@@ -219,7 +219,8 @@ def _page(
         if tab == "suppressions"
         else {},
         entries=[in_words(entry) for entry in (*waiting, *entries)],
-        waiting=len(waiting),
+        waiting=waiting_all,
+        waiting_shown=len(waiting),
         after=after,
         asked={"who": who, "act": act, "since": since},
     )

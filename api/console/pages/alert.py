@@ -38,6 +38,8 @@ REASONS = {
     "reopened": "a person opened it again",
 }
 WIDTH = 640
+_MOST_CLIENTS = 8
+"""Clients that the lease lane has room for."""
 
 
 @router.get("/alerts/{alert_id}")
@@ -68,7 +70,7 @@ def alert_page(
             search=f"/search?{_span(newest['window_start'], newest['window_end'])}",
             bundle=_bundle(services, session, alert_id),
         )  # fmt: skip
-    since, until, spans = alert_detail.leases_around(services.reader, body)
+    since, until, spans, cut = alert_detail.leases_around(services.reader, body)
     lane = [_change_row(row, before) for before, row in _pairs(revisions)][::-1]
     return respond(
         request,
@@ -83,6 +85,8 @@ def alert_page(
         explained=explained,
         condition=_condition(explained),
         lease_picture=_leases(body, spans, since, until),
+        clients_more=max(0, len({span.mac for span in spans}) - _MOST_CLIENTS),
+        leases_until=cut,
         similar=alert_detail.similar(
             services.reader, alert_id, body["rule"]["id"], newest["entity_value"]
         ),
@@ -148,12 +152,12 @@ def _leases(
     by_client: dict[str, list[LeaseSpan]] = {}
     for span in spans:
         by_client.setdefault(span.mac, []).append(span)
-    # The holder and who was named before come first: only eight are drawn.
+    # The holder and who was named before come first: not all are drawn.
     first = sorted(
         by_client, key=lambda mac: (mac != holder, mac != previous, by_client[mac][0].start)
     )
     lanes = []
-    for mac in first[:8]:
+    for mac in first[:_MOST_CLIENTS]:
         name = next((s.hostname for s in reversed(by_client[mac]) if s.hostname), None)
         colour = 1 if mac == holder else 2 if mac == previous else 5
         role = "holder" if mac == holder else "named before" if mac == previous else ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import Query, Request
@@ -10,6 +11,7 @@ from fastapi.responses import RedirectResponse, Response
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
+from alerts.cases.case import Case
 from alerts.domain.verdict import VERDICTS
 from alerts.lifecycle.risk_score import INCIDENT
 from api.console.attack_picture import attack_picture
@@ -30,17 +32,28 @@ router = console_router()
 PAGE = Page("cases", "Cases", router, "/cases", "cases", 25, "c")
 TABS = (("open", "open"), ("closed", "closed"), ("merged", "merged"), ("incidents", "incidents"))
 MOST = 500
+MOST_OFFERED = 50
+"""Open cases that a form offers."""
 _BUNDLE_KEPT_SECONDS = 86_400
 """A day: who asked may come back for it after lunch."""
 
 
 @router.get("/cases")
-def cases_page(request: Request, services: Here, session: Signed, tab: str = "open") -> Response:
-    """The list of cases, or of incidents that rules made."""
+def cases_page(
+    request: Request,
+    services: Here,
+    session: Signed,
+    tab: str = "open",
+    cursor: str | None = None,
+) -> Response:
+    """The list of cases, or of incidents that rules made, a page at a time."""
     if tab not in dict(TABS):
         raise Usage(f"tab: '{tab}' is none of {', '.join(dict(TABS))}")
-    most = attack_alerts.MOST_INCIDENTS + 1
-    known = attack_alerts.incidents(services.reader, limit=most) if tab == "incidents" else []
+    incidents, older = [], None
+    if tab == "incidents":
+        incidents, older = attack_alerts.incidents(services.reader, cursor=cursor)
+    elif cursor is not None:
+        raise Usage("cursor: only incidents have pages")
     return respond(
         request,
         "cases.html",
@@ -48,8 +61,9 @@ def cases_page(request: Request, services: Here, session: Signed, tab: str = "op
         tab=tab,
         tabs=TABS,
         cases=[] if tab == "incidents" else services.cases.listed(tab),
-        incidents=known[: attack_alerts.MOST_INCIDENTS],
-        more=len(known) > attack_alerts.MOST_INCIDENTS,
+        incidents=incidents,
+        cursor=cursor,
+        older=older,
     )
 
 
@@ -92,14 +106,15 @@ def add_form(
         ids=list(known),
         # Of a damaged one there is none.
         title=first.body.get("title", ""),
-        cases=services.cases.listed("open")[:50],
+        **_offered(services.cases.listed("open")),
     )
 
 
 @router.post("/cases")
 def add_to_case(request: Request, services: Here, session: Analyst, form: CheckedForm) -> Response:
     """Open a case with these alerts, or link them to one that is there."""
-    who, ids, case_id = session.caller.name, form.get("id", []), form_field(form, "case")
+    who, ids = session.caller.name, form.get("id", [])
+    case_id = form_field(form, "other") or form_field(form, "case")
     if case_id:
         case = services.cases.link(who, case_id, ids)
     else:
@@ -126,7 +141,7 @@ def case_page(request: Request, services: Here, session: Signed, case_id: str) -
         case=case,
         alerts=alerts,
         lanes=attack_picture(alerts),
-        others=others[:50],
+        **_offered(others),
         bundle=services.evidence.newest(session.caller, "case", case.case_id) or False,
         verdicts=[(verdict, meaning) for verdict, (_, meaning) in VERDICTS.items()],
         more=len(known) > len(alerts),
@@ -203,7 +218,7 @@ def merge(
     request: Request, services: Here, session: Analyst, case_id: str, form: CheckedForm
 ) -> Response:
     """Let another case take this one in."""
-    into = form_field(form, "into")
+    into = form_field(form, "other") or form_field(form, "into")
     target = services.cases.merge(session.caller.name, case_id, into, _seen(form))
     return _to(request, target.case_id)
 
@@ -215,6 +230,11 @@ def unlink(
     """Take an alert out of the case."""
     services.cases.unlink(session.caller.name, case_id, form_field(form, "alert"))
     return _to(request, case_id)
+
+
+def _offered(cases: Sequence[Case]) -> dict[str, Any]:
+    """Cases that a form offers, and how many more there are: one of these is named by its id."""
+    return {"cases": cases[:MOST_OFFERED], "more_cases": max(0, len(cases) - MOST_OFFERED)}
 
 
 def _page_of(job: EvidenceJob) -> str:

@@ -34,6 +34,9 @@ WINDOWS = {"-1h": timedelta(minutes=1), "-6h": timedelta(minutes=10), "-24h": ti
            "-7d": timedelta(hours=6)}  # fmt: skip
 _DEAD_WINDOWS = ("-1h", "-24h", "-7d", "-30d")
 _LETTERS = 50
+_MOST = {"reasons": ledger_view.MOST_REASONS, "hours": 120, "gaps": ledger_view.MOST_NEWEST,
+         "fields": ledger_view.MOST_NEWEST}  # fmt: skip
+"""Rows that the page has room for, by list."""
 _DONE = {
     "resume": "is asked to go on.",
     "gap": "goes on without what is missing; who said so is in the audit, and the gap is kept.",
@@ -69,6 +72,12 @@ def sources(
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     start, step = earliest("since", since, now) or now, WINDOWS[since]
     arrived = platform_health.arrivals(services.reader, start, step)
+    listed = {
+        "reasons": ledger_view.dead_letter_reasons(services.reader, start),
+        "hours": ledger_view.ledger_by_hour(services.reader, start),
+        "gaps": ledger_view.accepted_gaps(services.reader),
+        "fields": ledger_view.new_fields(services.reader, start),
+    }
     _, rates = platform_health.rates(arrived, start, now, step)
     return respond(
         request,
@@ -80,10 +89,9 @@ def sources(
         sparks={source: _spark(values) for source, values in rates.items()},
         jobs=platform_health.job_views(services.settings),
         complete=platform_health.complete_up_to(services.settings),
-        reasons=ledger_view.dead_letter_reasons(services.reader, start),
-        hours=ledger_view.ledger_by_hour(services.reader, start)[:120],
-        gaps=ledger_view.accepted_gaps(services.reader),
-        fields=ledger_view.new_fields(services.reader, start),
+        **{name: listed[name][:most] for name, most in _MOST.items()},
+        # Which of them have more than are shown, and how many these are.
+        more={name: most for name, most in _MOST.items() if len(listed[name]) > most},
         may_run=session.caller.may("admin"),
         done=_DONE.get(done),
         job_done=job,

@@ -10,7 +10,7 @@ from api import models
 from api.problems import responses
 from api.routes.access import Here
 from api.services.alert_snapshot import NoSuchAlert, whole_alert_id
-from api.services.attack_alerts import MOST, alerts_of_incident, incidents
+from api.services.attack_alerts import MOST, alerts_of_incident, incident, incidents
 from api.services.reader import ReaderRow
 from api.wire import incidents as wire
 
@@ -23,16 +23,17 @@ def list_incidents(
     status: Annotated[
         Literal["open", "closed"] | None, Query(description="triage status; none: all")
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=500, description="incidents at most")] = 100,
+    limit: Annotated[int, Query(ge=1, le=500, description="incidents a page")] = 100,
+    cursor: Annotated[str | None, Query(description="'next' of the page before")] = None,
 ) -> wire.IncidentList:
-    """Newest first.
+    """Newest first, by the time of the first revision: a later revision moves no incident.
 
     An incident is an alert as well: it is judged with PATCH /api/v1/alerts/{alert_id}, linked to a
     case with POST /api/v1/cases, and exported by its stix and evidence.
     """
-    rows = incidents(services.reader, status, limit=limit + 1)
-    items = [wire.IncidentItem(**_item(row)) for row in rows[:limit]]
-    return wire.IncidentList(items=items, more=len(rows) > limit)
+    rows, after = incidents(services.reader, status, limit=limit, cursor=cursor)
+    items = [wire.IncidentItem(**_item(row)) for row in rows]
+    return wire.IncidentList(items=items, more=after is not None, next=after)
 
 
 @router.get("/{incident_id}", summary="One incident", responses=responses(404, 422, 503))
@@ -47,12 +48,12 @@ def read_incident(
         whole = whole_alert_id(services.reader, incident_id)
     except NoSuchAlert:
         raise _no_incident(incident_id) from None
-    known = incidents(services.reader, incident_id=whole)
-    if not known:
+    known = incident(services.reader, whole)
+    if known is None:
         raise _no_incident(incident_id)
     alerts = alerts_of_incident(services.reader, whole)[1:]
     return wire.IncidentDetail(
-        **_item(known[0]),
+        **_item(known),
         alerts=[_alert(row) for row in alerts[:MOST]],
         more=len(alerts) > MOST,
     )

@@ -60,10 +60,13 @@ def actions(reader: Reader, alert_id: str) -> list[ReaderRow]:
     return reader.rows(_ACTIONS, {"id": alert_id}, needs=("gold.alert_action",))
 
 
-def leases_around(reader: Reader, body: ReaderRow) -> tuple[datetime, datetime, list[LeaseSpan]]:
+def leases_around(
+    reader: Reader, body: ReaderRow
+) -> tuple[datetime, datetime, list[LeaseSpan], datetime | None]:
     """Who held the alert's address around its events: from, to, and the spans; as known now.
 
-    Wide enough that the nearest change of hands on either side is in it, where there is one.
+    Wide enough that the nearest change of hands on either side is in it, where there is one. Last
+    the instant between them from which on too much is said of it to be read; None: all is.
     """
     first, last = body_time(body["window_start"]), body_time(body["window_end"])
     proof = body.get("attribution") or {}
@@ -71,8 +74,9 @@ def leases_around(reader: Reader, body: ReaderRow) -> tuple[datetime, datetime, 
     since, until = first - MOST_AROUND, last + MOST_AROUND
     address, scope = proof.get("ip"), proof.get("scope")
     spans: list[LeaseSpan] = []
+    cut = None
     if address:
-        spans, _ = lease_spans(reader, ip=address, since=since, until=until)
+        spans, cut = lease_spans(reader, ip=address, since=since, until=until)
         # Without a known site all are shown: a wrong guess would hide the right one.
         spans = [span for span in spans if scope in (None, span.scope)]
     changes = {edge for span in spans for edge in (span.start, span.end)}
@@ -82,7 +86,8 @@ def leases_around(reader: Reader, body: ReaderRow) -> tuple[datetime, datetime, 
     # Twice as far as the nearest change: it stands well inside the picture.
     around = min(max(2 * max(nearest, default=MOST_AROUND), LEAST_AROUND), MOST_AROUND)
     since, until = first - around, last + around
-    return since, until, [s for s in spans if s.start < until and s.end > since]
+    within = [s for s in spans if s.start < until and s.end > since]
+    return since, until, within, cut if cut and cut < until else None
 
 
 def body_time(text: str) -> datetime:

@@ -43,8 +43,9 @@ def audit_page(
 
 def waiting_acts(
     spool: Path, since: datetime, who: str | None, act: str | None
-) -> list[dict[str, Any]]:
-    """Acts that no driver has folded into ops.audit yet, newest first; looking changes none."""
+) -> tuple[list[dict[str, Any]], int]:
+    """Acts that no driver has folded into ops.audit yet, newest first, and how many these are,
+    also where not all are given; looking changes none."""
     rows = [
         row
         for row in _left(spool / "audit")
@@ -52,7 +53,8 @@ def waiting_acts(
         and who in (None, row["who"])
         and (act is None or str(row["act"]).startswith(act))
     ]
-    return sorted(rows, key=lambda row: row["moment"], reverse=True)[:_MOST_WAITING]
+    newest_first = sorted(rows, key=lambda row: row["moment"], reverse=True)
+    return newest_first[:_MOST_WAITING], len(rows)
 
 
 def in_words(entry: ReaderRow) -> ReaderRow:

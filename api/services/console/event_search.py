@@ -26,6 +26,8 @@ PAGE_EVENTS = 100
 EXPORT_EVENTS = 5000
 BUCKETS = 60
 _AT_ONCE = 20
+_MOST_VALUES = 50
+"""Values of a list that an event's page shows."""
 _COMMON = ("source", "class_name", "status", "src_ip", "user_name", "host_name")
 _MOST_COMMON = 6
 """Columns whose most frequent values are shown beside the events, and how many of each."""
@@ -321,7 +323,9 @@ def filled(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from filled(inner, f"{path}.{name}" if path else name)
     elif isinstance(value, list):
         # A page cannot show thousands of values of one list.
-        for number, inner in enumerate(value[:50]):
+        for number, inner in enumerate(value[:_MOST_VALUES]):
             yield from filled(inner, f"{path}[{number}]")
+        if len(value) > _MOST_VALUES:
+            yield f"{path}[{_MOST_VALUES}...]", f"and {len(value) - _MOST_VALUES:,} more"
     elif value is not None:
         yield path, value

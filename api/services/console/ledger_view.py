@@ -7,6 +7,10 @@ from datetime import datetime, timedelta
 
 from api.services.reader import Reader, ReaderRow
 
+MOST_REASONS = 20
+MOST_NEWEST = 50
+"""Gaps and new fields that are shown; one more is read, which tells that there are more."""
+
 _BY_HOUR = """
 SELECT time_bucket(INTERVAL 1 HOUR, finished_at) AS hour, job, count(*) AS batches,
        sum(rows_read)::BIGINT AS rows_read, sum(rows_dead)::BIGINT AS rows_dead,
@@ -26,23 +30,24 @@ SELECT count(*) AS n FROM silver.event
 WHERE dead_letter_reason IS NOT NULL AND received_at >= $since
   AND ($source IS NULL OR source = $source)
 """
-_REASONS = """
+_REASONS = f"""
 SELECT source, dead_letter_reason AS reason, count(*) AS n, max(received_at) AS newest
 FROM silver.event WHERE dead_letter_reason IS NOT NULL AND received_at >= $since
-GROUP BY ALL ORDER BY n DESC LIMIT 20
+GROUP BY ALL ORDER BY n DESC, source, reason LIMIT {MOST_REASONS + 1}
 """
 _RAW = """
 SELECT record_id, raw FROM bronze.record
 WHERE list_contains($ids, record_id) AND received_at >= $low AND received_at <= $high
 """
-_GAPS = """
+_GAPS = f"""
 SELECT job, kind, topic, partition, from_offset, to_offset, messages, accepted_at, accepted_by,
        reason, source
-FROM ops.gap ORDER BY accepted_at DESC LIMIT 50
+FROM ops.gap ORDER BY accepted_at DESC LIMIT {MOST_NEWEST + 1}
 """
-_DRIFT = """
+_DRIFT = f"""
 SELECT source, field, first_seen, "rows" AS n, event_uid FROM ops.drift
-WHERE NOT baseline AND first_seen >= $since ORDER BY first_seen DESC, source, field LIMIT 50
+WHERE NOT baseline AND first_seen >= $since
+ORDER BY first_seen DESC, source, field LIMIT {MOST_NEWEST + 1}
 """
 
 
