@@ -27,7 +27,9 @@ CREATE TABLE IF NOT EXISTS delivery (
   hook TEXT, alert_id TEXT, revision INTEGER, title TEXT, body BLOB, queued_at REAL,
   attempts INTEGER DEFAULT 0, next_at REAL, gave_up_at REAL, problem TEXT,
   PRIMARY KEY (hook, alert_id, revision));
-CREATE INDEX IF NOT EXISTS due ON delivery (hook, gave_up_at, next_at);
+DROP INDEX IF EXISTS due;
+CREATE INDEX IF NOT EXISTS in_turn ON delivery (hook, next_at, alert_id, revision)
+  WHERE gave_up_at IS NULL;
 CREATE TABLE IF NOT EXISTS made (
   hook TEXT, alert_id TEXT, PRIMARY KEY (hook, alert_id)) WITHOUT ROWID;
 """
@@ -87,14 +89,20 @@ class Queue:
 
     def due(self, hook: str, now: float) -> WaitingWebhook | None:
         """The revision that is to be tried next: of an alert always the oldest that waits."""
+        # Later than the longest pause was said by a clock that was ahead.
+        ahead = now + 2 * LONGEST_PAUSE
+        return self._first(hook, "next_at <= ?", now) or self._first(hook, "next_at > ?", ahead)
+
+    def _first(self, hook: str, when: str, instant: float) -> WaitingWebhook | None:
+        # Two questions, not one with OR: each goes along the index and stops at the first row,
+        # where one question would sort all that waits, bodies and all.
         row = self._db.execute(
-            """SELECT hook, alert_id, revision, title, body, queued_at, attempts FROM delivery d
-            WHERE hook = ? AND gave_up_at IS NULL AND (next_at <= ? OR next_at > ?) AND NOT EXISTS (
+            f"""SELECT hook, alert_id, revision, title, body, queued_at, attempts FROM delivery d
+            WHERE hook = ? AND gave_up_at IS NULL AND {when} AND NOT EXISTS (
               SELECT 1 FROM delivery o WHERE o.hook = d.hook AND o.alert_id = d.alert_id
               AND o.gave_up_at IS NULL AND o.revision < d.revision)
-            ORDER BY next_at, alert_id LIMIT 1""",
-            # Later than the longest pause was said by a clock that was ahead.
-            (hook, now, now + 2 * LONGEST_PAUSE),
+            ORDER BY next_at, alert_id, revision LIMIT 1""",
+            (hook, instant),
         ).fetchone()
         return WaitingWebhook(*row) if row else None
 
@@ -118,19 +126,28 @@ class Queue:
     def failed(self, one: WaitingWebhook, problem: str, now: float) -> bool:
         """Try again later, or give up a day after it came; True when given up."""
         over = now - one.queued_at >= DAY
+        # A bit of chance, so that hooks that failed together do not come back together.
+        next_at = now + pause(one.attempts, random.random())
         self._db.execute(
             "UPDATE delivery SET attempts = attempts + 1, problem = ?, next_at = ?, gave_up_at = ? "
             "WHERE hook = ? AND alert_id = ? AND revision = ?",
             (
                 problem[:300],
-                # A bit of chance, so that hooks that failed together do not come back together.
-                now + pause(one.attempts, random.random()),
+                next_at,
                 now if over else None,
                 one.hook,
                 one.alert_id,
                 one.revision,
             ),
         )
+        if not over:
+            # The alert's later revisions wait for it. Were they due before it, each look at what is
+            # due would pass all of them.
+            self._db.execute(
+                "UPDATE delivery SET next_at = max(next_at, ?) WHERE hook = ? AND alert_id = ? "
+                "AND gave_up_at IS NULL AND revision > ?",
+                (next_at, one.hook, one.alert_id, one.revision),
+            )
         # A dead letter stays in the file until a person sends it again.
         return over
 

@@ -9,9 +9,10 @@ import json
 import os
 import socket
 import sqlite3
+import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from infra.config.settings import Settings, WebhookSettings, load
 from infra.errors import Fatal, Usage
 from infra.kafka.client import Broker, ensure_topics, producer
 from infra.runtime.scheduled_tasks import Steady, scheduled_commands
+from tests.examples import examples
 from tests.wait import until
 
 SECRET = "a secret of the tests"
@@ -278,6 +280,83 @@ def test_what_a_clock_put_off_by_a_day_is_due_when_it_is_right_again(tmp_path: P
     assert one is not None
     assert not queue.failed(one, "answered 500", NOW + DAY - 60)
     assert key_of(queue.due("pager", NOW + 5)) == "a:1"
+
+
+def steps(queue: Queue, run: Callable[[], object]) -> int:
+    """How many instructions SQLite runs for it, the same on every machine; in hundreds."""
+    count = 0
+
+    def note() -> int:
+        nonlocal count
+        count += 1
+        return 0
+
+    queue._db.set_progress_handler(note, 100)
+    run()
+    queue._db.set_progress_handler(None, 100)
+    return count
+
+
+@pytest.mark.parametrize("held_up", [False, True])
+def test_what_is_due_costs_the_same_however_much_waits(tmp_path: Path, held_up: bool) -> None:
+    costs = []
+    for count in (100, 1000):
+        keys = [(f"a{n}", revision) for n in range(count // 10) for revision in range(10)]
+        queue = put(tmp_path / str(count), *keys, ("b", 1))
+        while held_up and (one := queue.due("pager", NOW)) is not None and one.alert_id != "b":
+            queue.failed(one, "answered 500", NOW)
+        assert key_of(queue.due("pager", NOW)) == ("b:1" if held_up else "a0:0")
+        costs.append(steps(queue, lambda queue=queue: queue.due("pager", NOW)))
+    assert costs[1] <= costs[0] + 1
+
+
+def test_a_file_of_an_earlier_release_is_read_on(tmp_path: Path) -> None:
+    put(tmp_path / "q", ("a", 1)).close()
+    with sqlite3.connect(tmp_path / "q") as db:
+        db.execute("DROP INDEX in_turn")
+        db.execute("CREATE INDEX due ON delivery (hook, gave_up_at, next_at)")
+    queue = Queue(tmp_path / "q")
+    assert key_of(queue.due("pager", NOW)) == "a:1"
+    names = queue._db.execute("SELECT name FROM sqlite_master WHERE type = 'index' AND sql > ''")
+    assert names.fetchall() == [("in_turn",)]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"),
+            st.integers(1, 4),
+            st.sampled_from([0, 1, 2, 3 * LONGEST_PAUSE]),
+            st.booleans(),
+        ),
+        unique_by=lambda each: each[:2],
+        max_size=10,
+    ),
+    st.integers(-1, 3),
+)
+@examples(60)
+def test_what_is_due_is_the_first_in_time_of_the_oldest_of_each_alert(
+    waiting: list[tuple[str, int, float, bool]], when: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        queue = put(Path(folder) / "q", *[(alert_id, number) for alert_id, number, *_ in waiting])
+        for alert_id, number, late, dead in waiting:
+            queue._db.execute(
+                "UPDATE delivery SET next_at = ?, gave_up_at = ? "
+                "WHERE alert_id = ? AND revision = ?",
+                (NOW + late, NOW if dead else None, alert_id, number),
+            )
+        due = queue.due("pager", NOW + when)
+        queue.close()
+    alive = [(late, alert_id, number) for alert_id, number, late, dead in waiting if not dead]
+    oldest = [
+        each
+        for each in alive
+        if each[2] == min(n for _, alert_id, n in alive if alert_id == each[1])
+    ]
+    # Farther away than two longest pauses is what a clock that was ahead said.
+    ready = sorted(each for each in oldest if not when < each[0] <= when + 2 * LONGEST_PAUSE)
+    assert key_of(due) == (f"{ready[0][1]}:{ready[0][2]}" if ready else None)
 
 
 @given(st.integers(0, 10_000), st.floats(0, 1))
