@@ -76,7 +76,8 @@ _RPZ = re.compile(
     r"via (?P<via>\S+)",
     re.ASCII,
 )
-_RECORD = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^;"]|")+')
+# The end of a record, or a text in quotes; where the group is empty it has no end.
+_END = re.compile(r'"(?:[^"\\]|\\.)*+("?)|;')
 _PARTS = re.compile(r"(\S+) (\d{1,10}) ([A-Z]+) ([A-Z0-9]+) (.*)", re.ASCII)
 _RCODES: Mapping[str, int] = MappingProxyType(
     {
@@ -213,8 +214,7 @@ def _answer(
     rest: dict[str, Any],
 ) -> Event:
     results: list[dict[str, Any]] = []
-    # Records are parted by semicolons, which text in quotes may hold too.
-    for text in _RECORD.findall(part["answers"] or ""):
+    for text in records(part["answers"] or ""):
         match = _PARTS.fullmatch(text.strip())
         if match:
             _name, ttl, _, kind, rdata = match.groups()
@@ -222,6 +222,26 @@ def _answer(
         elif text.strip():
             results.append({"rdata": text.strip()})
     return _event(_RESPONSE, part, source, stamp, line, rest, answers=results or None)
+
+
+def records(text: str) -> list[str]:
+    """An answer's records, parted by semicolons, which text in quotes may hold too."""
+    # A quote whose text has no end counts by itself, and so do those behind it up to where the
+    # search for the end stopped: each of them would stop there, too. One search for each of them
+    # would take minutes for a line of escaped quotes.
+    ends = [
+        match.start() + place
+        for match in _END.finditer(text)
+        if not match[1]
+        for place, character in enumerate(match[0])
+        if character == ";"
+    ]
+    starts = [0, *(end + 1 for end in ends)]
+    return [
+        text[start:end]
+        for start, end in zip(starts, [*ends, len(text)], strict=True)
+        if start < end
+    ]
 
 
 def _failed(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from ingest.sources.infoblox.dns import records
 from tests.ingest.conforms import faults, misfits
 from tests.ingest.logs import good, rows
 
@@ -205,3 +209,15 @@ def test_all_else_is_an_event_of_no_class() -> None:
     for text, program in (("DHCPACK some text", "dhcpd[1]"), ("x", "httpd"), ("y", "syslog")):
         assert nios(text, program)["class_uid"] == 0
     assert rows("infoblox", b"\xff")[0]["dead_letter_reason"]
+
+
+@given(st.text('";\\a\n ', max_size=20))
+def test_records_are_parted_by_semicolons_outside_of_quotes(text: str) -> None:
+    by_one_pattern = re.findall(r'(?:"(?:[^"\\]|\\.)*"|[^;"]|")+', text)
+    assert records(text) == by_one_pattern
+
+
+def test_a_million_quotes_without_an_end_are_read_once() -> None:
+    # With a search for the end of each the test would not end today.
+    assert records('\\"' * 1_000_000) == ['\\"' * 1_000_000]
+    assert records('a;"b;' + '\\"' * 1_000_000) == ["a", '"b', '\\"' * 1_000_000]
