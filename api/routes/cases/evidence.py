@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 from starlette.background import BackgroundTask
+from starlette.types import Receive, Scope, Send
 
 from api.asking import current_request
 from api.auth import Caller
@@ -147,11 +148,23 @@ def job_path(job: wire.EvidenceJob) -> str:
     return f"/api/v1/evidence/jobs/{job.id}"
 
 
+class _WholeFile(FileResponse):
+    """A file that is sent as a whole, whatever part of it was asked for (RFC 9110, 14.2)."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kept = [pair for pair in scope["headers"] if pair[0].lower() != b"range"]
+        await super().__call__({**scope, "headers": kept}, receive, send)
+
+
 def bundle_file(services: Services, who: Caller, job_id: str) -> Response:
     """The bundle of a job as an answer; of one that was asked for `once` it is gone then."""
     job, file = services.evidence.result(who, job_id)
     after = BackgroundTask(services.evidence.remove, who, job.id) if job.once else None
     headers = {"Headgate-Digest": str(job.digest)}
+    sent = FileResponse
+    if job.once:
+        # A part would take the rest with it, which another bundle does not continue.
+        sent, headers["Accept-Ranges"] = _WholeFile, "none"
     name = f"{job.subject}.zip" if job.kind == "case" else f"{job.kind}-{job.subject[:12]}.zip"
-    return FileResponse(file, media_type="application/zip", filename=name, headers=headers,
+    return sent(file, media_type="application/zip", filename=name, headers=headers,
                         background=after)  # fmt: skip

@@ -233,6 +233,26 @@ def test_who_asks_for_the_file_itself_gets_it_or_is_told_to_ask_again(
     assert ann.get(JOBS).json()["items"] == [], "once sent it is gone, as ever"
 
 
+def test_of_a_file_that_is_gone_once_it_was_sent_no_part_is_sent_alone(
+    desk: PlainDesk, ann: TestClient, tmp_path: Path
+) -> None:
+    path = f"/api/v1/cases/{opened(ann, 'guessed', 'since')}/evidence"
+    for part in ("bytes=0-9", "bytes=-5", "bytes=999999999-", "bytes=0-1,4-5", "nonsense"):
+        sent = ann.get(path, headers={"Range": part})
+        assert (sent.status_code, sent.headers["accept-ranges"]) == (200, "none"), part
+        file = tmp_path / "case.zip"
+        file.write_bytes(sent.content)
+        assert check_bundle(file, sent.headers["headgate-digest"]).problems == []
+        assert ann.get(JOBS).json()["items"] == []
+    job = ask(ann, alerts=["guessed"])
+    kept = f"{JOBS}/{job['id']}/results"
+    whole = ann.get(kept)
+    assert whole.headers["accept-ranges"] == "bytes"
+    halves = [ann.get(kept, headers={"Range": part}) for part in ("bytes=0-9", "bytes=10-")]
+    assert [half.status_code for half in halves] == [206, 206]
+    assert b"".join(half.content for half in halves) == whole.content
+
+
 def test_a_bundle_of_a_case_that_was_changed_meanwhile_is_made_anew(
     desk: PlainDesk, ann: TestClient
 ) -> None:
