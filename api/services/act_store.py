@@ -67,7 +67,8 @@ class StateFolder:
         return [name for name in names if self.get(name) is not None]
 
     def take(self, name: str) -> dict[str, Any] | None:
-        """The document, which is gone then: of several takers one gets it."""
+        """The document, which is gone then: of several takers one gets it. Raises `Retryable` when
+        it cannot be removed."""
         content = self.get(name)
         if content is None:
             return None
@@ -76,6 +77,8 @@ class StateFolder:
             self._file(name).unlink()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise Retryable(f"{self.folder}: cannot be written ({error.strerror})") from error
         return content
 
     def ids(self) -> list[str]:

@@ -25,7 +25,7 @@ from api.services.act_store import StateFolder, new_id
 from api.services.triage import NoSuchAct
 from api.sql.worker_line import Busy
 from infra.config.settings import Settings
-from infra.errors import HeadgateError
+from infra.errors import HeadgateError, Retryable
 from infra.process.subprocesses import CommandResult, run_command
 
 RUNS_KEPT = timedelta(days=7)
@@ -110,7 +110,8 @@ class CommandRuns:
     def remove(self, kind: str, name: str, who: str) -> RunDocument:
         """End a run that is under way, begun or not, else take it from the list; as it is then.
 
-        Raises `NoSuchAct`. One of another process ends within a second or two.
+        Raises `NoSuchAct`, and `Retryable` where it cannot be written that it is to end. One of
+        another process ends within a second or two.
         """
         run = self.get(kind, name)
         folder = self._folder(kind)
@@ -118,7 +119,11 @@ class CommandRuns:
             folder.take(name)
             return run
         audit_request(self._settings, f"{kind}.cancel", "ok", who=who, target=name)
-        self._mark(kind, name).touch(mode=0o600)
+        try:
+            self._mark(kind, name).touch(mode=0o600)
+        except OSError as error:
+            reason = f"{folder.folder}: cannot be written ({error.strerror})"
+            raise Retryable(f"{reason}; run {name} goes on") from error
         if (ended := self._ends.get(name)) is not None:
             ended.set()
         return run | {"state": "cancelled"}

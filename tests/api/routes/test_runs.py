@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -265,3 +266,32 @@ def test_another_process_of_the_api_ends_it_and_another_caller_does_not(
         assert time.monotonic() < end
         time.sleep(0.05)
     other.app.state.services.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("making")
+def test_a_run_that_a_full_disk_does_not_let_end_goes_on_and_that_is_said(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = asked(client)
+    until(client, run, state="running", progress=50.0)
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "touch", full)
+        refused = client.delete(f"{RUNS}/{run['id']}")
+    assert (refused.status_code, refused.json()["type"]) == (
+        503,
+        "urn:headgate:problem:unavailable",
+    )
+    assert "No space left on device" in refused.json()["detail"]
+    assert f"run {run['id']} goes on" in refused.json()["detail"]
+    assert client.get(f"{RUNS}/{run['id']}").json()["state"] == "running"
+    assert client.delete(f"{RUNS}/{run['id']}").json()["state"] == "cancelled"
+    until(client, run, state="cancelled")
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "unlink", full)
+        refused = client.delete(f"{RUNS}/{run['id']}")
+    assert (refused.status_code, "cannot be written" in refused.text) == (503, True)
+    assert client.get(f"{RUNS}/{run['id']}").status_code == 200
