@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -296,7 +297,11 @@ class _Translation:
             if path in JSON_COLUMNS:
                 # Such a column is text in JSON, where quotes and backslashes stand escaped.
                 anywhere = anywhere.map_parts(_as_in_json, lambda part: isinstance(part, str))
-            return self.text(path, anywhere, isinstance(value, SigmaCasedString))
+            cased = isinstance(value, SigmaCasedString)
+            ways = [self.text(path, anywhere, cased)]
+            if path == "message" and (begins := _without_blank(value)) is not None:
+                ways.append(self.text(path, begins + SpecialChars.WILDCARD_MULTI, cased))
+            return any_of(ways)
         return self.value(path, value)
 
     def value(self, path: str, value: SigmaType, codes: frozenset[str] | None = None) -> Node:
@@ -452,6 +457,16 @@ def _reference(path: str, of: str, value: SigmaFieldReference) -> Test:
 def _as_in_json(part: object) -> str:
     """A text as it is written inside a JSON string."""
     return msgspec.json.encode(str(part)).decode()[1:-1]
+
+
+def _without_blank(value: SigmaString) -> SigmaString | None:
+    """What stands behind a blank, as a message begins with it: the blank ends the line's head."""
+    first = value.s[0] if value.s else None
+    if not isinstance(first, str) or not first.startswith(" ") or not first.strip():
+        return None
+    begun = copy(value)
+    begun.s = [first.lstrip(" "), *value.s[1:]]
+    return begun
 
 
 def _hashes(text: str) -> list[str]:

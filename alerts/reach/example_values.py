@@ -121,7 +121,8 @@ def _joined(values: list[SigmaString]) -> str:
             return "".join(part or "" for part in parts)
         text = "".join("x" if part is None else part for part in parts[1:-1])
         if parts[0] is not None:
-            start = parts[0] + text if len(parts) > 2 else parts[0]
+            start = parts[0] + text
+            end = parts[-1] or end
         elif parts[-1] is not None:
             end = text + parts[-1]
         else:

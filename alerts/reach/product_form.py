@@ -12,6 +12,7 @@ from typing import Any
 
 from alerts.reach.asa_form import asa_line
 from alerts.reach.azure_form import azure_record
+from alerts.reach.daemon_form import daemon_line
 from alerts.reach.example_values import KEYWORDS
 from alerts.reach.fortios_form import fortios_line
 from alerts.reach.nested_form import nested
@@ -19,7 +20,6 @@ from alerts.reach.osquery_form import osquery_row
 from alerts.reach.zeek_form import zeek_line
 from alerts.rulepack.field_mapping import LogSource
 from ingest.parsing.event_rows import event_rows
-from ingest.parsing.ocsf import address
 from ingest.parsing.source import ParseSettings, Record
 from ingest.sources.windows.network_logs import RPC_CALL
 from ingest.sources.windows.record import level_of
@@ -52,8 +52,8 @@ def product_record(
     source: LogSource, values: Mapping[str, str], codes: frozenset[str] | None
 ) -> RawRecord | None:
     """The record with these fields; None where no form is known for the log source."""
-    if (line := _daemon_line(source, values)) is not None:
-        return RawRecord("syslog", line)
+    if (line := daemon_line(source, values)) is not None:
+        return RawRecord(*line)
     for name, form in FORMS.items():
         if name in source.sources:
             return RawRecord(name, form(source, values, codes))
@@ -63,36 +63,12 @@ def product_record(
     if LINUX_SYSMON in channels:
         code = sorted(codes, key=int)[0] if codes else _default_code(source)
         return RawRecord("windows_evtx_json", _event(values, code, LINUX_SYSMON, "Linux-Sysmon"))
-    if any("sshd" in where.get("service.name", ()) for where in source.where):
-        return RawRecord("sshd", f"Mar  5 12:00:00 host sshd[1]: {_of_sshd(values)}".encode())
     if not source.sources and "Signature" in source.fields:
         return RawRecord("windows_evtx_json", _antivirus(values))
     zeek = {4001: "zeek:conn", 4002: "zeek:http", 4003: "zeek:dns"}
     if not source.sources and source.classes and source.classes[0] in zeek:
         return RawRecord(zeek[source.classes[0]], zeek_line(values))
     return None
-
-
-_TEXT = frozenset({KEYWORDS, "message", "Message", "msg"})
-
-
-def _daemon_line(source: LogSource, values: Mapping[str, str]) -> bytes | None:
-    """What a daemon writes, where a rule asks for nothing but its text."""
-    products = {text for where in source.where for text in where.get("metadata.product.name", ())}
-    if "syslog" not in source.sources or products or not values or not _TEXT.issuperset(values):
-        return None
-    program = next(iter(next(iter(source.where), {}).get("metadata.log_provider", ())), "app")
-    return f"<14>Mar  5 12:00:00 host {program}[7]: {' '.join(values.values())}".encode()
-
-
-def _of_sshd(values: Mapping[str, str]) -> str:
-    user = values.get("User") or values.get("user_name")
-    ip = values.get("SourceIP") or values.get("client_ip")
-    if user or ip:
-        # Of a rule that asks whether there is any address, the value is no address.
-        shown = address(ip or "") or "203.0.113.9"
-        return f"Failed password for {user or 'ann'} from {shown} port 50000 ssh2"
-    return values.get(KEYWORDS) or values.get("Message") or "x"
 
 
 _HASH = re.compile(r"[A-Z0-9]{3,10}=[0-9A-Fa-f]+")
@@ -157,11 +133,16 @@ def _event(
         "Level": 4 if (level := level_of(data.pop("Level", "4"))) is None else level,
     }
     event_data: dict[str, Any] = dict(data)
-    if channel == "Windows PowerShell" and "Data" in data:
+    context = "".join(f"\t{name}={data[name]}\r\n" for name in _CONTEXT if name in data)
+    if channel == "Windows PowerShell" and (context or "Data" in data):
         # Its data has no names: what happened, before what, and the context.
-        event_data = {"Data": ["Available", "None", data["Data"]]}
+        event_data = {"Data": ["Available", "None", context + data.get("Data", "")]}
     message = {"RenderingInfo": {"Message": data.pop("Message")}} if "Message" in data else {}
     return json.dumps({"Event": {"System": system, "EventData": event_data} | message}).encode()
+
+
+_CONTEXT = ("HostName", "HostVersion", "HostApplication", "EngineVersion", "CommandName")
+"""What PowerShell's classic log says of its host, in the order in which it does."""
 
 
 def _antivirus(values: Mapping[str, str]) -> bytes:

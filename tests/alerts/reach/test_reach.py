@@ -16,6 +16,7 @@ from alerts.rulepack.predicate import regex
 from tests.alerts.public_rules import RULES, document
 from tests.alerts.reach.fired import compiled
 
+LINUX = {"product": "linux"}
 UNREACHED = {"file_rename"}
 """Log sources in the file of public styles that no event of ours, or no form here, reaches."""
 
@@ -205,6 +206,31 @@ def test_fields_that_a_log_may_have_are_asked(
             {"EventID": 5447, "FilterName|contains": "Custom Outbound Filter"},
         ),
         ({"category": "application", "product": "generic"}, {"message|contains": "as before"}),
+        # A text in whose middle anything may stand has its end, too.
+        ({"product": "gcp", "service": "gcp.audit"}, {"gcp.audit.method_name": "v*.Odd.Thing"}),
+        (LINUX | {"service": "clamav"}, {"words": ["Odd*FOUND"], "condition": "words"}),
+        (LINUX | {"service": "syslog"}, {"words": [" giving up"], "condition": "words"}),
+        # Programs whose lines have a form of their own.
+        (LINUX | {"service": "sudo"}, {"USER": ["#-2", "#*4294967294"], "TTY": "pts/1"}),
+        (LINUX | {"service": "cron"}, {"words": ["DELETE"], "condition": "words"}),
+        (LINUX | {"service": "vsftpd"}, {"words": ["odd state:"], "condition": "words"}),
+        ({"service": "apache"}, {"words": ["exit signal Odd"], "condition": "words"}),
+        ({"service": "nginx"}, {"words": ["exited on signal 7"], "condition": "words"}),
+        ({"category": "database"}, {"words": ["grant all"], "condition": "words"}),
+        # The classic log of PowerShell tells of its host in the text of its context.
+        (
+            {"product": "windows", "category": "ps_classic_start"},
+            {"HostApplication|contains|all": ["pwsh", "-odd"], "HostName|endswith": "RemoteHost"},
+        ),
+        # Sysmon's own event has no parent, a shipper may add it; the rule rules it out.
+        (
+            {"product": "windows", "category": "network_connection"},
+            {
+                "asked": {"Image|endswith": "\\odd.exe"},
+                "filter": {"ParentImage": "C:\\known.exe", "DestinationPort": 443},
+                "condition": "asked and not filter",
+            },
+        ),
         ({"category": "proxy", "product": "windows"}, {"cs-uri-stem|contains": "/a.gif"}),
         # What it rules out is whoever a record names where a rule does not say.
         (
