@@ -146,6 +146,22 @@ def test_a_case_that_no_form_offers_is_named_by_its_id(ann, monkeypatch, desk: P
     assert missing.status_code == 404
 
 
+def test_the_list_of_cases_has_pages_and_each_case_is_on_one(ann, monkeypatch):
+    for number in range(3):
+        opened(ann, f"listed {number}")
+    whole = re.findall(r'data-row="([^"]+)"', ann.get("/cases").text)
+    assert len(whole) >= 3
+    monkeypatch.setattr(cases, "PAGE_CASES", 2)
+    seen, address = [], "/cases"
+    while address:
+        text = ann.get(address).text
+        seen += (listed := re.findall(r'data-row="([^"]+)"', text))
+        assert len(listed) <= 2
+        older = re.search(r'data-next href="([^"]+)"', text)
+        address = html.unescape(older[1]) if older else ""
+    assert sorted(seen) == sorted(whole)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("meanwhile", ["closed", "merged"])
 def test_a_note_whose_form_is_gone_meanwhile_is_shown_to_be_taken_along(

@@ -169,6 +169,12 @@ def test_an_incident_of_more_alerts_than_a_page_shows_says_so_and_opens_a_case(
     assert "a form has at most 6000 fields" in many.text
 
 
+def older_of(text: str) -> str:
+    """The cursor that a page leads to; empty on the last."""
+    older = re.search(r'data-next href="[^"]+cursor=([^"&]+)"', text)
+    return html.unescape(older[1]) if older else ""
+
+
 def test_the_page_of_incidents_leads_to_older_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,11 +185,13 @@ def test_the_page_of_incidents_leads_to_older_ones(
     append_rows(desk.settings.lake_root, table("ops.case_act"), [])
     page = desk.browser("ann", "analyst")
     address, seen = "/cases?tab=incidents", []
+    first = page.get(address).text
     while address:
         text = page.get(address).text
         seen.append(re.findall(r'data-row="(made-\d)"', text))
-        older = re.search(r'data-next href="([^"]+)"', text)
-        address = html.unescape(older[1]) if older else ""
+        after = older_of(text)
+        address = f"/cases?tab=incidents&cursor={after}" if after else ""
         assert ("data-before" in text) is (len(seen) > 1)
     assert seen == [["made-4", "made-3"], ["made-2", "made-1"], ["made-0"]]
-    assert page.get("/cases?cursor=x").status_code == 422
+    for wrong in ("x", older_of(first)):
+        assert page.get("/cases", params={"cursor": wrong}).status_code == 422

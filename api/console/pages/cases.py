@@ -20,9 +20,11 @@ from api.console.pages.act import Analyst
 from api.console.render import respond
 from api.console.request import CheckedForm, Here, Signed, form_field
 from api.console.wrong_values import wrong_value
+from api.routes.access import Services
 from api.routes.cases.evidence import bundle_file
 from api.services import attack_alerts
 from api.services.alert_snapshot import alerts_now
+from api.services.reader import ReaderRow, cursor_of, parse_instant, reader_cursor
 from api.services.triage import ANY_REVISION, NoSuchAct
 from api.wire.cases import CaseChange, NewCase
 from api.wire.evidence import EvidenceJob, NewEvidence
@@ -32,6 +34,7 @@ router = console_router()
 PAGE = Page("cases", "Cases", router, "/cases", "cases", 25, "c")
 TABS = (("open", "open"), ("closed", "closed"), ("merged", "merged"), ("incidents", "incidents"))
 MOST = 500
+PAGE_CASES = 200
 MOST_OFFERED = 50
 """Open cases that a form offers."""
 _BUNDLE_KEPT_SECONDS = 86_400
@@ -49,18 +52,19 @@ def cases_page(
     """The list of cases, or of incidents that rules made, a page at a time."""
     if tab not in dict(TABS):
         raise Usage(f"tab: '{tab}' is none of {', '.join(dict(TABS))}")
-    incidents, older = [], None
+    incidents: list[ReaderRow] = []
+    cases: list[Case] = []
     if tab == "incidents":
         incidents, older = attack_alerts.incidents(services.reader, cursor=cursor)
-    elif cursor is not None:
-        raise Usage("cursor: only incidents have pages")
+    else:
+        cases, older = _page_of_cases(services, tab, cursor)
     return respond(
         request,
         "cases.html",
         page=PAGE,
         tab=tab,
         tabs=TABS,
-        cases=[] if tab == "incidents" else services.cases.listed(tab),
+        cases=cases,
         incidents=incidents,
         cursor=cursor,
         older=older,
@@ -230,6 +234,23 @@ def unlink(
     """Take an alert out of the case."""
     services.cases.unlink(session.caller.name, case_id, form_field(form, "alert"))
     return _to(request, case_id)
+
+
+def _page_of_cases(
+    services: Services, status: str, cursor: str | None
+) -> tuple[list[Case], str | None]:
+    """That changed last first, and the cursor of the next page."""
+    known = services.cases.listed(status)
+    known.sort(key=lambda case: (case.changed_at, case.case_id), reverse=True)
+    question = {"cases": status}
+    if cursor:
+        at, name = reader_cursor(cursor, question, 2)
+        after = (parse_instant(at), name)
+        known = [case for case in known if (case.changed_at, case.case_id) < after]
+    page = known[:PAGE_CASES]
+    if len(known) <= PAGE_CASES:
+        return page, None
+    return page, cursor_of(question, page[-1].changed_at.isoformat(), page[-1].case_id)
 
 
 def _offered(cases: Sequence[Case]) -> dict[str, Any]:

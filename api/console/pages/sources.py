@@ -89,7 +89,7 @@ def sources(
         sparks={source: _spark(values) for source, values in rates.items()},
         jobs=platform_health.job_views(services.settings),
         complete=platform_health.complete_up_to(services.settings),
-        **{name: listed[name][:most] for name, most in _MOST.items()},
+        listed={name: listed[name][:most] for name, most in _MOST.items()},
         # Which of them have more than are shown, and how many these are.
         more={name: most for name, most in _MOST.items() if len(listed[name]) > most},
         may_run=session.caller.may("admin"),
