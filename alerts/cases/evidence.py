@@ -21,7 +21,13 @@ import msgspec
 
 from alerts.domain.alert_body import damage, readable_body
 from alerts.explain.explain import explanation
-from alerts.explain.provenance import LEASE_REACH, Provenance, proof_lines, provenance_of
+from alerts.explain.provenance import (
+    LEASE_REACH,
+    Provenance,
+    proof_lines,
+    provenance_of,
+    shifted,
+)
 from infra.config.settings import Settings
 from infra.delta.log_reader import newest_version, table_id
 from infra.delta.plain_files import Span
@@ -214,7 +220,8 @@ def _events(ask: Ask, gathered: _Gathered) -> list[Row]:
     others = sorted(gathered.uids - gathered.events.keys())
     if others:
         # DHCP lines that prove a lease lie before what was done under it.
-        since, until = gathered.since - LEASE_REACH, gathered.until + LEASE_REACH
+        since = shifted(gathered.since, -LEASE_REACH)
+        until = shifted(gathered.until, LEASE_REACH)
         # A lease may have begun long before.
         proofs = [each.subject for each in gathered.provenance if each.subject.proof]
         since = min([since, *(subject.proof_since for subject in proofs)])

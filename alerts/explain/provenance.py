@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,19 @@ MOST_EVENTS = 20
 LEASE_REACH = timedelta(days=7)
 """How long before a lease its lines are sought."""
 
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
 # Names of files that a batch wrote; what compaction or a rewrite wrote names no batch any more.
 _BATCH = re.compile(r"([a-z]+)-(\d+)-[0-9a-f]{16}-[^/]*$")
+
+
+def shifted(instant: datetime, by: timedelta) -> datetime:
+    """An instant moved on or back, not beyond Python's own first and last: events are kept up to
+    the year 9999."""
+    try:
+        return instant + by
+    except OverflowError:
+        return _LAST if by > timedelta() else _FIRST
 
 
 @dataclass(frozen=True)
@@ -62,7 +73,7 @@ class Subject:
     def proof_since(self) -> datetime:
         """From when on these are sought."""
         start = (self.body.get("attribution") or {}).get("lease_start")
-        return (datetime.fromisoformat(start) if start else self.span[0]) - LEASE_REACH
+        return shifted(datetime.fromisoformat(start) if start else self.span[0], -LEASE_REACH)
 
     @cached_property
     def evidence(self) -> list[str]:
@@ -223,7 +234,8 @@ def _proofs(ask: Ask, subjects: Sequence[Subject]) -> list[list[RerunRow]]:
     named = [each for each in subjects if each.proof]
     if not named:
         return [[] for _ in subjects]
-    since, until = min(each.proof_since for each in named), _spanning(named)[1] + LEASE_REACH
+    since = min(each.proof_since for each in named)
+    until = shifted(_spanning(named)[1], LEASE_REACH)
     rows = ask(
         "SELECT time, source, message, event_uid FROM silver.event "
         "WHERE list_contains($uids, event_uid) AND time >= $since AND time <= $until",

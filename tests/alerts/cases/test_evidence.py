@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from alerts.cases.evidence import write_bundle
 from alerts.cases.evidence_check import check_bundle
 from alerts.explain.explain import explain
+from alerts.explain.provenance import LEASE_REACH, shifted
 from ingest.tables import EVENT
 from tests.alerts.lifecycle.test_alert_fold import NOON, leased
 from tests.api.tenant_desk import TenantDesk, seen, site_part
@@ -86,3 +87,30 @@ def test_a_line_of_a_lease_that_began_long_before_is_in_the_bundle(
     alone = explain(desk.app.state.services.reader.rows, desk.settings, alert_id)
     assert explained == json.loads(json.dumps(alone))
     assert "DHCPACK" in json.dumps(explained)
+
+
+def test_an_alert_of_the_last_days_of_the_year_9999_has_a_bundle(
+    desk: TenantDesk, tmp_path: Path
+) -> None:
+    when = datetime(9999, 12, 30, 12, tzinfo=UTC)
+    uid, start = "dhcp-at-the-end", when - timedelta(days=30)
+    line = {"event_uid": uid, "time": start, "received_at": NOON, "source": "kea",
+            "message": "DHCPACK", "class_uid": 4004, "scope": site_part("acme"),
+            "tenant_uid": "acme"}  # fmt: skip
+    lake = desk.settings.lake_root
+    assert isinstance(lake, Path)
+    append_rows(lake, EVENT, [line])
+    holder = leased("02:00:00:00:00:cc", scope=site_part("acme"), lease_start=start, evidence=[uid])
+    late = seen("acme", (when - NOON).total_seconds()) | {"holder": holder}
+    (alert_id,) = desk.batch(late)
+    written(desk, [alert_id], tmp_path / "end.zip")
+    with zipfile.ZipFile(tmp_path / "end.zip") as bundle:
+        events = [json.loads(row) for row in bundle.read("events.ndjson").splitlines()]
+    assert uid in {row["event_uid"] for row in events}
+
+
+def test_times_are_moved_no_further_than_there_are_any() -> None:
+    first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+    assert shifted(NOON, LEASE_REACH) == NOON + LEASE_REACH
+    assert shifted(last - timedelta(days=1), LEASE_REACH) == last
+    assert shifted(first + timedelta(days=1), -LEASE_REACH) == first
