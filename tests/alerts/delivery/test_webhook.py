@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -306,7 +307,7 @@ def test_what_is_due_costs_the_same_however_much_waits(tmp_path: Path, held_up: 
         while held_up and (one := queue.due("pager", NOW)) is not None and one.alert_id != "b":
             queue.failed(one, "answered 500", NOW)
         assert key_of(queue.due("pager", NOW)) == ("b:1" if held_up else "a0:0")
-        costs.append(steps(queue, lambda queue=queue: queue.due("pager", NOW)))
+        costs.append(steps(queue, partial(queue.due, "pager", NOW)))
     assert costs[1] <= costs[0] + 1
 
 
