@@ -15,6 +15,7 @@ from alerts.delivery.suppress_request import SuppressionWish, require_end, rule_
 from alerts.domain.alert_body import UNREADABLE, readable_body
 from alerts.domain.entity import Entity, Holder
 from alerts.domain.short_ids import id_begun_by
+from alerts.domain.tenant_rows import TENANT
 from alerts.lifecycle.alert_json import about_in
 from alerts.lifecycle.suppression import ANY, SUPPRESS, UNSUPPRESS, Suppression
 from api.services.reader import Reader
@@ -216,6 +217,8 @@ def _covers(silencer: Suppression, row: Row, body: Row) -> bool | None:
         **msgspec.structs.asdict(about),
         "rule_id": row["rule_id"],
         "received_at": row["received_at"],
+        # As the findings have it, which job `alert` asks.
+        TENANT: body.get(TENANT),
     }
     return silencer.covers(finding, entity, holder)
 

@@ -343,3 +343,18 @@ def test_incidents_and_names_over_rest_are_the_tenants(tmp_path: Path) -> None:
         assert answer.status_code == 200, answer.text
         assert {each["value"] for each in answer.json()["items"]} == ({OWN} & {name})
     desk.close()
+
+
+def test_an_operators_silence_from_an_alert_is_its_tenants(desk: TenantDesk) -> None:
+    running = desk.browser("root-silence", "admin")
+    alert_id = desk.made("acme", 300_000, uid="noise")
+    dialog = running.get(f"/alerts/act/close?id={alert_id}").text
+    assert 'name="silence_tenant" value="acme"' in dialog
+    both = running.get(f"/alerts/act/close?id={alert_id}&id={desk.ids['globex']}").text
+    assert "silence_tenant" not in both
+    csrf = running.get("/alerts").text.split('data-csrf="')[1].split('"')[0]
+    form = {"id": alert_id, "silence": "1", "verdict": "benign", "csrf": csrf, "etag": "*",
+            "silence_tenant": "acme", "silence_rule": "r*", "note": "a backup"}  # fmt: skip
+    assert running.post("/alerts/act/close", data=form).status_code == 200
+    (made,) = desk.client("root-silence-api", "admin").get("/api/v1/suppressions").json()["items"]
+    assert (made["rule"], made["fields"]) == ("r*", {"tenant_uid": "acme"})

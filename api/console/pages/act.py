@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from alerts.delivery.triage_request import ChangeRefused
+from alerts.domain.tenant_rows import TENANT
 from alerts.domain.verdict import VERDICTS
 from api.console.page import Page, console_router
 from api.console.render import respond
@@ -114,12 +115,19 @@ def undo(
 
 @router.get("/alerts/act/silence")
 def silence_preview(
-    request: Request, services: Here, session: Signed, rule: str = "", entity: str = ""
+    request: Request,
+    services: Here,
+    session: Signed,
+    rule: str = "",
+    entity: str = "",
+    tenant: str = "",
 ) -> Response:
     """What the suppression would have hidden in 30 days."""
     preview = None
     if rule or entity:
-        patterns = SuppressionPatterns(rule=rule or None, entity=entity or None)
+        patterns = SuppressionPatterns(
+            rule=rule or None, entity=entity or None, fields=_of_tenant(tenant)
+        )
         preview = services.suppressions.preview(patterns)
     return respond(request, "silence_preview.html", preview=preview)
 
@@ -144,6 +152,8 @@ def _form(
     about = first.body.get("entity", {}) if first else {}
     # A suppression is offered only for what all chosen alerts share.
     one_entity = all(alert.body.get("entity") == about for alert in known.values())
+    # Two tenants may use one address: what is noise of one of them may be an attack on the other.
+    tenants = {alert.body.get(TENANT) for alert in known.values()}
     return respond(
         request,
         "close.html",
@@ -155,6 +165,7 @@ def _form(
         rule=first.rule_id if first and same and services.reader.tenants is None else "",
         rule_name=first.body.get("rule", {}).get("name", "") if first and same else "",
         entity=about.get("value", "") if one_entity and services.reader.tenants is None else "",
+        tenant=(tenants.pop() or "") if len(tenants) == 1 else "",
         verdicts=[(verdict, meaning) for verdict, (_, meaning) in VERDICTS.items()],
         spans=SPANS_OF_SILENCE,
         problem=problem,
@@ -203,10 +214,13 @@ def _silence(
     services: Services, session: ConsoleSession, form: dict[str, list[str]], note: str
 ) -> str:
     rule, entity = form_field(form, "silence_rule"), form_field(form, "silence_entity")
+    # Without either it is refused, instead of silencing all of a tenant.
+    tenant = form_field(form, "silence_tenant") if rule or entity else ""
     try:
         wanted = NewSuppression(
             rule=rule or None,
             entity=entity or None,
+            fields=_of_tenant(tenant),
             reason=note or "closed as noise",
             until=form_field(form, "silence_until") or "+7d",
         )
@@ -214,6 +228,11 @@ def _silence(
         raise Usage(f"suppression: {wrong_value(error)}") from None
     taken = services.suppressions.begin(session.caller.name, wanted)
     return taken.suppression.suppression_id
+
+
+def _of_tenant(tenant: str) -> dict[str, str]:
+    """What bounds a suppression to a tenant; empty: it covers everybody's alerts."""
+    return {TENANT: tenant} if tenant else {}
 
 
 def _done(request: Request, what: str, done: dict[str, Any]) -> Response:

@@ -46,6 +46,7 @@ def covers(row: dict[str, Any], **keys: Any) -> bool:
         ({"fields": {"src_endpoint.ip": "10.0.0.5"}}, True),
         ({"fields": {"user.name": "root", "process.name": "*"}}, False),
         ({"rule": "r", "entity": "bb"}, False),
+        ({"rule": "r", "fields": {"tenant_uid": "acme"}}, False),
     ],
 )
 def test_all_patterns_that_are_given_must_fit(keys: dict[str, Any], expected: bool) -> None:

@@ -83,3 +83,22 @@ def test_a_suppression_hides_what_its_preview_said_and_ends(desk: Desk) -> None:
         answered = client.post("/api/v1/suppressions", json=body)
         assert told in problem(answered, 422)["detail"]
     assert problem(client.delete("/api/v1/suppressions/nosuch"), 404)
+
+
+def test_one_of_a_tenant_hides_no_other_tenants_alerts(desk: Desk) -> None:
+    tenants = ("acme", "globex", None)
+    desk.batch(*(lately("0a", 50 + n, tenant_uid=each) for n, each in enumerate(tenants)))
+    client: TestClient = desk.client()
+    patterns = {"entity": "0a", "fields": {"tenant_uid": "acme"}}
+    shown = client.post("/api/v1/suppressions/preview", json=patterns).json()
+    assert (shown["alerts"], shown["checked"]) == (1, 3)
+    new = patterns | {"reason": "a backup runs", "until": "+7d"}
+    assert client.post("/api/v1/suppressions", json=new).status_code == 201
+    again = (lately("0a", 10 + n, tenant_uid=each) for n, each in enumerate(tenants))
+    silenced = {
+        row["tenant_uid"]: row["suppressed_by"] is not None
+        for row in desk.batch(*again)
+        if row["revision"] == 1
+    }
+    assert silenced.pop("acme")
+    assert not any(silenced.values())
