@@ -383,6 +383,9 @@ class Witnesses(_Model):
     )
     users: list[SeenDevice] = Field(description="the likeliest first")
     devices: list[SeenDevice] = Field(description="devices that Zeek saw the address leased to")
+    more: bool = Field(
+        description="older events name users, too: only the newest 2,000 were looked at"
+    )
 
 
 ENGINE = (

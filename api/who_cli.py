@@ -37,6 +37,7 @@ def run_who(args: argparse.Namespace, settings: Settings) -> int:
     """Say who used it, and on stderr which device that was by its lease."""
     from api.services.entities.user_evidence import witnesses
     from api.tenant_views import WholeLake
+    from enrich.assets.user_evidence import MOST_ASKED
 
     when = instant("--at", args.at)
     with WholeLake(settings.lake_root, memory=settings.api.statement_memory) as lake:
@@ -62,6 +63,13 @@ def run_who(args: argparse.Namespace, settings: Settings) -> int:
         )
         # On stderr: the rows on stdout stay a table, or CSV, for other programs.
         print(f"{printable(witness_rows.entity.value)}: {held}", file=sys.stderr)
+    if witness_rows.more:
+        # Else a user whom only older events name would look as if nobody had seen them.
+        print(
+            f"only the newest {MOST_ASKED:,} events that name a user were looked at; an earlier "
+            "--at shows those before",
+            file=sys.stderr,
+        )
     if not model_dumps:
         whom = printable(witness_rows.entity.value)
         print(f"{whom}: no witness names a user then", file=sys.stderr)

@@ -170,9 +170,12 @@ def _together(name: str, witnesses: list[tuple[int, Witness]]) -> UserSeen:
     )
 
 
+MOST_ASKED = 2_000
+"""Witnesses of one instant that are looked at, the newest: a busy server has more."""
+
 # A later statement (`rev`) may have given the address to somebody else for that instant: what was
 # seen then tells nothing of this device.
-WITNESSES_SQL = """
+WITNESSES_SQL = f"""
 WITH told AS (
   SELECT * FROM silver.dhcp_segment
   WHERE mac = $mac AND kind <> 'heartbeat' AND seg_start <= $until AND seg_end > $oldest
@@ -198,13 +201,14 @@ WHERE w.time >= $oldest AND w.time <= $until AND (w.time >= $since OR w.until > 
   OR w.host = lower($host) OR split_part(w.host, '.', 1) = lower($host)
   OR ($mac IS NULL AND w.ip = $ip AND ($scope IS NULL OR w.scope IS NULL OR w.scope = $scope))
 )
-ORDER BY w.time DESC, w.event_uid, w.kind LIMIT 2000
+ORDER BY w.time DESC, w.event_uid, w.kind LIMIT {MOST_ASKED + 1}
 """
 """Witnesses of one device that can tell of the instant `$at`, the newest first, for DuckDB.
 
 `$mac`: the device, by any address it held when the witness saw it, or by a host name it gave
 itself; null: no lease is known, so `$ip` in `$scope` stands for it. `$host`: a host whose own
-logons count. Null where there is none; the instants are those of `window`.
+logons count. Null where there is none; the instants are those of `window`. One more than
+`MOST_ASKED` says that there are others, which nobody looks at.
 """
 
 

@@ -12,7 +12,15 @@ from api import models
 from api.tenant_views import LakeReader, scope_asked
 from enrich.assets.index import AssetIndex, index_of
 from enrich.assets.index_store import newest_index
-from enrich.assets.user_evidence import WITNESSES_SQL, UserSeen, Witness, devices, users, window
+from enrich.assets.user_evidence import (
+    MOST_ASKED,
+    WITNESSES_SQL,
+    UserSeen,
+    Witness,
+    devices,
+    users,
+    window,
+)
 from infra.config.settings import Settings
 from infra.errors import Usage
 
@@ -53,7 +61,7 @@ def witnesses(
     # Without an end: what came later may have ended a session.
     within = {"silver.event": ("time", span["oldest"], datetime.max.replace(tzinfo=UTC))}
     rows = reader.rows(WITNESSES_SQL, params, needs=_NEEDS, within=within)
-    witness_rows = [Witness.of(row) for row in rows]
+    witness_rows = [Witness.of(row) for row in rows[:MOST_ASKED]]
     # Inventories do not say whose they are.
     index = _index(settings) if reader.tenants is None else None
     return models.Witnesses(
@@ -63,6 +71,7 @@ def witnesses(
         mac=mac,
         users=[_seen(user, at, index) for user in users(witness_rows, at)],
         devices=[_seen(user, at, None) for user in devices(witness_rows, at)],
+        more=len(rows) > MOST_ASKED,
     )
 
 

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from api.app import create_app
 from api.who_cli import run_who
+from enrich.assets.user_evidence import MOST_ASKED
 from enrich.tables import DHCP_SEGMENT
 from enrich.tables_assets import ASSET_VERSION, USER_VERSION
 from infra.config.settings import load
@@ -129,6 +130,22 @@ def test_the_command_names_users_device_and_evidence(
     assert (code, lines) == (1, [])
     assert "no witness" in said_so
     assert json.loads(who(IP, "2026-11-20T12:50:00Z", "json")[1][0])["mac"] == B
+
+
+def test_witnesses_beyond_those_looked_at_are_said_to_be_there(
+    house: TestClient, lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bastion = {"src_ip": "10.0.9.9", "status_id": 1, **SSH}
+    loud = [event(f"m{n}", "10:30", user_name="max", **bastion) for n in range(MOST_ASKED)]
+    insert(lake, EVENT, [event("o1", "10:00", user_name="old", **bastion), *loud])
+    later = get(house, "ip/10.0.9.9/witnesses", at="2026-11-20T10:40:00Z")
+    assert ([one["name"] for one in later["users"]], later["more"]) == (["max"], True)
+    before = get(house, "ip/10.0.9.9/witnesses", at="2026-11-20T10:10:00Z")
+    assert ([one["name"] for one in before["users"]], before["more"]) == (["old"], False)
+
+    asked = Namespace(value="10.0.9.9", at="2026-11-20T10:40:00Z", scope=None, output="csv")
+    assert run_who(asked, load(home=lake.settings.home)) == 0
+    assert "only the newest 2,000 events" in capsys.readouterr().err
 
 
 def test_a_new_inventory_is_seen_by_the_next_question(house: TestClient, lake: Lake) -> None:
