@@ -96,9 +96,13 @@ def _written(
     from reporting.cli.making import make_report
     from reporting.document.archive import forget_old, in_form, keep, write
     from reporting.document.making_progress import MakingProgress
+    from reporting.reports import reports
 
     forms = args.forms or settings.reports.formats
-    making = MakingProgress(settings, args.name, 1 if args.out else len(forms), tell)
+    # Of a name that there is not, `make_report` says so.
+    questions = known.questions if (known := reports().get(args.name)) else None
+    files = 1 if args.out else len(forms)
+    making = MakingProgress(settings, args.name, files, tell, questions)
     report = make_report(
         settings, args.name, interval, args.subject, tenant=args.tenant, asks=making.asks
     )

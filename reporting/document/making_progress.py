@@ -1,7 +1,7 @@
 """How far a report is that is being made: told on a terminal, and to who waits for it over REST.
 
-It is made of questions and of files. How many questions a report has is known once it was made
-here: reports of one name have about as many.
+It is made of questions and of files. How many questions a report has its module says, or else is
+known once it was made here: reports of one name have about as many.
 """
 
 from __future__ import annotations
@@ -24,13 +24,21 @@ class QuestionCounts:
 
 
 class MakingProgress:
-    """Counts what of a report is done. `files`: how many are to be written."""
+    """Counts what of a report is done. `files`: how many are to be written; `questions`: how many
+    it asks, as far as that is known before one was made here."""
 
-    def __init__(self, settings: Settings, name: str, files: int, tell: Tell) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        name: str,
+        files: int,
+        tell: Tell,
+        questions: int | None = None,
+    ) -> None:
         self._file = _counts(settings)
         self._name, self._files, self._tell = name, files, tell
-        known = self._file.read_or(QuestionCounts(), say).by_report.get(name)
-        self._questions = known
+        known = self._file.read_or(QuestionCounts(), say).by_report
+        self._questions = known.get(name, questions)
         self._asked = 0
 
     def asks(self) -> None:

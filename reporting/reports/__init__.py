@@ -2,10 +2,11 @@
 
 A report's module has four names: `NAME`, as the command takes it; `DOC`, a sentence; `TABLES`, what
 it reads; and `compose(request)`, which gives the `Report` (`reporting.document.content`). It may
-have `SUBJECT`: what `--subject` has to name, of a dossier about one thing; and `OF_TENANT`, where
-it can be made over one tenant's rows alone (`request.tenant`): a sentence on what it leaves out.
-All four are written out as texts. How a report looks, and its PDF, JSON and CSV, are the same for
-all.
+have `SUBJECT`: what `--subject` has to name, of a dossier about one thing; `OF_TENANT`, where it
+can be made over one tenant's rows alone (`request.tenant`): a sentence on what it leaves out; and
+`QUESTIONS`: how many it asks, so that also the first of a home tells how far it is. All but
+`TABLES` are written out as texts, or a number. How a report looks, and its PDF, JSON and CSV, are
+the same for all.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class ListedReport:
     subject: str | None
     of_tenant: str | None
     module: str
+    questions: int | None = None
 
     def load(self) -> ModuleType:
         """Its module."""
@@ -52,20 +54,31 @@ def reports() -> MappingProxyType[str, ListedReport]:
 
 def listed_report(file: Path) -> ListedReport:
     """The report of a module's file; raises `Fatal` where it does not say which it is."""
-    words = dict(_texts(file))
+    constants = dict(_constants(file))
+    words = {name: value for name, value in constants.items() if isinstance(value, str)}
+    questions = constants.get("QUESTIONS")
     if lacking := [name for name in ("NAME", "DOC") if name not in words]:
         raise Fatal(f"{file}: write {' and '.join(lacking)} out as a text; it is read, not run")
     return ListedReport(
-        words["NAME"], words["DOC"], words.get("SUBJECT"), words.get("OF_TENANT"), file.stem
+        words["NAME"],
+        words["DOC"],
+        words.get("SUBJECT"),
+        words.get("OF_TENANT"),
+        file.stem,
+        questions if isinstance(questions, int) else None,
     )
 
 
-def _texts(file: Path) -> Iterator[tuple[str, str]]:
-    """The names of a module that are texts, without running it."""
+def _constants(file: Path) -> Iterator[tuple[str, str | int]]:
+    """The names of a module that are texts or numbers, without running it."""
     for line in ast.parse(file.read_text("utf-8")).body:
         match line:
             case (
-                ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text)))
-                | ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=str(text)))
+                ast.Assign(
+                    targets=[ast.Name(id=name)], value=ast.Constant(value=str(value) | int(value))
+                )
+                | ast.AnnAssign(
+                    target=ast.Name(id=name), value=ast.Constant(value=str(value) | int(value))
+                )
             ):
-                yield name, text
+                yield name, value

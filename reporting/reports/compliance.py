@@ -20,6 +20,7 @@ from reporting.ledger.completeness import Completeness, completeness, total
 from reporting.ledger.gaps import Missed, missed
 
 NAME = "compliance"
+QUESTIONS = 4
 DOC = "For auditors: retention kept, who asked what, erasures, completeness by source."
 TABLES = (
     "bronze.record", "silver.event", "gold.finding", "gold.attribution", "ops.gap", "ops.ledger",

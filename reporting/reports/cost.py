@@ -18,6 +18,7 @@ from reporting.document.text import bytes_text, number, share, shown
 from reporting.figures.cores import BETWEEN_BATCHES, Cores
 
 NAME = "cost"
+QUESTIONS = 5
 DOC = "Cores by job, disk by table, and what each rule costs."
 TABLES = ("ops.ledger", "ops.rule_cost", "silver.event")
 

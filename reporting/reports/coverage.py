@@ -19,6 +19,7 @@ from reporting.figures.attack_coverage import (
 )
 
 NAME = "coverage"
+QUESTIONS = 2
 DOC = "ATT&CK as the rules in force cover it, with a layer for the ATT&CK Navigator."
 TABLES = ("silver.event", "gold.finding", "gold.findings", "gold.alert", "gold.alert_current")
 

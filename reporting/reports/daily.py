@@ -16,6 +16,7 @@ from reporting.figures.daily import Figures, figures
 from reporting.ledger.completeness import COLUMNS
 
 NAME = "daily"
+QUESTIONS = 15
 DOC = "Alerts, devices, sources, attribution, delays and completeness of an interval."
 TABLES = (
     "bronze.record", "silver.event", "gold.finding", "gold.findings", "gold.attribution",

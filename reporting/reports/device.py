@@ -11,6 +11,7 @@ from reporting.document.text import harmless_text
 from reporting.figures.dossier import MOST, actions_on, alerts_naming, evidence_lines, leases
 
 NAME = "device"
+QUESTIONS = 4
 DOC = (
     "A dossier of one device: leases, alerts, who used it, and the lines it rests on with digests."
 )

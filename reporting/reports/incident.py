@@ -15,6 +15,7 @@ from reporting.figures.dossier import alerts_of_incident, evidence_lines, leases
 from reporting.reports.device import alert_section, evidence_section, lease_section
 
 NAME = "incident"
+QUESTIONS = 4
 DOC = (
     "A dossier of one incident or alert: its alerts, what people did, leases, the evidence with "
     "digests."

@@ -17,6 +17,7 @@ from reporting.figures.triage import triage_totals
 from reporting.ledger.gaps import missed
 
 NAME = "monthly"
+QUESTIONS = 9
 DOC = (
     "For managers: a page of words, four charts, the trend of a year, incidents in a sentence each."
 )

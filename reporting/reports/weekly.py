@@ -17,6 +17,7 @@ from reporting.figures.triage import triage_by_rule, triage_totals
 from reporting.reports.daily import attribution, blind_table, of_whom
 
 NAME = "weekly"
+QUESTIONS = 14
 DOC = "For the SOC: alerts by rule with what to tune, times to detect and close, blind spots."
 TABLES = (
     "silver.event", "gold.finding", "gold.findings", "gold.attribution",

@@ -1,8 +1,9 @@
-"""A report says how far it is: by questions, once it is known how many one of its name has."""
+"""A report says how far it is, by its questions."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from infra.config.settings import load
 from infra.process import progress
 from infra.process.progress import into_file, progress_in
 from reporting.document.making_progress import MakingProgress
+from reporting.reports import reports
+from tests.api.story import ALERTS, A
+from tests.reporting.memory_lake import story_in_memory
 
 Told = list[tuple[str, float | None, float | None]]
 
@@ -36,6 +40,28 @@ def test_the_second_of_a_name_knows_how_many_questions_there_are(tmp_path: Path)
     assert [done for _, done, _ in again] == [0, 1, 2, 2, 4], "it never stands at its end"
     assert made(tmp_path, "daily", 1)[0] == ("question 1 of about 4", 0, 6)
     assert made(tmp_path, "weekly", 1)[0] == ("question 1", None, None)
+
+
+@pytest.mark.parametrize("name", [name for name in reports() if name != "query"])
+def test_the_first_one_tells_how_far_it_is_by_what_its_report_says(
+    name: str, tmp_path: Path
+) -> None:
+    told: Told = []
+    listed = reports()[name]
+    making = MakingProgress(
+        load(home=tmp_path), name, 2, lambda *step: told.append(step), listed.questions
+    )
+    subject = {"device": A, "incident": ALERTS[0]["alert_id"]}.get(name, "")
+    request = story_in_memory().request(tmp_path, subject=subject)
+    listed.load().compose(replace(request, asks=making.asks))
+    making.answered()
+    questions = listed.questions
+    assert questions is not None
+    assert told == [
+        *((f"question {n} of about {questions}", n - 1, questions + 2)
+          for n in range(1, questions + 1)),
+        ("writing its files", questions, questions + 2),
+    ]  # fmt: skip
 
 
 def test_a_damaged_note_costs_the_percent_alone(
