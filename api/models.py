@@ -254,7 +254,9 @@ class AddressHolder(_Model):
     confidence: int = Field(description="0 to 100 (docs/explanation/attribution.md)", examples=[98])
     certainty: str = Field(description="certain, likely, doubtful or unknown", examples=["certain"])
     reason: str = Field(description="why so sure, one sentence")
-    rivals: list[Rival] = Field(description="who else could be meant")
+    rivals: list[Rival] = Field(
+        description="who else could be meant, at most 50; `reason` says of how many"
+    )
     servers: list[DhcpServer] = Field(description="the scope's DHCP servers, as far as heard")
 
 

@@ -50,6 +50,13 @@ there was none is only as good as the log."""
 _DOUBTS_NAMED = 3
 """Doubts that the reason names; the strongest come first."""
 
+_NAMED = 2
+"""Rivals that a doubt names, or one more; of the rest it gives the number."""
+
+MOST_RIVALS = 50
+"""Rivals that a holder lists. An address that changes hands every second has thousands, and each
+finding and alert about it would carry them all; the reason says how many there were."""
+
 
 class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
     """Somebody else who could be meant.
@@ -251,7 +258,10 @@ def _points(steps: Sequence[tuple[timedelta, int]], span: timedelta) -> int:
 
 
 def _named(claims: Iterable[Claim]) -> str:
-    return " and ".join(sorted({str(claim.mac) for claim in claims})[:2])
+    macs = sorted({str(claim.mac) for claim in claims})
+    if len(macs) > _NAMED + 1:
+        return f"{', '.join(macs[:_NAMED])} and {len(macs) - _NAMED:,} others"
+    return " and ".join(macs)
 
 
 def _seconds(span: timedelta) -> str:
@@ -305,6 +315,26 @@ def _within(address: IPv4Address | IPv6Address, networks: Iterable[str]) -> bool
 # -- holders, as the tables have them ------------------------------------------------------------
 
 
+def _listed(rivals: tuple[Claim, ...]) -> tuple[Claim, ...]:
+    """The rivals that a holder lists, in their order: the nearer ones, then the newest."""
+    if len(rivals) <= MOST_RIVALS:
+        return rivals
+    # Taken back is the weakest claim, and the one that there are thousands of. By their text last,
+    # since a retry must list the same.
+    weakest_last = sorted(
+        rivals,
+        key=lambda claim: (
+            claim.kind == SUPERSEDED,
+            -(claim.rev or 0),
+            claim.kind,
+            claim.scope or "",
+            claim.mac or "",
+        ),
+    )
+    kept = set(weakest_last[:MOST_RIVALS])
+    return tuple(claim for claim in rivals if claim in kept)
+
+
 def assessed(
     holder: Mapping[str, Any],
     event_time: datetime,
@@ -343,11 +373,16 @@ def assessed(
         rivals=others,
         shared_with=tuple(sorted(shared)),
     )
+    # By all of them, however many are listed.
     verdict = judge(facts)
+    shown = _listed(others)
+    if len(shown) < len(others):
+        cut = f"{len(shown)} of {len(others):,} others who could be meant are listed."
+        verdict = verdict._replace(reason=f"{verdict.reason[:-1]}; {cut}")
     return {
         **holder,
         "complete_up_to": complete if in_doubt else holder.get("complete_up_to"),
-        "rivals": [msgspec.structs.asdict(rival) for rival in others],
+        "rivals": [msgspec.structs.asdict(rival) for rival in shown],
         "servers": named and [msgspec.structs.asdict(server) for server in named],
         **verdict._asdict(),
     }

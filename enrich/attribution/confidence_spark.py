@@ -33,7 +33,8 @@ def with_claims(findings: DataFrame, segments: DataFrame) -> DataFrame:
     """Rows with all that was said about their address near their `event_time`, as `claims`.
 
     `findings` has finding_id, role, ip and event_time; `segments` are rows of silver.dhcp_segment
-    with a span. Batch only.
+    with a span. Batch only. Joined by address alone: who held it at another site is a doubt, too.
+    What another tenant's logs say `rivals_of` leaves out.
     """
     near = segments.select("ip", "seg_start", "seg_end", F.struct(*map(F.expr, _CLAIM)).alias("s"))
     instant, edge = F.col("event_time"), F.expr(f"INTERVAL {int(EDGE.total_seconds())} SECONDS")

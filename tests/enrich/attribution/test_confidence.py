@@ -17,6 +17,7 @@ from enrich.attribution.confidence import (
     BEFORE,
     ELSEWHERE,
     LEASED,
+    MOST_RIVALS,
     NONE,
     OUTSIDE,
     STATIC,
@@ -279,3 +280,26 @@ def test_a_holder_that_was_judged_is_left_as_it_is() -> None:
     first = assessed(holder, NOON, complete_up_to=at(5))
     assert (first["confidence"], first["complete_up_to"]) == (95, at(5))
     assert assessed(first, NOON, rivals=[Claim(BEFORE, mac=B)]) == first
+
+
+@pytest.mark.parametrize("count", [MOST_RIVALS - 1, MOST_RIVALS, 800])
+def test_a_holder_lists_so_many_rivals_and_says_of_how_many(count: int) -> None:
+    hands = [said(f"m{n:04}", n, 3600 + n, n) for n in range(count + 1)]
+    mac, at_last = f"m{count:04}", at(count + 0.5)
+    holder = {"ip": IP, "scope": "default", "status": LEASED, "mac": mac,
+              "lease_start": at(count), "lease_end": at(count + 3600)}  # fmt: skip
+    rivals = rivals_of(hands, "default", mac, at_last)
+    assert len(rivals) == count
+    told = assessed(holder, at_last, complete_up_to=at_last, rivals=rivals)
+    all_of_them = judge(
+        facts(mac=mac, event_time=at_last, lease_start=at(count), lease_end=at(count + 3600),
+              complete_up_to=at_last, arrived=None, servers=None, rivals=rivals)
+    )  # fmt: skip
+    assert (told["confidence"], told["certainty"]) == all_of_them[:2]
+    listed = {rival["mac"] for rival in told["rivals"]}
+    newest = {f"m{n:04}" for n in range(max(0, count - MOST_RIVALS), count)}
+    assert listed == newest, "who held it just before, and of the others those last"
+    assert (f"{MOST_RIVALS} of {count:,} others" in told["reason"]) == (count > MOST_RIVALS)
+    assert "m0000, m0001 and" in told["reason"], "of those that are not named the number is said"
+    assert told["reason"].endswith(".")
+    assert told == assessed(holder, at_last, complete_up_to=at_last, rivals=rivals)
