@@ -82,7 +82,8 @@ or unknown (the event has no address).
 `evidence`: event uids of DHCP lines. `ended`: why the lease ends, as far as it was known.
 `complete_up_to`: how far the DHCP log was known when it was said; `servers`: each DHCP server's
 last line before. `rivals`: who else could be meant, at most 50; `reason` says of how many.
-`confidence` (0 to 100), `certainty` (its word) and `reason` are those of `enrich.attribution.confidence.judge`."""
+`confidence` (0 to 100), `certainty` (its word) and `reason` are those of
+`enrich.attribution.confidence.judge`."""
 
 ATTRIBUTION = Table(
     name="gold.attribution",
