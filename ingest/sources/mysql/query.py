@@ -3,6 +3,12 @@
 https://dev.mysql.com/doc/refman/8.4/en/query-log.html and
 https://dev.mysql.com/doc/refman/8.4/en/slow-query-log.html. A statement may have many lines,
 and only the line of its connection names the client; a file is therefore best read whole.
+
+The server writes a statement as it came, line feeds and all, neither escaped nor indented, and no
+length before it. So a statement with a line that looks like the beginning of an entry cannot be
+told from two entries: whoever may run statements can put any entry here, with any time, thread and
+account. Times that run on show nothing, since the current one can be written as well. Where this
+matters, read an audit log: those of `ingest.sources.mysql.audit` escape line feeds.
 """
 
 from __future__ import annotations

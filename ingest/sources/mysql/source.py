@@ -182,7 +182,10 @@ class MySql(Daemon):
         return events
 
     def pieces(self, raw: bytes) -> list[bytes]:
-        """The entries: lines that open none belong to the one before them."""
+        """The entries: lines that open none belong to the one before them.
+
+        A statement may hold a line that opens one (`ingest.sources.mysql.query`).
+        """
         piece_list: list[list[bytes]] = []
         slow_entry = False
         for line in raw.split(b"\n"):
