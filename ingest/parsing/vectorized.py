@@ -168,21 +168,26 @@ def json_of(values: pa.Array) -> pa.Array:
 
 
 def json_objects(rows: int, texts: Mapping[str, pa.Array]) -> pa.Array:
-    """JSON objects of names and their values' JSON; null where none has a value."""
+    """JSON objects of names and their values' JSON, in the order of `texts`; null where none has a
+    value."""
     filled = {name: text for name, text in texts.items() if text.null_count < rows}
     if not filled:
         return pa.nulls(rows, pa.string())
-    # A field that all rows have stands first, so that each of the others brings its own comma.
-    first = next((name for name, text in filled.items() if not text.null_count), None)
-    if first is None:
+    # Each brings its own comma: in front of a field that all rows have the one behind it.
+    full = next((name for name, text in filled.items() if not text.null_count), None)
+    if full is None:
         return _sparse_objects(filled)
-    names = [first, *(name for name in filled if name != first)]
-    pieces: list[str | pa.Array] = []
-    before = "{"
-    for name in names:
-        text, key = filled[name], f"{before}{_encode(name).decode()}:"
-        before = ","
-        pieces += [pc.binary_join_element_wise(key, text, "")] if text.null_count else [key, text]
+    pieces: list[str | pa.Array] = ["{"]
+    before, behind = "", ","
+    for name, text in filled.items():
+        if name == full:
+            behind = ""
+        key = f"{before}{_encode(name).decode()}:"
+        if text.null_count:
+            pieces.append(pc.binary_join_element_wise(key, text, behind, ""))
+        else:
+            pieces += [key, text, behind]
+        before = "" if behind else ","
     return pc.binary_join_element_wise(
         *pieces, "}", "", null_handling="replace", null_replacement=""
     )

@@ -168,6 +168,11 @@ def _rest(lines: Lines, *names: str) -> dict[str, pa.Array]:
     }
 
 
+def _unmapped(rows: int, texts: Mapping[str, pa.Array]) -> pa.Array:
+    # As `ingest.sources.zeek.core.left_over`.
+    return json_objects(rows, dict(sorted(texts.items())))
+
+
 def _json_of_lists(values: Sequence[list[str] | None]) -> pa.Array:
     return pa.array([None if each is None else encode(each) for each in values], _TEXT)
 
@@ -237,7 +242,7 @@ def conn(lines: Lines) -> dict[str, pa.Array]:
             ("src_endpoint.ip", AN_IP, lines.addresses("orig_h")),
             ("dst_endpoint.ip", AN_IP, lines.addresses("resp_h")),
         ),
-        "unmapped": json_objects(
+        "unmapped": _unmapped(
             rows, _rest(lines, "@proc", "missed_bytes", "orig_ip_bytes", "resp_ip_bytes") | odd
         ),
     }
@@ -296,7 +301,7 @@ def dns(lines: Lines) -> dict[str, pa.Array]:
             ("dst_endpoint.ip", AN_IP, lines.addresses("resp_h")),
             ("query.hostname", A_HOST, get["query"]),
         ),
-        "unmapped": json_objects(
+        "unmapped": _unmapped(
             rows,
             _rest(
                 lines,
@@ -404,7 +409,7 @@ def http(lines: Lines) -> dict[str, pa.Array]:
             ("http_request.user_agent", AN_AGENT, get["user_agent"]),
             ("actor.user.name", A_USER, user),
         ),
-        "unmapped": json_objects(
+        "unmapped": _unmapped(
             rows,
             _rest(
                 lines,
