@@ -324,15 +324,15 @@ class Reader:
         if self._put_back is not None and time.monotonic() < self._put_back_until:
             return self._put_back
         # No commit tells of it.
-        at = put_back_at(self._root)
+        instant = put_back_at(self._root)
         if bucketed(self._root):
             self._put_back_until = time.monotonic() + FAR_SECONDS
-        if self._put_back not in (None, at):
+        if self._put_back not in (None, instant):
             self._index = self._new_index()
             with closing(views.engine.cursor()) as cursor:
                 self._kept_rows.forget(cursor)
-        self._put_back = at
-        return at
+        self._put_back = instant
+        return instant
 
     def _open(self) -> Views:
         if self._views is None:

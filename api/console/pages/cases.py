@@ -244,8 +244,8 @@ def _page_of_cases(
     known.sort(key=lambda case: (case.changed_at, case.case_id), reverse=True)
     question = {"cases": status}
     if cursor:
-        at, name = reader_cursor(cursor, question, 2)
-        after = (parse_instant(at), name)
+        changed, name = reader_cursor(cursor, question, 2)
+        after = (parse_instant(changed), name)
         known = [case for case in known if (case.changed_at, case.case_id) < after]
     page = known[:PAGE_CASES]
     if len(known) <= PAGE_CASES:
