@@ -299,8 +299,8 @@ class _Translation:
                 anywhere = anywhere.map_parts(_as_in_json, lambda part: isinstance(part, str))
             cased = isinstance(value, SigmaCasedString)
             ways = [self.text(path, anywhere, cased)]
-            if path == "message" and (begins := _without_blank(value)) is not None:
-                ways.append(self.text(path, begins + SpecialChars.WILDCARD_MULTI, cased))
+            if (begun := _at_start(path, value)) is not None:
+                ways.append(self.text(path, begun, cased))
             return any_of(ways)
         return self.value(path, value)
 
@@ -459,14 +459,22 @@ def _as_in_json(part: object) -> str:
     return msgspec.json.encode(str(part)).decode()[1:-1]
 
 
-def _without_blank(value: SigmaString) -> SigmaString | None:
-    """What stands behind a blank, as a message begins with it: the blank ends the line's head."""
+def _at_start(path: str, value: SigmaString) -> SigmaString | None:
+    """What stands behind a blank, as a text begins with it: the blank is no part of that text.
+
+    In a line it is the one behind the head, between values what a rendered message has there.
+    """
     first = value.s[0] if value.s else None
     if not isinstance(first, str) or not first.startswith(" ") or not first.strip():
         return None
     begun = copy(value)
     begun.s = [first.lstrip(" "), *value.s[1:]]
-    return begun
+    if path == "message":
+        return begun + SpecialChars.WILDCARD_MULTI
+    if path not in JSON_COLUMNS:
+        return None
+    begun = begun.map_parts(_as_in_json, lambda part: isinstance(part, str))
+    return SpecialChars.WILDCARD_MULTI + ('"' + begun) + SpecialChars.WILDCARD_MULTI
 
 
 def _hashes(text: str) -> list[str]:

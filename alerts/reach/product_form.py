@@ -83,6 +83,7 @@ def _windows(source: LogSource, values: Mapping[str, str], codes: frozenset[str]
     channel = data.pop("Channel", None) or next(iter(where.get("metadata.log_name", ())), None)
     if "Sysmon" in where.get("metadata.product.name", ()):
         channel = f"{SYSMON}/Operational"
+    channel = channel or _CHANNELS.get(next(iter(where.get("metadata.log_provider", ())), ""))
     channel = channel or _channel_of(int(code) if code.isdecimal() else 0)
     for path, texts in where.items():
         if path.startswith("unmapped:"):
@@ -168,6 +169,9 @@ _OF_DEFENDER: Mapping[str, str] = MappingProxyType(
         "Image": "Process Name",
     }
 )
+_FIREWALL = "Microsoft-Windows-Windows Firewall With Advanced Security"
+_CHANNELS: Mapping[str, str] = MappingProxyType({_FIREWALL: f"{_FIREWALL}/Firewall"})
+"""By the provider, of log sources that are known by it."""
 _PROVIDERS: Mapping[str, str] = MappingProxyType(
     {
         "Security": "Microsoft-Windows-Security-Auditing",

@@ -44,6 +44,21 @@ ASKED = json.dumps(
         "id.resp_h": "203.0.113.9", "id.resp_p": 80, "host": "x.top", "uri": "/a/b.EXE?x=1.zip",
     }
 ).encode()  # fmt: skip
+EXCHANGE = {"product": "windows", "service": "msexchange-management"}
+# An event whose values have no names and, without its rendered text, nothing between them.
+UNNAMED = json.dumps(
+    {
+        "Event": {
+            "System": {
+                "Provider": {"#attributes": {"Name": "MSExchange CmdletLogs"}},
+                "EventID": 1,
+                "Channel": "MSExchange Management",
+                "TimeCreated": {"#attributes": {"SystemTime": "2025-03-05T12:00:00.000Z"}},
+            },
+            "EventData": {"Data": ["Set-Odd", '-Odd "a" -FilePath "\\\\h\\s"']},
+        }
+    }
+).encode()
 # Sysmon's event of 2024-03-05T10:20:30Z.
 CASES: list[tuple[dict[str, str], dict[str, Any], str, bytes, bool]] = [
     (CREATED, {"UtcTime|hour|gte": 10}, "windows_xml", started(), True),
@@ -67,6 +82,10 @@ CASES: list[tuple[dict[str, str], dict[str, Any], str, bytes, bool]] = [
     (PROXY, {"c-uri-extension": "zip"}, "zeek:http", ASKED, False),
     ({"product": "windows", "service": "sysmon"}, {"condition": "words", "words": ["C:\\evilpar"]},
      "windows_xml", started(ParentImage="C:\\evilparent.exe"), True),
+    # A blank before a word is, at the start of a value, the one between the values.
+    (EXCHANGE, {"condition": "words", "words": {"|all": ["Set-Odd", ' -Odd "a" -F']}},
+     "windows_evtx_json", UNNAMED, True),
+    (EXCHANGE, {"condition": "words", "words": [" dd"]}, "windows_evtx_json", UNNAMED, False),
 ]  # fmt: skip
 
 
