@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from alerts.compiler.rule_header import RuleHeader
-from alerts.rulepack.field_mapping import event_paths
+from alerts.rulepack.event_paths import event_paths
 from alerts.rulepack.rule_pack import Rule
 from infra.spark.session import project_root
 from infra.storage.atomic_files import write_whole

@@ -45,7 +45,8 @@ from alerts.compiler.spark_rule_files import (
     sees_of,
 )
 from alerts.domain.attack import techniques_of
-from alerts.rulepack.field_mapping import LogSource, mapping
+from alerts.rulepack.field_mapping import mapping
+from alerts.rulepack.log_source import LogSource
 from alerts.rulepack.predicate import All, Node, literals_of
 from alerts.rulepack.rule_pack import Correlation, Query, Rule, RulePack, content_version
 from infra.process.gc_pause import no_collection

@@ -17,7 +17,7 @@ from alerts.compiler.sigma_to_predicate import Untranslatable, all_of
 from alerts.domain.batch_files import batch_file
 from alerts.domain.entity import holder_of, micros
 from alerts.domain.finding import CONFIRMED
-from alerts.rulepack.field_mapping import is_enriched
+from alerts.rulepack.event_paths import is_enriched
 from alerts.rulepack.predicate import All, Node, holds, tests_of
 from alerts.rulepack.rule_pack import Query, Rule, RulePack
 from enrich.assets.index import AssetIndex, index_of

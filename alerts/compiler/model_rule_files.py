@@ -19,7 +19,8 @@ import yaml
 from alerts.compiler.rule_files import require_small, rule_files
 from alerts.domain.attack import techniques_of
 from alerts.domain.step import STEPS, is_step
-from alerts.rulepack.field_mapping import Unmapped, mapping
+from alerts.rulepack.field_mapping import mapping
+from alerts.rulepack.log_source import Unmapped
 from alerts.rulepack.rule_pack import ModelRule, content_version
 from infra.config.bounded_yaml import yaml_documents
 

@@ -39,14 +39,8 @@ from sigma.types import (
 )
 
 from alerts.rulepack.derived_fields import JSON_COLUMNS
-from alerts.rulepack.field_mapping import (
-    LogSource,
-    Place,
-    Unmapped,
-    is_enriched,
-    is_field,
-    number_paths,
-)
+from alerts.rulepack.event_paths import is_enriched, is_field, number_paths
+from alerts.rulepack.log_source import LogSource, Place, Unmapped
 from alerts.rulepack.predicate import (
     ANY_ONE,
     ANY_RUN,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from alerts.reach.example_values import KEYWORDS
-from alerts.rulepack.field_mapping import LogSource
+from alerts.rulepack.log_source import LogSource
 
 _HEAD = "<166>Mar  5 2025 12:00:00 fw1 : "
 _NUMBERS = ("message_number", "EventID", "logid")

@@ -9,7 +9,7 @@ from typing import Any
 
 from alerts.reach.example_values import KEYWORDS
 from alerts.reach.nested_form import nested
-from alerts.rulepack.field_mapping import LogSource
+from alerts.rulepack.log_source import LogSource
 
 _AZURE = {
     "time": "2025-03-05T12:00:00.123Z", "resourceId": "/tenants/t/providers/Microsoft.aadiam",

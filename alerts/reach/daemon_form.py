@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from alerts.reach.example_values import KEYWORDS
-from alerts.rulepack.field_mapping import LogSource
+from alerts.rulepack.log_source import LogSource
 from ingest.parsing.ocsf import address
 
 _TEXT = frozenset({KEYWORDS, "message", "Message", "msg"})

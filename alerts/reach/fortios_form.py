@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from alerts.reach.example_values import KEYWORDS
-from alerts.rulepack.field_mapping import LogSource
+from alerts.rulepack.log_source import LogSource
 
 _EVERY_LINE = {
     "date": "2025-03-05", "time": "12:00:00", "tz": "+0000", "devname": "fg1", "devid": "FGT60",

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from alerts.rulepack.field_mapping import LogSource
+from alerts.rulepack.log_source import LogSource
 
 _FILE = 1001
 _OF_PROCESS: Mapping[str, str] = MappingProxyType(

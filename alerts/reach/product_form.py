@@ -18,7 +18,7 @@ from alerts.reach.fortios_form import fortios_line
 from alerts.reach.nested_form import nested
 from alerts.reach.osquery_form import osquery_row
 from alerts.reach.zeek_form import zeek_line
-from alerts.rulepack.field_mapping import LogSource
+from alerts.rulepack.log_source import LogSource
 from ingest.parsing.event_rows import event_rows
 from ingest.parsing.source import ParseSettings, Record
 from ingest.sources.windows.network_logs import RPC_CALL

@@ -16,7 +16,9 @@ from alerts.compiler.rule_files import with_known_names
 from alerts.compiler.sigma_to_predicate import Meaning, codes_of_rule, condition_tree
 from alerts.reach.example_values import KEYWORDS, Example, example_of
 from alerts.reach.product_form import RawRecord, product_record
-from alerts.rulepack.field_mapping import LogSource, is_field, mapping
+from alerts.rulepack.event_paths import is_field
+from alerts.rulepack.field_mapping import mapping
+from alerts.rulepack.log_source import LogSource
 from alerts.rulepack.predicate import holds
 from alerts.rulepack.rule_pack import Rule
 from infra.config.bounded_yaml import yaml_documents

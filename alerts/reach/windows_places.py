@@ -17,7 +17,8 @@ import msgspec
 import yaml
 
 from alerts.rulepack.derived_fields import fold, text_of
-from alerts.rulepack.field_mapping import MAPPING_FOLDER, event_paths, mapping_data
+from alerts.rulepack.event_paths import event_paths
+from alerts.rulepack.field_mapping import MAPPING_FOLDER, mapping_data
 from alerts.rulepack.predicate import at, present
 from ingest.parsing.timestamps import Stamp
 from ingest.sources.windows import event_of

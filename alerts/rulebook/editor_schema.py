@@ -25,7 +25,9 @@ from alerts.compiler.spark_rule_files import KINDS
 from alerts.domain.levels import LEVELS
 from alerts.domain.step import STEPS
 from alerts.rulebook.style import RULE_KEYS, STATUS
-from alerts.rulepack.field_mapping import LogSource, event_paths, mapping
+from alerts.rulepack.event_paths import event_paths
+from alerts.rulepack.field_mapping import mapping
+from alerts.rulepack.log_source import LogSource
 
 _Schema = dict[str, Any]
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any
 
-from alerts.rulepack.field_mapping import ENRICHED
+from alerts.rulepack.event_paths import ENRICHED
 from alerts.rulepack.rule_pack import Rule
 from infra.errors import Fatal, Usage
 from ingest.parsing.event_rows import event_rows

@@ -22,7 +22,8 @@ from alerts.compiler.sigma_to_predicate import where_of
 from alerts.rulebook.raw_lines import parsed_line
 from alerts.rulebook.rule_tests import check_rules
 from alerts.rulepack.derived_fields import inputs
-from alerts.rulepack.field_mapping import LogSource, Unmapped, mapping
+from alerts.rulepack.field_mapping import mapping
+from alerts.rulepack.log_source import LogSource, Unmapped
 from alerts.rulepack.predicate import at, holds, present
 from infra.errors import Usage
 from infra.process.text_output import json_text

@@ -25,7 +25,7 @@ from alerts.domain.entity import micros
 from alerts.matching.event_rows import brute_force, event_batch
 from alerts.matching.matcher import Matcher
 from alerts.rulebook.raw_lines import LINE, is_raw_line, parsed_line, why_not, with_nested_names
-from alerts.rulepack.field_mapping import ENRICHED
+from alerts.rulepack.event_paths import ENRICHED
 from alerts.rulepack.predicate import holds
 from alerts.rulepack.rule_pack import Correlation, Query, Rule, RulePack
 from infra.errors import Fatal

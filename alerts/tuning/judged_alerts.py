@@ -9,7 +9,7 @@ from typing import Any
 
 from alerts.domain.alert_body import in_body, readable_body
 from alerts.domain.verdict import JUDGING_VERDICTS, NOISE_VERDICTS, TRUE_VERDICTS
-from alerts.rulepack.field_mapping import event_paths
+from alerts.rulepack.event_paths import event_paths
 from alerts.tuning.filters import FIELDS, JudgedAlert
 
 Row = dict[str, Any]

@@ -10,7 +10,8 @@ import pytest
 from alerts.reach import windows_places
 from alerts.reach.windows_places import Log, consumed, event_of_data, sample
 from alerts.rulepack.derived_fields import fold, text_of
-from alerts.rulepack.field_mapping import LogSource, mapping
+from alerts.rulepack.field_mapping import mapping
+from alerts.rulepack.log_source import LogSource
 from alerts.rulepack.predicate import at, present
 from ingest.sources.windows.providers import BY_PROVIDER
 

@@ -12,7 +12,8 @@ import pytest
 from alerts.compiler.compiler import Compiled
 from alerts.compiler.sigma_to_predicate import where_of
 from alerts.matching.event_rows import brute_force
-from alerts.rulepack.field_mapping import LogSource, mapping
+from alerts.rulepack.field_mapping import mapping
+from alerts.rulepack.log_source import LogSource
 from alerts.rulepack.predicate import holds
 from tests.alerts.reach.fired import compiled, fired
 from tests.alerts.reach.test_own_names import asked

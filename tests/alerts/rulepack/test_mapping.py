@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from alerts.rulepack.field_mapping import LogSource, Unmapped, event_paths, mapping, read_mapping
+from alerts.rulepack.event_paths import event_paths
+from alerts.rulepack.field_mapping import mapping, read_mapping
+from alerts.rulepack.log_source import LogSource, Unmapped
 from alerts.rulepack.predicate import at, fold, present, text_of
 from infra.errors import Fatal
 from tests.ingest.logs import good, lines
