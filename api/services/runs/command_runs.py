@@ -48,6 +48,8 @@ class CommandRuns:
         self._pool = ThreadPoolExecutor(1, "command-run")
         self._ends: dict[str, threading.Event] = {}
         """Of each run of this process that waits or runs: set when it is to end."""
+        self._unkept: dict[str, RunDocument] = {}
+        """What runs of this process came to that could not be written, as on a full disk."""
         self._waiting: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -117,6 +119,7 @@ class CommandRuns:
         folder = self._folder(kind)
         if run["state"] not in _UNDER_WAY:
             folder.take(name)
+            self._unkept.pop(name, None)
             return run
         audit_request(self._settings, f"{kind}.cancel", "ok", who=who, target=name)
         try:
@@ -175,7 +178,12 @@ class CommandRuns:
                           target=run["id"], detail={"said": problem})  # fmt: skip
         finally:
             over()
-            folder.put(run["id"], {**run, "ended_at": _now()})
+            run |= {"ended_at": _now()}
+            try:
+                folder.put(run["id"], run)
+            except Retryable:
+                # Else it would seem to run for as long as this process does.
+                self._unkept[run["id"]] = run
             mark.unlink(missing_ok=True)
 
     def _over(self, owner: str, name: str, clean: Callable[[], None]) -> None:
@@ -190,6 +198,7 @@ class CommandRuns:
 
     def _as_it_is(self, kind: str, run: RunDocument) -> RunDocument:
         """A run as it is answered; one whose process is gone has failed."""
+        run = dict(self._unkept.get(run["id"], run))
         pid, since = int(run.pop("pid", 0)), run.pop("pid_since", None)
         if run["state"] in _UNDER_WAY:
             if self._mark(kind, run["id"]).exists():

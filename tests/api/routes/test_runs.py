@@ -17,6 +17,7 @@ from fastapi.testclient import TestClient
 
 from api.app import create_app
 from api.credentials import Credentials
+from api.services import act_store
 from api.services.act_store import StateFolder, new_id
 from api.services.runs.command_runs import RUNS_KEPT, CommandRuns
 from infra.config.settings import Settings, load
@@ -295,3 +296,25 @@ def test_a_run_that_a_full_disk_does_not_let_end_goes_on_and_that_is_said(
         refused = client.delete(f"{RUNS}/{run['id']}")
     assert (refused.status_code, "cannot be written" in refused.text) == (503, True)
     assert client.get(f"{RUNS}/{run['id']}").status_code == 200
+
+
+@pytest.mark.usefixtures("making")
+def test_a_run_whose_end_a_full_disk_does_not_keep_is_over_all_the_same(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = asked(client)
+    until(client, run, state="running", progress=50.0)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(act_store, "write_private", full)
+    client.delete(f"{RUNS}/{run['id']}")
+    end = time.monotonic() + MINUTE
+    while (over := client.get(f"{RUNS}/{run['id']}").json())["ended_at"] is None:
+        assert time.monotonic() < end, over
+        time.sleep(0.05)
+    assert over["state"] in ("cancelled", "failed")
+    assert client.get(RUNS).json()["items"] == [over]
+    assert client.delete(f"{RUNS}/{run['id']}").status_code == 200
+    assert client.get(RUNS).json()["items"] == []
