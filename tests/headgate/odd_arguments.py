@@ -48,6 +48,9 @@ PLAIN = {
 }
 """What else a command needs to get as far as the value that is odd; a name for all others."""
 
+READ_BY: dict[tuple[tuple[str, ...], str], str] = {(("quality",), "--source"): "drift"}
+"""The word of a command that reads an option which its default would never look at."""
+
 SERVES = {
     ("alerts", "tail"): "reads a topic until Ctrl-C",
     ("api",): "serves until it is ended",
@@ -161,14 +164,16 @@ def odd_calls() -> Iterator[OddCall]:
             if action.nargs == 0 or action.dest == "help" or action.choices is not None:
                 continue
             for kind, value in ODD.items():
-                words = (*path, *_words(leaf, action, value))
                 given_to = action.option_strings[-1] if action.option_strings else action.dest
+                words = (*path, *_words(leaf, action, value, READ_BY.get((path, given_to))))
                 yield OddCall(words, path, given_to, action.dest, kind, action.default == "")
 
 
-def _words(leaf: argparse.ArgumentParser, odd: argparse.Action, value: str) -> list[str]:
+def _words(
+    leaf: argparse.ArgumentParser, odd: argparse.Action, value: str, read_by: str | None
+) -> list[str]:
     """The line behind the command: options with `=`, so that no value is taken for one."""
-    options, places = [], []
+    options, places = [], [] if read_by is None else [read_by]
     for action in leaf._actions:
         if action.dest == "help":
             continue

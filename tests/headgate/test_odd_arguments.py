@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 import headgate.packages  # noqa: F401  makes the commands known
 from alerts.rulebook.rule_store import recompile
+from alerts.rulepack.locations import BUNDLED, BUNDLED_MODELS
 from headgate.cli import main, require_values
 from infra.delta.catalog import catalog
 from infra.errors import Usage
@@ -22,11 +25,27 @@ CALLS = list(odd_calls())
 RUN = [call for call in CALLS if call.runs]
 
 
+OF_EACH_KIND = (
+    BUNDLED / "connection_refused.yml",
+    BUNDLED / "port_scan.yml",
+    BUNDLED_MODELS / "device_rare_steps.yml",
+)
+"""Commands read all rules to find out that a value names none: a hundred would say no more."""
+
+
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("rules")
+    for rule in OF_EACH_KIND:
+        shutil.copy(rule, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, rules: Path) -> Path:
     """A lake with alerts, in which every table is there, and rules in force."""
     folder = tmp_path_factory.mktemp("odd")
-    desk = PlainDesk(folder)
+    desk = PlainDesk(folder, general={"alerts": {"bundled": False, "rules": [str(rules)]}})
     # Where there are some, a command compiles only files that are new: else all, in each of these.
     recompile(desk.settings)
     desk.app.state.services.close()
@@ -37,10 +56,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def apart(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def apart(home: Path, rules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Relative paths lie nowhere else, nothing is typed, and no broker answers."""
-    monkeypatch.chdir(tmp_path)
+    below = tmp_path / "so" / "deep" / "as" / "upward"  # as far as ODD's path leads up
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
     monkeypatch.setenv("HEADGATE_HOME", str(home))
+    monkeypatch.setenv("HEADGATE_ALERTS__BUNDLED", "false")
+    monkeypatch.setenv("HEADGATE_ALERTS__RULES", json.dumps([str(rules)]))
     monkeypatch.setenv("HEADGATE_KAFKA__BOOTSTRAP", "127.0.0.1:1")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
 
