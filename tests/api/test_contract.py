@@ -32,14 +32,24 @@ values = st.recursive(
 )
 
 
-def operations(client: TestClient) -> list[tuple[str, str, dict[str, Any]]]:
-    paths = client.get("/api/v1/openapi.json").json()["paths"]
-    return [
-        (method.upper(), path, operation)
-        for path, methods in paths.items()
-        for method, operation in methods.items()
-        if f"{method.upper()} {path}" not in NOT_ASKED
-    ]
+class Description:
+    """What the API says of itself, fetched once: it is long, and examples are many."""
+
+    def __init__(self, client: TestClient) -> None:
+        self.spec: dict[str, Any] = client.get("/api/v1/openapi.json").json()
+        self.operations: list[tuple[str, str, dict[str, Any]]] = [
+            (method.upper(), path, operation)
+            for path, methods in self.spec["paths"].items()
+            for method, operation in methods.items()
+            if f"{method.upper()} {path}" not in NOT_ASKED
+        ]
+        resource = Resource(contents=self.spec, specification=DRAFT202012)
+        self.registry = Registry().with_resource("urn:spec", resource)
+
+
+@pytest.fixture(scope="module")
+def described(client: TestClient) -> Description:
+    return Description(client)
 
 
 def bodies(schema: dict[str, Any], spec: dict[str, Any]) -> st.SearchStrategy[Any]:
@@ -49,8 +59,12 @@ def bodies(schema: dict[str, Any], spec: dict[str, Any]) -> st.SearchStrategy[An
     return st.fixed_dictionaries({}, optional=dict.fromkeys(fields, values)) | values
 
 
-def send(data: st.DataObject, client: TestClient, spec: dict[str, Any], index: int) -> Any:
-    method, path, operation = operations(client)[index]
+def send(
+    data: st.DataObject, client: TestClient, described: Description, share: float
+) -> tuple[dict[str, Any], Any]:
+    """An operation and what it answered."""
+    index = math.floor(share * len(described.operations))
+    method, path, operation = described.operations[index]
     for name in [one["name"] for one in operation.get("parameters", []) if one["in"] == "path"]:
         text = data.draw(texts.filter(bool), label=name)
         path = path.replace(f"{{{name}}}", quote(text.encode("utf-8", "surrogatepass"), safe=""))
@@ -63,24 +77,23 @@ def send(data: st.DataObject, client: TestClient, spec: dict[str, Any], index: i
     content = operation.get("requestBody", {}).get("content", {}).get("application/json")
     body = None
     if content is not None:
-        body = json.dumps(data.draw(bodies(content["schema"], spec), label="body")).encode()
+        drawn = data.draw(bodies(content["schema"], described.spec), label="body")
+        body = json.dumps(drawn).encode()
         headers["Content-Type"] = "application/json"
     answered = client.request(method, f"{path}?{pairs}", content=body, headers=headers)
-    return method, operation, answered
+    return operation, answered
 
 
-def check(spec: dict[str, Any], operation: dict[str, Any], answered: Any) -> None:
+def check(described: Description, operation: dict[str, Any], answered: Any) -> None:
     assert answered.status_code < 500 or answered.status_code == 503, answered.text
     if answered.status_code >= 400:
         assert answered.headers["content-type"] == "application/problem+json"
         assert answered.json()["status"] == answered.status_code
         return
-    described = operation["responses"][str(answered.status_code)].get("content", {})
-    if "application/json" in described and answered.content:
-        resource = Resource(contents=spec, specification=DRAFT202012)
-        registry = Registry().with_resource("urn:spec", resource)
-        schema = _absolute(described["application/json"]["schema"])
-        Draft202012Validator(schema, registry=registry).validate(answered.json())
+    forms = operation["responses"][str(answered.status_code)].get("content", {})
+    if "application/json" in forms and answered.content:
+        schema = _absolute(forms["application/json"]["schema"])
+        Draft202012Validator(schema, registry=described.registry).validate(answered.json())
 
 
 def _absolute(schema: Any) -> Any:
@@ -95,21 +108,17 @@ def _absolute(schema: Any) -> Any:
 @examples(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), share=st.floats(0, 1, exclude_max=True))
 def test_whatever_is_sent_is_answered_as_described(
-    client: TestClient, data: st.DataObject, share: float
+    client: TestClient, described: Description, data: st.DataObject, share: float
 ) -> None:
-    spec = client.get("/api/v1/openapi.json").json()
-    index = math.floor(share * len(operations(client)))
-    _, operation, answered = send(data, client, spec, index)
-    check(spec, operation, answered)
+    operation, answered = send(data, client, described, share)
+    check(described, operation, answered)
 
 
 @pytest.mark.full
 @examples(max_examples=600, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), share=st.floats(0, 1, exclude_max=True))
 def test_whatever_is_sent_long_enough_is_answered_as_described(
-    client: TestClient, data: st.DataObject, share: float
+    client: TestClient, described: Description, data: st.DataObject, share: float
 ) -> None:
-    spec = client.get("/api/v1/openapi.json").json()
-    index = math.floor(share * len(operations(client)))
-    _, operation, answered = send(data, client, spec, index)
-    check(spec, operation, answered)
+    operation, answered = send(data, client, described, share)
+    check(described, operation, answered)
