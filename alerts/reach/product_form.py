@@ -413,7 +413,7 @@ FORMS: Mapping[str, Callable[[LogSource, Mapping[str, str], frozenset[str] | Non
         {
             "windows_evtx_json": _windows,
             "auditd": _auditd,
-            "aws_cloudtrail": _json_form(_CLOUDTRAIL),
+            "aws_cloudtrail": _json_form(_CLOUDTRAIL, {"type": "userIdentity.type"}),
             "bitbucket_audit": _json_form(_BITBUCKET),
             "opencanary": _json_form(_CANARY),
             "github_audit": _json_form(_GITHUB),

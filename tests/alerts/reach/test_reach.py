@@ -210,6 +210,7 @@ def test_fields_that_a_log_may_have_are_asked(
         ({"product": "gcp", "service": "gcp.audit"}, {"gcp.audit.method_name": "v*.Odd.Thing"}),
         (LINUX | {"service": "clamav"}, {"words": ["Odd*FOUND"], "condition": "words"}),
         (LINUX | {"service": "syslog"}, {"words": [" giving up"], "condition": "words"}),
+        ({"product": "aws", "service": "cloudtrail"}, {"eventName": "ListOdd", "type": "Root"}),
         # Programs whose lines have a form of their own.
         (LINUX | {"service": "sudo"}, {"USER": ["#-2", "#*4294967294"], "TTY": "pts/1"}),
         (LINUX | {"service": "cron"}, {"words": ["DELETE"], "condition": "words"}),
