@@ -56,34 +56,7 @@ _PACK_PATH = re.compile(r"/api/v1/rule-packs/[^/]+/import(/preview)?")
 
 def create_app(settings: Settings) -> FastAPI:
     """The API for one lake. Starts no job and needs no Spark; a missing lake is answered 503."""
-    # One reader for all services: each would otherwise hold an engine and a memory limit of its
-    # own.
-    reader = Reader(settings)
-    triage, suppressions = Triage(reader, settings), Suppressions(reader, settings)
-    access, searches, rules = Access(settings), SearchJobs(settings), RuleDesk(settings)
-    runs = CommandRuns(settings)
-    services = Services(
-        settings=settings,
-        reader=reader,
-        statements=Statements(settings),
-        meters=Meters(settings),
-        access=access,
-        triage=triage,
-        suppressions=suppressions,
-        cases=Cases(reader, settings),
-        searches=searches,
-        queries=SavedQueries(settings, access, searches),
-        streams=Streams(),
-        quotas=Quotas(),
-        proposals=ProposalDesk(reader, settings, triage, suppressions),
-        rules=rules,
-        rule_jobs=RuleJobs(settings, rules),
-        evidence=EvidenceJobs(settings),
-        runs=runs,
-        reports=ReportDesk(settings, runs),
-        inventories=InventoryDesk(settings, runs),
-        limited=OfTenants(settings),
-    )
+    services = _services(settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -135,6 +108,37 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(KnownRequests)
     app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]  # FastAPI's documented way
     return app
+
+
+def _services(settings: Settings) -> Services:
+    # One reader for all services: each would otherwise hold an engine and a memory limit of its
+    # own.
+    reader = Reader(settings)
+    triage, suppressions = Triage(reader, settings), Suppressions(reader, settings)
+    access, searches, rules = Access(settings), SearchJobs(settings), RuleDesk(settings)
+    runs = CommandRuns(settings)
+    return Services(
+        settings=settings,
+        reader=reader,
+        statements=Statements(settings),
+        meters=Meters(settings),
+        access=access,
+        triage=triage,
+        suppressions=suppressions,
+        cases=Cases(reader, settings),
+        searches=searches,
+        queries=SavedQueries(settings, access, searches),
+        streams=Streams(),
+        quotas=Quotas(),
+        proposals=ProposalDesk(reader, settings, triage, suppressions),
+        rules=rules,
+        rule_jobs=RuleJobs(settings, rules),
+        evidence=EvidenceJobs(settings),
+        runs=runs,
+        reports=ReportDesk(settings, runs),
+        inventories=InventoryDesk(settings, runs),
+        limited=OfTenants(settings),
+    )
 
 
 def _measured(meters: Meters) -> Any:

@@ -134,23 +134,14 @@ def _body(
         "change_type": revised.activity,
         "reason": revised.reason,
         "mode": "backfill" if about.mode == "import" else "live",
-        "alert_status": alert.lifecycle,
-        "assignee": alert.assignee,
-        "verdict": alert.verdict,
-        "comment": alert.comment,
-        "changed_by": alert.changed_by,
-        "changed_at": None if alert.changed_at is None else rfc3339(alert.changed_at),
+        **_triage(alert),
         "superseded_by": alert.superseded_by,
         "rule": _rule(alert, rule),
         "attack": _attack(about, rule),
         "severity": severity,
         "severity_id": severity_id,
         "risk_score": score_of_level(about.level, alert.count),
-        "event_time": rfc3339(alert.last),
-        "window_start": rfc3339(alert.window_start),
-        "window_end": rfc3339(alert.last),
-        "received_at": rfc3339(alert.received),
-        "detected_at": rfc3339(detected_at),
+        **_times(alert, detected_at),
         "entity": {"type": alert.entity_type, "value": alert.entity_value},
         "previous_entity": alert.previous_entity,
         "entities": _entities(alert, about),
@@ -174,6 +165,29 @@ def _body(
         "activity": revised.activity,
         "state": alert.state,
         "lifecycle": alert.lifecycle,
+    }
+
+
+def _triage(alert: Alert) -> dict[str, Any]:
+    """What people did with it."""
+    return {
+        "alert_status": alert.lifecycle,
+        "assignee": alert.assignee,
+        "verdict": alert.verdict,
+        "comment": alert.comment,
+        "changed_by": alert.changed_by,
+        "changed_at": None if alert.changed_at is None else rfc3339(alert.changed_at),
+    }
+
+
+def _times(alert: Alert, detected_at: int) -> dict[str, Any]:
+    """When its events were, came, and were found."""
+    return {
+        "event_time": rfc3339(alert.last),
+        "window_start": rfc3339(alert.window_start),
+        "window_end": rfc3339(alert.last),
+        "received_at": rfc3339(alert.received),
+        "detected_at": rfc3339(detected_at),
     }
 
 

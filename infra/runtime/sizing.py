@@ -91,12 +91,28 @@ def measured(results: Path) -> MeasuredLoad:
 
 def sized(load: Load, measured: MeasuredLoad) -> list[Figure]:
     """The plant for a load."""
-    a_event = 1 / measured.parse + 1 / measured.detect
-    cores = math.ceil(load.events_per_second * a_event / load.busy)
+    return [
+        *_processing(load, measured),
+        *_storage(load, measured),
+        Figure(
+            "an hour's outage is worked off in",
+            round(load.busy / (1 - load.busy), 2),
+            "hours",
+            f"{load.busy:g} / (1 - {load.busy:g})",
+        ),
+    ]
+
+
+def _event_seconds(measured: MeasuredLoad) -> float:
+    """CPU time of ingest for an event."""
+    return 1 / measured.parse + 1 / measured.detect
+
+
+def _processing(load: Load, measured: MeasuredLoad) -> list[Figure]:
+    """Cores, memory, and in how many parts the data is processed."""
+    cores = math.ceil(load.events_per_second * _event_seconds(measured) / load.busy)
     executors = math.ceil(cores / CORES_A_EXECUTOR)
     worker_gb = measured.worker_mb / 1000
-    raw_a_day = load.events_per_second * load.event_bytes * _DAY
-    a_day = raw_a_day * (measured.bronze + measured.silver)
     return [
         Figure(
             "cores of ingest",
@@ -138,6 +154,15 @@ def sized(load: Load, measured: MeasuredLoad) -> list[Figure]:
             "",
             f"devices / {DEVICES_A_PARTITION:,}, up to a power of two, at least 2; no measurement",
         ),
+    ]
+
+
+def _storage(load: Load, measured: MeasuredLoad) -> list[Figure]:
+    """State and lake, by day, in all and for each raw TB."""
+    raw_a_day = load.events_per_second * load.event_bytes * _DAY
+    a_day = raw_a_day * (measured.bronze + measured.silver)
+    seconds = _event_seconds(measured) + measured.others
+    return [
         Figure(
             "state of sessions",
             round(load.devices * measured.device_bytes / 1e6, 1),
@@ -159,7 +184,7 @@ def sized(load: Load, measured: MeasuredLoad) -> list[Figure]:
         ),
         Figure(
             "a raw TB takes",
-            round(1e12 / load.event_bytes * (a_event + measured.others) / load.busy / 3600, 1),
+            round(1e12 / load.event_bytes * seconds / load.busy / 3600, 1),
             "core-hours",
             "10^12 / bytes x CPU seconds an event, all jobs / busy share / 3,600",
         ),
@@ -168,12 +193,6 @@ def sized(load: Load, measured: MeasuredLoad) -> list[Figure]:
             round(measured.bronze + measured.silver, 2),
             "TB",
             "bronze + silver, before retention",
-        ),
-        Figure(
-            "an hour's outage is worked off in",
-            round(load.busy / (1 - load.busy), 2),
-            "hours",
-            f"{load.busy:g} / (1 - {load.busy:g})",
         ),
     ]
 
