@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +18,7 @@ from infra.process.progress import progress
 from infra.process.table_output import add_output_option, print_document, print_rows
 
 _NICE = 10
-_SHOWN = 20
+SHOWN = 20
 
 
 def build(subparsers: Any) -> None:
@@ -70,8 +71,15 @@ def verify(args: argparse.Namespace, settings: Settings) -> int:
         print_rows(run.by_cause(), "table")
         if rows:
             print()
-            print_rows(rows[:_SHOWN], "table")
+            show_differences(rows)
     else:
         print_rows(rows, args.output)
     print(f"{len(rows)} differences, {run.unexplained} of them unexplained", file=sys.stderr)
     return 1 if run.unexplained else 0
+
+
+def show_differences(rows: Sequence[Mapping[str, Any]]) -> None:
+    """The first differences as a table, and how many more there are."""
+    print_rows(rows[:SHOWN], "table")
+    if (more := len(rows) - SHOWN) > 0:
+        print(f"and {more:,} more; '--output csv' lists all")
