@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -20,7 +19,7 @@ from infra.config.settings import Settings
 from infra.delta.parquet_writer import arrow_schema
 from infra.errors import Fatal, Retryable
 from infra.kafka.client import source_of, tenant_of
-from infra.kafka.range_reader import headers_of
+from infra.kafka.range_reader import headers_of, moment_of
 from infra.process.clock import clock
 from infra.streaming.kafka_offsets import OffsetReader, kafka_checkpoint
 from ingest.parsing.arrow_parser import Parser
@@ -112,13 +111,13 @@ class EarlyFinder:
         """A row of bronze.record as job `ingest` makes it; None: it is not looked at here."""
         topic, raw = str(message.topic()), message.value()
         source = source_of(topic, self._settings.kafka)
-        received_at = message.timestamp()[1] / 1000
+        received_at = moment_of(message.timestamp()[1])
         try:
             headers = headers_of(message)
         except Retryable:  # Spark reads such names, and job `ingest` finds what there is to find
             return None
         mode = mode_of(headers or ())
-        stale = clock.time() - received_at > STALE
+        stale = clock.time() - received_at.timestamp() > STALE
         if raw is None or stale or mode not in LIVE_MODES or not self.wants(source):
             return None
         topic_id = self._topic_id(topic)
@@ -131,7 +130,7 @@ class EarlyFinder:
             "record_id": f"{topic_id}:{partition}:{offset}",
             "source": source,
             "mode": mode,
-            "received_at": datetime.fromtimestamp(received_at, UTC),
+            "received_at": received_at,
             "topic": topic,
             "partition": partition,
             "offset": offset,

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from operator import methodcaller
 from typing import Any
 
@@ -40,6 +41,9 @@ PATIENCE = 120.0
 
 UNREADABLE_HEADERS = "a message has a header whose name is no UTF-8"
 """What an error says that `headers_of` raised in a worker."""
+
+LATEST_MILLIS = 253_402_300_799_999
+"""The end of the year 9999, milliseconds since 1970: what is later no time of Python's can hold."""
 
 _ASKED_HEADERS = methodcaller("headers")
 """Where the interpreter calls it itself and often, it does not look whether the call failed."""
@@ -134,6 +138,12 @@ def headers_of(message: Message) -> list[tuple[str, bytes | None]] | None:
         where = f"topic {message.topic()}, partition {message.partition()}"
         raise Retryable(f"{UNREADABLE_HEADERS}: {where}, offset {message.offset()}") from None
     return headers or None
+
+
+def moment_of(millis: int) -> datetime:
+    """The time of a message: where a sender chooses it, it may be any number of 64 bits. Before
+    1970 it is none, as Kafka's own -1; later than the year 9999 it is the end of that year."""
+    return datetime.fromtimestamp(max(-1, min(millis, LATEST_MILLIS)) / 1000, UTC)
 
 
 def _password(options: Mapping[str, Any]) -> dict[str, str]:

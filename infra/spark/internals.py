@@ -27,6 +27,11 @@ DELTA = "org.apache.spark.sql.delta"
 _DAY_MS = 24 * 3600 * 1000
 
 
+UNREADABLE_TIME = "overflows when converting to Spark's microsecond-precision"
+"""What Spark's reader of Kafka says of a message whose time, which is its sender's, it has no
+number for; it then reads none of the messages with it."""
+
+
 def java(spark: SparkSession, name: str) -> Any:
     """A class of the JVM by its whole name.
 

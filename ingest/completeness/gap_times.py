@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from infra.config.settings import Settings
 from infra.delta.duckdb_views import connect
 from infra.errors import HeadgateError
+from infra.kafka.range_reader import moment_of
 from infra.streaming.kafka_offsets import TopicPartitionKey
 from ingest.completeness.log_truncation import PartitionLog
 
@@ -67,7 +68,4 @@ def goes_on(
         first = log.first(offsets)
     finally:
         log.close()
-    return {
-        place: datetime.fromtimestamp(offset.timestamp()[1] / 1000, UTC)
-        for place, offset in first.items()
-    }
+    return {place: moment_of(offset.timestamp()[1]) for place, offset in first.items()}

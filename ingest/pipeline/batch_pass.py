@@ -156,18 +156,22 @@ def latest(read_at: datetime) -> datetime:
 
 
 def dated(records: pa.RecordBatch, read_at: datetime | None) -> pa.RecordBatch:
-    """The records, those from after `read_at` dated then. Clocks may differ by `TOLERANCE`."""
+    """The records, those from after `read_at`, or from before 1970, dated then. Clocks may differ
+    by `TOLERANCE`."""
     if read_at is None:
         return records
     place = records.schema.get_field_index("received_at")
     # A date in the future would move every watermark behind it, and make true times late.
     arrived = records.column(place)
     limit = pa.scalar(latest(read_at), arrived.type)
-    ahead = pc.fill_null(pc.greater(arrived, limit), False)
+    ahead = pc.greater(arrived, limit)
+    # Kafka's own time for none is just before; a sender's may be older than Python's years.
+    never = pc.less(arrived, pa.scalar(0, pa.int64()).cast(arrived.type))
+    wrong = pc.fill_null(pc.or_(ahead, never), False)
     # Nearly always: then the column is not copied.
-    if not pc.any(ahead).as_py():
+    if not pc.any(wrong).as_py():
         return records
-    right = pc.if_else(ahead, pa.scalar(read_at, arrived.type), arrived)
+    right = pc.if_else(wrong, pa.scalar(read_at, arrived.type), arrived)
     return records.set_column(place, records.schema.field(place), right)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,6 +25,7 @@ from infra.kafka.client import source_of, spark_options, tenant_of
 from infra.kafka.range_reader import UNREADABLE_HEADERS
 from infra.process.clock import TOLERANCE, clock, spoken
 from infra.process.log import say
+from infra.spark.internals import UNREADABLE_TIME
 from infra.storage.paths import to_read
 from infra.storage.state_file import StateFile
 from infra.streaming.batch import Batch
@@ -78,10 +80,10 @@ def ingest(
     def columns(ids: tuple[tuple[str, str], ...]) -> list[Column]:
         return bronze_columns(dict(ids), settings)
 
-    by_workers = True
+    by_workers = by_spark = True
 
     def batch(arrived: DataFrame, run: Batch) -> None:
-        nonlocal by_workers
+        nonlocal by_workers, by_spark
         # From the planned offsets, not from the rows: an empty partition has an offset as well.
         taken = taken_by(run)
         # Kept beside the checkpoint, so that a retry names its records and their time as before.
@@ -103,7 +105,7 @@ def ingest(
             through(lake, records, owned, Reach(finished, read_at), stages, run)
 
         fetch = None
-        if by_workers and rows >= FETCHED_ROWS:
+        if by_workers and (rows >= FETCHED_ROWS or not by_spark):
             fetch = fetch_of(run, taken, ids, settings, tasks_for(lake.spark, rows))
         try:
             if fetch is not None:
@@ -118,7 +120,21 @@ def ingest(
             logs = arrived.where(F.col("topic") != settings.kafka.tick_topic)
             # Few rows in many tasks cost more in scheduling than in work.
             few = logs.coalesce(tasks_for(lake.spark, rows))
-            written(few.select(*columns(tuple(sorted(ids.items())))) if rows else None)
+            try:
+                written(few.select(*columns(tuple(sorted(ids.items())))) if rows else None)
+            except (PySparkException, Py4JJavaError) as error:
+                if UNREADABLE_TIME not in str(error):
+                    raise
+                fetch = fetch_of(run, taken, ids, settings, tasks_for(lake.spark, rows))
+                if fetch is None:
+                    raise
+                say(
+                    "job ingest: a message has a time that Spark's reader has no number for; it "
+                    "counts as received when it was read, and until the next start workers read "
+                    "messages"
+                )
+                by_spark = False
+                written(fetch)
         committed(run)
 
     trigger = None if once else settings.jobs.ingest_trigger_seconds
@@ -353,7 +369,7 @@ def _finished(
         # The slowest partition counts: of the others nothing later may be claimed.
         newest = min((last for last in lasts if last is not None), default=None)
         if None in lasts:
-            newest = _slowest(arrived.where(F.col("topic") != tick))
+            newest = _slowest(arrived.where(F.col("topic") != tick), read_at)
     else:
         for (topic, partition), (end, count) in taken.items():
             if topic == tick and count:
@@ -365,10 +381,21 @@ def _finished(
     return (newest - timedelta(seconds=0.5)).isoformat()
 
 
-def _slowest(messages: DataFrame) -> datetime | None:
-    """The newest time of the partition whose newest is the oldest; it reads all messages."""
-    reached = messages.groupBy("topic", "partition").agg(F.max("timestamp").alias("newest"))
-    return min((row["newest"].astimezone(UTC) for row in reached.collect()), default=None)
+def _slowest(messages: DataFrame, read_at: datetime) -> datetime | None:
+    """The newest time of the partition whose newest is the oldest; it reads all messages. None
+    where Spark cannot."""
+    # Times are the senders' and may have no year in Python.
+    newest, begin = F.max("timestamp"), F.lit(datetime(1970, 1, 1, tzinfo=UTC))
+    newest = F.when(newest > F.lit(latest(read_at)), F.lit(read_at)).otherwise(newest)
+    newest = F.greatest(newest, begin)
+    reached = messages.groupBy("topic", "partition").agg(newest.alias("newest"))
+    try:
+        rows = reached.collect()
+    except (PySparkException, Py4JJavaError) as error:
+        if UNREADABLE_TIME not in str(error):
+            raise
+        return None
+    return min((row["newest"].astimezone(UTC) for row in rows), default=None)
 
 
 def _lookup(values: Mapping[str, Any], key: Column) -> Column:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, TopicPartition
 
 from infra.config.settings import Settings
 from infra.errors import Fatal, Retryable
 from infra.kafka.client import client_options, source_of, tenant_of
-from infra.kafka.range_reader import OffsetRange, reader_options
+from infra.kafka.range_reader import OffsetRange, moment_of, reader_options
 from infra.streaming.batch import Batch
 from infra.streaming.kafka_offsets import (
     Checkpoint,
@@ -160,4 +160,4 @@ class Topics:
         kind, millis = message.timestamp()
         if of_broker and kind != TIMESTAMP_LOG_APPEND_TIME:
             return None
-        return datetime.fromtimestamp(millis / 1000, UTC)
+        return moment_of(millis)

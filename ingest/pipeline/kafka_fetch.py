@@ -17,7 +17,7 @@ from confluent_kafka import Message
 from pyspark import TaskContext
 
 from infra.delta.parquet_writer import arrow_schema
-from infra.kafka.range_reader import OffsetRange, headers_of, read
+from infra.kafka.range_reader import LATEST_MILLIS, OffsetRange, headers_of, read
 from infra.process.gc_pause import no_collection
 from ingest.parsing.arrow_columns import joined
 from ingest.parsing.source import mode_of
@@ -102,7 +102,7 @@ class Fetch:
             "mode": pa.array([mode_of(each or ()) for each in headers])
             if some
             else pa.repeat("live", count),
-            "received_at": pc.multiply_checked(millis, 1000),
+            "received_at": pc.multiply_checked(_bounded(millis), 1000),
             "topic": pa.repeat(offset_range.topic, count),
             "partition": pa.repeat(pa.scalar(offset_range.partition, pa.int32()), count),
             "offset": offsets,
@@ -117,6 +117,13 @@ class Fetch:
         return pa.RecordBatch.from_arrays(
             [_as(columns[field.name], field.type) for field in _SCHEMA], schema=_SCHEMA
         )
+
+
+def _bounded(millis: pa.Array) -> pa.Array:
+    """Times as `infra.kafka.range_reader.moment_of` has them; what is not near now is dated when it
+    was read (`ingest.pipeline.batch_pass.dated`)."""
+    least = pa.scalar(-1, millis.type)
+    return pc.max_element_wise(pc.min_element_wise(millis, LATEST_MILLIS), least)
 
 
 def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from infra.delta.parquet_writer import arrow_schema
+from infra.kafka.range_reader import moment_of
 from ingest.pipeline.batch_pass import dated
 from ingest.pipeline.ingest_job import clock_behind
 from ingest.tables import RECORD
@@ -34,6 +35,25 @@ def test_no_record_arrived_after_it_was_read_beyond_what_clocks_differ_by(
     assert found.column("received_at").to_pylist() == wanted
     assert found.column("record_id").to_pylist() == [f"t:0:{n}" for n in range(len(times))]
     assert found.schema == arrived(times).schema
+
+
+@pytest.mark.parametrize("millis", [-1, -62_135_596_800_001, -(10**15)])
+def test_what_is_dated_before_1970_arrived_when_it_was_read(millis: int) -> None:
+    records = arrived([READ_AT])
+    place, kind = records.schema.get_field_index("received_at"), records.column("received_at").type
+    old = pa.array([millis * 1000], pa.int64()).cast(kind)
+    right = dated(records.set_column(place, records.schema.field(place), old), READ_AT)
+    assert right.column("received_at").to_pylist() == [READ_AT]
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+@example(2**63 - 1)
+@example(-(2**63))
+def test_any_number_a_message_may_have_as_its_time_is_a_time(millis: int) -> None:
+    moment = moment_of(millis)
+    assert datetime(1969, 12, 31, tzinfo=UTC) < moment <= datetime.max.replace(tzinfo=UTC)
+    if 0 <= millis < 2**42:
+        assert round(moment.timestamp() * 1000) == millis
 
 
 def test_records_of_files_are_dated_already() -> None:

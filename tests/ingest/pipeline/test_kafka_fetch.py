@@ -6,6 +6,7 @@ import ctypes
 import shutil
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import files
 from pathlib import Path
 from typing import Any
@@ -320,6 +321,56 @@ def make_tick(settings: Settings) -> None:
     made = client.create_topics([NewTopic(settings.kafka.tick_topic, 1, config=config)])
     for each in made.values():
         each.result(20)
+
+
+ODD_TIMES = (10**15, -62_135_596_800_001, -(10**12), -1)
+"""A sender's times, in milliseconds, that Spark can hold: the year 33658, before the year 1, before
+1970, and Kafka's own for none."""
+
+NO_TIMES = (2**62, 2**63 - 1, -(2**62))
+"""Those that it cannot: in microseconds they have more than 64 bits."""
+
+
+@pytest.mark.parametrize(
+    ("times", "cap"),
+    rest_full(
+        1,
+        [
+            (NO_TIMES + ODD_TIMES, 500_000),
+            # A batch that is full claims what its slowest partition has reached, by the times.
+            (ODD_TIMES, len(ODD_TIMES) + 1),
+            (NO_TIMES, len(NO_TIMES) + 1),
+        ],
+    ),
+)
+def test_any_time_that_a_sender_gives_a_message_gets_it_in(
+    times: tuple[int, ...], cap: int, broker: Broker, spark: SparkSession, tmp_path: Path
+) -> None:
+    given = settings_of(broker, tmp_path)
+    jobs = given.jobs.model_copy(update={"max_offsets_per_batch": cap})
+    settings = given.model_copy(update={"jobs": jobs})
+    of_sender = {
+        "message.timestamp.type": "CreateTime",
+        # Since Kafka 4 refused by default; of the past any is taken.
+        "message.timestamp.after.max.ms": str(2**63 - 1),
+    }
+    topics = make(settings, "sshd", **of_sender)
+    make_tick(settings)
+    begun = datetime.now(UTC)
+    client = producer(settings.kafka)
+    for time_ms in (*times, round(begun.timestamp() * 1000)):
+        client.produce(topics[0], b"%d" % time_ms, timestamp=time_ms)
+    sent(client)
+    lake = Lake(spark, settings).ensure(RECORD, EVENT)
+    ingest(lake, once=True).wait()
+    rows = lake.read(RECORD).orderBy("offset").collect()
+    assert [int(row["raw"]) for row in rows[:-1]] == list(times)
+    arrived = [row["received_at"].astimezone(UTC) for row in rows]
+    latest = datetime.now(UTC)
+    # Within a millisecond, as Kafka has no less.
+    assert all(begun - timedelta(milliseconds=1) <= when <= latest for when in arrived)
+    of_logs = lake.read(EVENT).where("source = 'sshd'")
+    assert {row["received_at"].astimezone(UTC) for row in of_logs.collect()} == set(arrived)
 
 
 def test_names_of_headers_that_are_no_text_are_left_to_sparks_reader(
