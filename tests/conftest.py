@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 import headgate.packages  # noqa: F401  makes tables, jobs and commands known
 from infra.config.settings import Settings, load
+from infra.delta import duckdb_views
 from infra.kafka.client import Broker, free_port
 from infra.process import priority
 from infra.spark.session import session
@@ -157,6 +158,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line("\n".join(sorted(late)))
 
 
+# As in the Makefile, for runs without it: some shells of containers set it, and then each worker of
+# the tests, and each process that they start, would compile all of our code again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 if "PYTEST_XDIST_WORKER" in os.environ:
     # PySpark takes a process without a main file for its own doctests, and ends it.
     sys.modules["__main__"].__file__ = pytest.__file__
@@ -167,6 +173,10 @@ os.nice = lambda increment: 0
 priority.lower_session = lambda nice: None
 # Platforms of tests share the machine with other tests, and are waited for.
 os.environ.setdefault("HEADGATE_API__NICE", "0")
+
+# DuckDB checks the signature of an extension for each engine: of the 80 MB of Delta's most of a
+# second of CPU, and tests open hundreds. The processes that they start check it as ever.
+duckdb_views._CONFIG["allow_unsigned_extensions"] = True
 
 Drain = Callable[..., None]
 os.environ.setdefault("HEADGATE_CONFIG", "")

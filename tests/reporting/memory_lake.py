@@ -12,7 +12,7 @@ import duckdb
 
 import headgate.packages  # noqa: F401  makes the tables known
 from infra.config.settings import load
-from infra.delta.duckdb_views import definitions, open_engine
+from infra.delta.duckdb_views import bare_engine, definitions
 from reporting.document.request import ReportRequest
 from reporting.interval import Interval, parse_interval
 from tests.api import story
@@ -24,7 +24,7 @@ class MemoryLake:
     """Every table, empty, and every view over them."""
 
     def __init__(self, memory: str = "512MB") -> None:
-        self.connection: duckdb.DuckDBPyConnection = open_engine(memory=memory, threads=1)
+        self.connection: duckdb.DuckDBPyConnection = bare_engine(memory=memory, threads=1)
         self.columns: dict[str, list[tuple[str, str]]] = {}
         for definition in definitions(Path("/nowhere")):
             layer = definition.name.partition(".")[0]
