@@ -60,7 +60,7 @@ _PRODUCT: Mapping[str, str] = {"name": "VPN-1 & FireWall-1", "vendor_name": "Che
 # Possessive: a value whose closing quote is missing costs one pass, not one for each length that it
 # might have.
 _PAIR = re.compile(
-    r'\s*(?P<key>[A-Za-z_][\w.-]{0,63}):"(?P<value>(?:[^"\\]|\\.)*+)"(?:;|(?=\s*\]?\s*$))'
+    r'\s*(?P<key>[A-Za-z_][\w.-]{0,63}):"(?P<value>(?:[^"\\]|\\.)*+)"(?:;|(?=\s*+\]?\s*$))'
 )
 _GENERIC = re.compile(r"(?P<key>[A-Za-z_][\w.-]{0,63})=(?P<value>(?:[^|\\]|\\.)*+)(?:\||$)")
 _START = re.compile(r'\[(?=[A-Za-z_][\w.-]{0,63}:")')
