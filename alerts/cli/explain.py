@@ -140,6 +140,7 @@ def _match(one: Mapping[str, Any]) -> Iterator[str]:
         yield f"  selections: {', '.join(one['selections'])}"
     for reason in one.get("because", ()):
         values = ", ".join(reason["values"])
+        values += f" and {reason['more']:,} more" if reason["more"] else ""
         yield f"  {reason['test']}" + (f"   <- {values}" if values else "")
     if one["kind"] != "event":
         fields = one["fields"] or {}

@@ -59,7 +59,8 @@ _NUMBERS: Mapping[str, Mapping[int, str]] = {
 def reasons(node: Node, event: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What of a tree made an event match, each as field, test and the values that passed it.
 
-    Of alternatives only those that hold. What must not be is told as `absent`.
+    Of alternatives only those that hold. What must not be is told as `absent`. `more`: values
+    beyond the first `MOST_VALUES`.
     Empty when the tree does not hold.
     """
     return list(_reasons(node, event)) if holds(node, event) else []
@@ -68,13 +69,14 @@ def reasons(node: Node, event: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _reasons(node: Node, event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     node = _once(node)
     if isinstance(node, Not):
-        yield {"field": "", "test": reason_text(node), "values": [], "absent": True}
+        yield {"field": "", "test": reason_text(node), "values": [], "more": 0, "absent": True}
     elif isinstance(node, Test):
         values = [single_line(text_of(v), FIELD_CHARS) for v in _passing(node, event)]
         yield {
             "field": node.field,
             "test": reason_text(node),
             "values": values[:MOST_VALUES],
+            "more": max(0, len(values) - MOST_VALUES),
             "absent": False,
         }
     else:

@@ -16,9 +16,16 @@ from starlette.testclient import TestClient
 from alerts.backtest.rerun import rerun_verdict
 from alerts.backtest.rule_selection import select_rules
 from alerts.cli import __main__
+from alerts.cli.explain import _match
 from alerts.lifecycle.alert_json import with_text
 from alerts.lifecycle.asset_context import in_context
-from alerts.matching.match_reasons import reason_text, reasons, rule_text, selections
+from alerts.matching.match_reasons import (
+    MOST_VALUES,
+    reason_text,
+    reasons,
+    rule_text,
+    selections,
+)
 from alerts.rulepack.locations import store_folder
 from alerts.rulepack.predicate import All, Either, Node, Not, Test, holds
 from alerts.rulepack.rule_pack import PackStore
@@ -98,6 +105,17 @@ def test_of_alternatives_only_those_that_hold_are_told() -> None:
         reason_text(node)
         == "(cmd contains 'curl' or cmd contains 'wget') and not (user is 'backup')"
     )
+
+
+@pytest.mark.parametrize("count", [1, MOST_VALUES, 1_200])
+def test_values_beyond_those_shown_are_counted(count: int) -> None:
+    answers = [f"10.0.{n >> 8}.{n & 255}" for n in range(count)]
+    (told,) = reasons(Test("answers.rdata", "startswith", "10."), {"answers": {"rdata": answers}})
+    assert told["values"] == answers[:MOST_VALUES]
+    assert told["more"] == count - len(told["values"])
+    event = {"time": "12:00", "rule_title": "t", "event_uid": "e", "kind": "event"}
+    shown = "\n".join(_match(event | {"because": [told]}))
+    assert ("and 1,195 more" in shown) == (count == 1_200)
 
 
 def test_numbers_of_ocsf_are_told_with_what_they_mean() -> None:
