@@ -102,6 +102,8 @@ def _windows(source: LogSource, values: Mapping[str, str], codes: frozenset[str]
     if code in ("4656", "4663") and "FileName" in data:
         # Sigma's category has the names of a trace of the kernel.
         data |= {"ObjectName": data.pop("FileName"), "ObjectType": "File"}
+    if words := data.pop("Accesses", None):
+        data["AccessList"] = _codes_of(source, words)
     if channel == "RPCFW":
         data.pop("EventLog", None)
         data = {"Data": [data.get(name, "x") for name in RPC_CALL]}
@@ -119,6 +121,14 @@ def _windows(source: LogSource, values: Mapping[str, str], codes: frozenset[str]
     computer = next(filter(None, named), "")
     provider = provider or _PROVIDERS.get(channel) or _of(channel)
     return _event(data, code, channel, provider, computer)
+
+
+def _codes_of(source: LogSource, words: str) -> str:
+    """The codes of rights that a rule asks in words."""
+    table = next((place for place in source.fields.get("Accesses", ()) if "?%%" in place), "")
+    pairs = (pair.split("=", 1) for pair in table.partition("?")[2].split("&") if "=" in pair)
+    codes = [code for code, name in pairs if any(w in words for w in re.findall(r"\w{4,}", name))]
+    return "\n\t\t\t\t".join(codes) or words
 
 
 def _event(

@@ -6,6 +6,7 @@
 | `unmapped:param*` | all its keys of that name and a number: `param1`, `param2`, ... |
 | `unmapped:parameters.*` | all values of that object |
 | `unmapped:Level?2=Error&3=Warning` | that key's value in other words |
+| `unmapped:AccessList?%%1537=DELETE&%%1539=WRITE_DAC` | each of Windows' codes in it in words |
 | `{reg_value.path}\\{reg_value.name or (Default)}` | a text of columns, with a default |
 | `process.user@` | an account in one piece: `DOMAIN\\name`, or the name or id alone |
 | `process.hashes#` | each hash as `MD5=...`, `SHA256=...` |
@@ -353,8 +354,16 @@ def _words(path: str, meanings: str) -> Derived:
             raise ValueError(f"'{path}?{meanings}': '{pair}' is not WORD=MEANING")
         words[fold(word)] = meaning
 
+    coded = all(word.startswith("%%") for word in words)
+
     def one(values: Sequence[Any]) -> str | None:
-        return None if values[0] is None else words.get(fold(text_of(values[0])))
+        if values[0] is None:
+            return None
+        text = fold(text_of(values[0]))
+        if coded:
+            # A list of codes. No meaning has a line break, so a text in one is whole in it.
+            return "\n".join(words.get(code, code) for code in text.split()) or None
+        return words.get(text)
 
     translated = _elementwise(one)
     of = _template(path) if "{" in path else derived(path)

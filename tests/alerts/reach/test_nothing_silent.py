@@ -37,6 +37,19 @@ AUDITED = xml(
         },
     )
 )
+SECURITY = {"product": "windows", "service": "security"}
+SHARED = xml(
+    Sample(
+        5145,
+        {
+            "SubjectUserName": "ann",
+            "ShareName": "\\\\*\\IPC$",
+            "RelativeTargetName": "oddctl",
+            "AccessMask": "0x3",
+            "AccessList": "%%4416\n\t\t\t\t%%4417\n\t\t\t\t",
+        },
+    )
+)
 HASHED = started(Hashes=f"MD5={MD5},SHA256={SHA}")
 ASKED = json.dumps(
     {
@@ -82,6 +95,13 @@ CASES: list[tuple[dict[str, str], dict[str, Any], str, bytes, bool]] = [
     (PROXY, {"c-uri-extension": "zip"}, "zeek:http", ASKED, False),
     ({"product": "windows", "service": "sysmon"}, {"condition": "words", "words": ["C:\\evilpar"]},
      "windows_xml", started(ParentImage="C:\\evilparent.exe"), True),
+    # Rights of access in words, where the event has their codes.
+    (SECURITY, {"EventID": 5145, "Accesses|contains": "WriteData"}, "windows_xml", SHARED, True),
+    (SECURITY, {"Accesses|contains|all": ["ReadData", "AddFile"]}, "windows_xml", SHARED, True),
+    (SECURITY, {"Accesses|contains": ["%%4417"]}, "windows_xml", SHARED, True),
+    (SECURITY, {"AccessList|contains": "writedata"}, "windows_xml", SHARED, True),
+    (SECURITY, {"AccessList|contains": "%%4416"}, "windows_xml", SHARED, True),
+    (SECURITY, {"Accesses|contains": ["WriteEA", "DELETE"]}, "windows_xml", SHARED, False),
     # A blank before a word is, at the start of a value, the one between the values.
     (EXCHANGE, {"condition": "words", "words": {"|all": ["Set-Odd", ' -Odd "a" -F']}},
      "windows_evtx_json", UNNAMED, True),

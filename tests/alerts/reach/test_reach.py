@@ -56,6 +56,21 @@ def test_a_dead_rule_names_the_field_and_stands_in_the_import(tmp_path: Path) ->
     assert len(json.loads(json.dumps(summary_json(report)))["cannot_fire"]) == 1
 
 
+def test_rights_in_words_are_tried_as_the_codes_that_an_event_has(tmp_path: Path) -> None:
+    rule = {
+        "logsource": SECURITY,
+        "detection": {
+            "selection": {"EventID": 5145, "Accesses|contains": "WriteData"},
+            "condition": "selection",
+        },
+    }
+    (tmp_path / "rule.yml").write_text(document(0, rule), "utf-8")
+    (reached,) = reach_of(compile_rules([tmp_path]))
+    assert reached.state == "fires"
+    assert b"%%4417" in reached.record
+    assert b"WriteData" not in reached.record
+
+
 def test_a_list_of_words_under_a_field_name_is_dead(tmp_path: Path) -> None:
     rule = {
         "logsource": {"product": "cisco", "service": "aaa"},
