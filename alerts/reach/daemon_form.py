@@ -45,8 +45,8 @@ def _of_sshd(values: Mapping[str, str]) -> str:
 def _of_sudo(values: Mapping[str, str]) -> str:
     usual = {"TTY": "pts/0", "PWD": "/home/ann", "USER": "root", "COMMAND": "/usr/bin/id"}
     command = values.get("CommandLine") or values.get("Image") or values.get(KEYWORDS)
-    said = usual | ({"COMMAND": command} if command else {}) | dict(values)
-    fields = " ; ".join(f"{name}={said[name]}" for name in _SUDO)
+    logged = usual | ({"COMMAND": command} if command else {}) | dict(values)
+    fields = " ; ".join(f"{name}={logged[name]}" for name in _SUDO)
     return f"{values.get('User') or 'ann'} : {fields}"
 
 
