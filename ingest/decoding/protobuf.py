@@ -59,6 +59,9 @@ def message_indexes(raw: bytes) -> tuple[tuple[int, ...], bytes]:
     result = []
     for _ in range(count):
         position, index = _zigzag(raw, position)
+        # Python would count a negative one from the end, and read another message's fields.
+        if index < 0:
+            raise Unreadable(f"{index} as an index of a message")
         result.append(index)
     return tuple(result), raw[position:]
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from ingest.sources.shared.firewall import Fields
 
-_KEY = re.compile(r"[\s,]*([A-Za-z_][\w.-]{0,63})=", re.ASCII)
+_BLANK = re.compile(r"[\s,]*+", re.ASCII)
+_KEY = re.compile(r"([A-Za-z_][\w.-]{0,63})=", re.ASCII)
 # Possessive, so that a quote that is never closed costs one look and not many.
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
 _WORD = re.compile(r"[^\s]*")
@@ -24,9 +25,13 @@ def key_values(text: str, *, commas: bool = False) -> Fields:
     """
     fields = Fields()
     words: list[str] = []
-    position = 0
+    position = begin = 0
     while position < len(text):
-        match = _KEY.match(text, position)
+        # A word may be blank itself, as a form feed is, and then ends within what was passed here:
+        # passed again for each, many of them would cost a square.
+        if position >= begin and (blank := _BLANK.match(text, position)):
+            begin = blank.end()
+        match = _KEY.match(text, begin)
         if match is None:
             end = _next_space(text, position)
             word = text[position:end].strip(" ,\t")

@@ -23,7 +23,7 @@ from infra.errors import Fatal, Retryable, Usage
 from ingest.decoding.decoding import decoded_record
 from ingest.decoding.protobuf import message_indexes
 from ingest.parsing.event_rows import event_rows
-from ingest.parsing.source import Format, ParseSettings, Record
+from ingest.parsing.source import Format, ParseSettings, Record, Unreadable
 
 NOW = datetime(2026, 11, 21, 4, 0, tzinfo=UTC)
 DNS = {
@@ -171,6 +171,8 @@ def test_protobuf_framed_with_an_id_and_message_indexes(folder: Path) -> None:
     is_dns(rows(b"\0\0\0\0\x08" + b"\x04\x00\x00" + raw, Format("protobuf", registry=str(folder))))
     assert message_indexes(b"\x00rest") == ((0,), b"rest")
     assert message_indexes(b"\x02\x04rest") == ((2,), b"rest")
+    with pytest.raises(Unreadable, match="-1 as an index"):
+        message_indexes(b"\x02\x01rest")
 
 
 def test_protobuf_keeps_numbers_names_times_and_what_it_does_not_know(folder: Path) -> None:
