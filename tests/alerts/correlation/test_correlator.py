@@ -218,6 +218,34 @@ def test_temporal_ordered_needs_their_order_in_event_time() -> None:
     assert Run(ordered).findings(*[finding(5, r) for r in "abc"]) == [], "one instant has no order"
 
 
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.sampled_from("abcx")),
+        unique=True,
+        max_size=7,
+    )
+)
+@examples(200)
+def test_temporal_ordered_finds_its_order_however_late_its_findings_come(
+    arriving: list[tuple[int, str]],
+) -> None:
+    ordered = correlation(type="temporal_ordered", rules=("a", "b", "c"), count=3)
+    rows = Run(ordered).findings(*[finding(second, rule) for second, rule in arriving])
+    times = {rule: [second for second, each in arriving if each == rule] for rule in "abc"}
+    chains = [
+        (first, then, last)
+        for first in times["a"]
+        for then in times["b"]
+        for last in times["c"]
+        if first < then < last
+    ]
+    assert len(rows) == bool(chains)
+    for row in rows:
+        shown = [each["event_uid"].split("@") for each in row["evidence"]]
+        assert [rule for rule, _ in shown] == ["a", "b", "c"]
+        assert tuple(int(second) for _, second in shown) in chains
+
+
 def test_a_correlation_of_correlations_rests_on_their_events() -> None:
     (below,) = Run(correlation()).findings(finding(0), finding(10), finding(20))
     upper = correlation(id="d", type="temporal", rules=("c", "r"), count=2, feeds=())
