@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import sys
@@ -56,9 +57,17 @@ def spark(session_home: Path) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def empty_tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake with all tables and no rows, made once: a copy of it is a fresh lake."""
-    home = tmp_path_factory.mktemp("empty")
-    Lake(spark, load(home=home)).ensure()
+    """A lake with all tables and no rows, made once by one of the workers: a copy of it is a fresh
+    lake."""
+    run = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        run = run.parent
+    home, whole = run / "empty", run / "empty.whole"
+    with (run / "empty.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not whole.exists():  # what a worker that was killed began is gone on with
+            Lake(spark, load(home=home)).ensure()
+            whole.touch()
     return home / "lake"
 
 
