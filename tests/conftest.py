@@ -23,6 +23,7 @@ from infra.kafka.client import Broker, free_port
 from infra.process import priority
 from infra.spark.session import session
 from infra.streaming.lake import Lake
+from tests.api.story import tell
 from tests.bucket.store import Store, serve
 from tests.examples import PROFILES
 
@@ -55,20 +56,41 @@ def spark(session_home: Path) -> Iterator[SparkSession]:
     running.stop()
 
 
-@pytest.fixture(scope="session")
-def empty_tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake with all tables and no rows, made once by one of the workers: a copy of it is a fresh
-    lake."""
+def made_once(
+    tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]
+) -> Path:
+    """A home that the first of the workers to ask for it makes; the others wait, and look at it."""
     run = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         run = run.parent
-    home, whole = run / "empty", run / "empty.whole"
-    with (run / "empty.lock").open("w") as lock:
+    home, whole = run / name, run / f"{name}.whole"
+    with (run / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not whole.exists():  # what a worker that was killed began is gone on with
-            Lake(spark, load(home=home)).ensure()
+        if not whole.exists():
+            shutil.rmtree(home, ignore_errors=True)  # a worker that was killed left a part of it
+            make(home)
             whole.touch()
+    return home
+
+
+@pytest.fixture(scope="session")
+def empty_tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with all tables and no rows, made once: a copy of it is a fresh lake."""
+    home = made_once(tmp_path_factory, "empty", lambda at: Lake(spark, load(home=at)).ensure())
     return home / "lake"
+
+
+@pytest.fixture(scope="session")
+def day_tables(
+    spark: SparkSession, empty_tables: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A lake with the day of tests/api/story.py, made once, to be copied."""
+
+    def make(home: Path) -> None:
+        shutil.copytree(empty_tables, home / "lake")
+        tell(Lake(spark, load(home=home)))
+
+    return made_once(tmp_path_factory, "day", make) / "lake"
 
 
 @pytest.fixture

@@ -13,19 +13,18 @@ from pyspark.sql import SparkSession
 from api.app import create_app
 from infra.config.settings import Settings, load
 from infra.streaming.lake import Lake
-from tests.api.story import tell
 
 TOKEN = "a-token-of-the-tests"
 
 
 @pytest.fixture(scope="session")
-def day(spark: SparkSession, empty_tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def day(spark: SparkSession, day_tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     home = tmp_path_factory.mktemp("day")
-    shutil.copytree(empty_tables, home / "lake")
+    shutil.copytree(day_tables, home / "lake")
     # Without Spark for statements: `sql/test_spark_engine.py` begins one.
     limits = {"statement_seconds": 4, "statement_rows": 50, "statement_memory": "300MB",
               "statement_bytes": 200_000, "spark_engine": False, "token": TOKEN}  # fmt: skip
-    return tell(Lake(spark, load(home=home, api=limits)))
+    return Lake(spark, load(home=home, api=limits))
 
 
 @pytest.fixture(scope="session")

@@ -18,10 +18,8 @@ from pyspark.sql import SparkSession
 
 import headgate
 from headgate import Headgate, Usage
-from infra.config.settings import load
 from infra.delta.catalog import catalog
-from infra.streaming.lake import Lake
-from tests.api.story import A, B, tell
+from tests.api.story import A, B
 
 ROOT = Path(__file__).parents[2]
 LINE = "<86>1 2026-11-20T12:01:00+00:00 bastion1 sshd 4171 - - Failed password for root from 10.0.0.1 port 52011 ssh2"  # noqa: E501
@@ -42,10 +40,9 @@ headgate:
 
 
 @pytest.fixture(scope="module")
-def day(spark: SparkSession, empty_tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("face")
-    shutil.copytree(empty_tables, home / "lake")
-    tell(Lake(spark, load(home=home)))
+def day(day_tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home: Path = tmp_path_factory.mktemp("face")
+    shutil.copytree(day_tables, home / "lake")
     return home
 
 
