@@ -22,6 +22,8 @@ MAX_VALUES = 4_000_000
 """JSON values of one message: each takes a hundred bytes once it is read."""
 MAX_LINES = 2_000_000
 """Lines of a file that is one record, such as one of leases."""
+MAX_REPEATED_BYTES = 128 * 1024 * 1024
+"""Of a message, repeated by its events, in all of them together."""
 MAX_UNREADABLE = 1_000
 """Dead letters of one message; the rest of them are counted in one more."""
 CPU_SECONDS = 60
@@ -69,6 +71,16 @@ def require_few(number: int, what: str = "events") -> None:
     if number > MAX_EVENTS:
         raise Unreadable(
             f"the message holds {number} {what}; at most {MAX_EVENTS} are read; {_REMEDY}"
+        )
+
+
+def require_few_repeated(size: int, number: int) -> None:
+    """Raises `Unreadable` where a message's events, `number` of them, would each repeat `size`
+    bytes of it, and a worker's memory might not hold them."""
+    if size * number > MAX_REPEATED_BYTES:
+        raise Unreadable(
+            f"the message holds {number} events that each repeat {size} bytes of it; at most "
+            f"{MAX_REPEATED_BYTES} bytes are repeated in all; {_REMEDY}"
         )
 
 

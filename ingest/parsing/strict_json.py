@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from math import isfinite
 from types import GenericAlias
 from typing import Annotated, Any
@@ -18,7 +19,12 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from ingest.parsing.message_bounds import MAX_EVENTS, require_few, require_few_values
+from ingest.parsing.message_bounds import (
+    MAX_EVENTS,
+    require_few,
+    require_few_repeated,
+    require_few_values,
+)
 from ingest.parsing.source import Unreadable
 
 LINE_BYTES = 10 * 1024 * 1024
@@ -158,6 +164,13 @@ def require_single(fields: dict[str, Any]) -> None:
     for key, value in fields.items():
         if type(value) is Repeated:
             raise Unreadable(f"the key '{key[:80]}' stands twice in one object")
+
+
+def require_repeatable(common: Mapping[str, Any], count: int) -> None:
+    """Raises `Unreadable` where the events of one message, `count` of them, would repeat too much
+    of what stands around them."""
+    if count > 1 and common:
+        require_few_repeated(len(_encode(common)), count)
 
 
 def encode(value: object) -> str:

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 
 from ingest.parsing.ocsf import NETWORK, address, kept, mac_address, metadata, unmapped
 from ingest.parsing.source import Context, Event, Unreadable
+from ingest.parsing.strict_json import require_repeatable
 from ingest.parsing.timestamps import stamp_epoch
 from ingest.sources.cloud.common import (
     PORTS,
@@ -169,7 +170,10 @@ class AzureFlow(EnvelopedSource):
 
     def read_all(self, fields: Fields, context: Context) -> list[Event]:
         events: list[Event] = []
-        for group, texts in _groups(fields):
+        groups = list(_groups(fields))
+        flows = sum(len(texts) for _, texts in groups)
+        for group, texts in groups:
+            require_repeatable(group.about | kept(rule=group.rule, acl=group.acl), flows)
             for text in texts:
                 try:
                     events.append(_flow(text, group, context))

@@ -12,7 +12,7 @@ import base64
 import binascii
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -23,7 +23,13 @@ from ingest.parsing.json_time import restamp_json
 from ingest.parsing.ocsf import INFORMATIONAL, OTHER, address, unmapped
 from ingest.parsing.ocsf_export import milliseconds
 from ingest.parsing.source import Context, Event, Unreadable
-from ingest.parsing.strict_json import FILE_BYTES, decode_object, integral, require_single
+from ingest.parsing.strict_json import (
+    FILE_BYTES,
+    decode_object,
+    integral,
+    require_repeatable,
+    require_single,
+)
 from ingest.parsing.timestamps import Stamp, stamp_epoch, stamp_iso
 
 Fields = dict[str, Any]
@@ -384,39 +390,44 @@ def _contents(fields: Fields) -> Iterator[Fields | Unreadable]:
     """What stands in an envelope, one level down, with what the envelope says besides."""
     if type(fields.get("logEvents")) is list:
         lines = fields.pop("logEvents")
-        yield from _with(fields, (_of_line(line) for line in lines))
+        yield from _with(fields, lines, _of_line)
         return
     # Lists before objects: an object of one list is its carrier, whatever else it says.
     for path in _LISTS:
         value = look(fields, *path)
         if type(value) is list and value:
             take(fields, *path)
-            yield from _with(fields, (_element(element) for element in value))
+            yield from _with(fields, value, _element)
             return
     holder = fields["message"] if type(fields.get("message")) is dict else fields
     data = holder.get("data")
     if type(data) is str and data:
         del holder["data"]
-        yield from _with(fields, [_of_base64(data)])
+        yield from _with(fields, [data], _of_base64)
         return
     for path in _OBJECTS:
         value = look(fields, *path)
         if type(value) is dict and value:
             take(fields, *path)
-            yield from _with(fields, [value])
+            yield from _with(fields, [value], _element)
             return
     for key in _TEXTS:
         value = fields.get(key)
         if type(value) is str and value.lstrip()[:1] == "{":
             del fields[key]
-            yield from _with(fields, [_of_text(value)])
+            yield from _with(fields, [value], _of_text)
             return
 
 
 def _with(
-    envelope: Fields, records: Iterable[Fields | Unreadable]
+    envelope: Fields, elements: list[Any], read: Callable[[Any], Fields | Unreadable]
 ) -> Iterator[Fields | Unreadable]:
-    for fields in records:
+    try:
+        require_repeatable(envelope, len(elements))
+    except Unreadable as why:
+        yield why
+        return
+    for fields in map(read, elements):
         if not isinstance(fields, Unreadable) and envelope:
             # A record may have such a key itself, and an envelope lie in another.
             fields = dict(fields)

@@ -22,6 +22,7 @@ from ingest.parsing.ocsf import (
     kept,
 )
 from ingest.parsing.source import Context, Event, Unreadable
+from ingest.parsing.strict_json import require_repeatable
 from ingest.sources.cloud.common import (
     EnvelopedSource,
     Fields,
@@ -176,6 +177,7 @@ class GoogleWorkspace(EnvelopedSource):
         if not parts:
             raise Unreadable("an activity without events")
         fields.pop("events")
+        require_repeatable(fields, len(parts))
         # A copy for each: an event takes out of its activity what it uses, and the next one needs
         # that as well.
         return [_one(_copy(fields), part, context) for part in parts]

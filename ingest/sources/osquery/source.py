@@ -39,6 +39,7 @@ from ingest.parsing.ocsf import (
     unmapped,
 )
 from ingest.parsing.source import Context, Event, Unreadable
+from ingest.parsing.strict_json import require_repeatable
 from ingest.parsing.timestamps import Stamp
 from ingest.sources.osquery.state import history, login, reader_of
 from ingest.sources.osquery.tables import ADDED, REMOVED, SNAPSHOT, OsqueryRow, TableRow
@@ -60,6 +61,7 @@ class Osquery(JsonSource):
         # The request of the TLS logger; a result has a `name` of its own.
         if type(data) is list and data and "name" not in fields:
             around = {key: value for key, value in fields.items() if key != "data"}
+            require_repeatable(around, len(data))
             inner = [around | element for element in data if type(element) is dict]
             return [each for element in inner for each in self.events(element, context)]
         if "columns" in fields or "snapshot" in fields or "diffResults" in fields:
@@ -90,9 +92,11 @@ def _rows(fields: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, An
         for key, value in fields.items()
         if key not in ("snapshot", "diffResults", "action")
     }
+    lists = [(action, batch) for action, batch in batches if type(batch) is list]
+    require_repeatable(around, sum(len(batch) for _, batch in lists))
     none = True
-    for action, batch in batches:
-        for element in batch if type(batch) is list else []:
+    for action, batch in lists:
+        for element in batch:
             none = False
             yield dict(around), element if type(element) is dict else {"value": element}, action
     # A query without rows is an answer too, and its record must have a row in silver.

@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -127,3 +128,62 @@ def test_as_many_events_as_products_write_are_read() -> None:
     rows = [row for part in rows_in_parts(record("aws_cloudtrail", raw), SETTINGS) for row in part]
     assert len(rows) == 20_000
     assert not any(row.get("dead_letter_reason") for row in rows)
+
+
+def _azure(events: int) -> object:
+    flow = "1772442000,203.0.113.9,10.0.0.4,44931,22,T,I,D"
+    flows = {"rule": "r", "flows": [{"mac": "000D3AF8801A", "flowTuples": [flow] * events}]}
+    return {"category": "c", "properties": {"Version": 1, "flows": [flows]}}
+
+
+def _osquery(events: int) -> object:
+    return {
+        "name": "q",
+        "hostIdentifier": "h",
+        "unixTime": 1_772_442_000,
+        "snapshot": [{}] * events,
+    }
+
+
+def _osquery_request(events: int) -> object:
+    result = {"name": "q", "unixTime": 1_772_442_000, "columns": {"pid": "1"}, "action": "added"}
+    return {"log_type": "result", "data": [result] * events}
+
+
+def _google(events: int) -> object:
+    about = {"id": {"applicationName": "drive", "time": "2026-03-02T09:00:00Z"}, "actor": {}}
+    return about | {"events": [{"name": "view"}] * events}
+
+
+def _enveloped(events: int) -> object:
+    return {"records": [_azure(1)] * events}
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("azure_flow", _azure),
+        ("osquery", _osquery),
+        ("osquery", _osquery_request),
+        ("google_workspace", _google),
+        ("azure_flow", _enveloped),
+    ],
+)
+def test_what_events_of_one_message_repeat_of_it_is_bounded(
+    source: str, message: Callable[[int], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A megabyte that is half events and half what each of them repeats would be gigabytes."""
+    monkeypatch.setattr(message_bounds, "MAX_REPEATED_BYTES", 20_000)
+
+    def rows(events: int) -> list[dict[str, Any]]:
+        content = message(events)
+        assert isinstance(content, dict)
+        raw = json.dumps(content | {"note": "x" * 1_000}).encode()
+        return _rows_of(record(source, raw), SETTINGS)
+
+    read = rows(10)
+    assert len(read) == 10
+    assert not any(row.get("dead_letter_reason") for row in read)
+    (refused,) = rows(20)
+    assert "20 events that each repeat 1" in refused["dead_letter_reason"]
+    assert "at most 20000 bytes" in refused["dead_letter_reason"]
