@@ -17,6 +17,8 @@ from api import problems
 from api.auth import Access
 from api.services.act_store import StateFolder
 from infra.config.settings import Settings
+from infra.errors import Retryable
+from infra.process.log import say
 
 REPLAYED_FOR = timedelta(hours=24)
 LONGEST_KEY = 255
@@ -113,9 +115,16 @@ class IdempotentPosts:
             await self._app(scope, again, answer.send)
             # What another try may answer otherwise is not kept.
             if answer.whole and answer.status < 500 and answer.status not in _NOT_KEPT:
-                self._answers.put(name, answer.document(request_digest))
+                self._keep(name, answer.document(request_digest), scope["path"])
         finally:
             self._at_work.discard(name)
+
+    def _keep(self, name: str, document: dict[str, Any], path: str) -> None:
+        try:
+            self._answers.put(name, document)
+        except Retryable as why:
+            # The answer is out: whoever has it need not send the request again.
+            say(f"api: POST {path}: the answer is not kept; sent again, it is done again: {why}")
 
 
 class _Recorded:

@@ -99,6 +99,17 @@ def test_a_fault_is_not_kept_so_the_next_try_may_succeed(
     assert len(done) == 2
 
 
+def test_an_answer_that_cannot_be_kept_is_sent_and_that_is_said(
+    counted: tuple[TestClient, list[Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client, done = counted
+    (tmp_path / "api").mkdir(exist_ok=True)
+    (tmp_path / "api" / "answers").write_text("no folder")
+    reply = send(client, "k1", {"a": 1})
+    assert (reply.status_code, reply.json(), len(done)) == (201, {"done": 1}, 1)
+    assert "api: POST /do: the answer is not kept" in capsys.readouterr().err
+
+
 def test_who_hung_up_and_sends_it_again_is_answered(counted: tuple[TestClient, list[Any]]) -> None:
     client, done = counted
     said = [send(client, "k1", {"leave": 1}).status_code for _ in range(2)]
