@@ -17,6 +17,7 @@ from confluent_kafka import Message
 from pyspark import TaskContext
 
 from infra.delta.parquet_writer import arrow_schema
+from infra.errors import Retryable
 from infra.kafka.range_reader import LATEST_MILLIS, OffsetRange, headers_of, read
 from infra.process.gc_pause import no_collection
 from ingest.parsing.arrow_columns import joined
@@ -54,6 +55,8 @@ class Fetch:
     tasks: tuple[tuple[OffsetRange, ...], ...]
     names: Mapping[str, TopicNames]
     options: Mapping[str, Any] = field(repr=False)
+    any_headers: bool = False
+    """Whether a message gets in without its headers where these cannot be read."""
 
     def batches(self, task: int, rows: int, size: int) -> Iterator[pa.RecordBatch]:
         """The records of a task, `rows` or `size` bytes at once; the last may have fewer.
@@ -64,7 +67,7 @@ class Fetch:
         room_rows, room_bytes = rows, size
         for offset_range, messages in read(self.tasks[task], self.options):
             with no_collection():
-                start, headers = 0, list(map(headers_of, messages))
+                start, headers = 0, list(map(self._headers_of, messages))
                 sizes = list(map(_size, messages, headers))
             while start < len(messages):
                 ends = list(accumulate(sizes[start : start + room_rows]))
@@ -81,6 +84,14 @@ class Fetch:
                     held, room_rows, room_bytes = [], rows, size
         if held:
             yield self._together(held)
+
+    def _headers_of(self, message: Message) -> _Headers:
+        try:
+            return headers_of(message)
+        except Retryable:
+            if self.any_headers:
+                return None
+            raise
 
     @no_collection()
     def _together(self, held: Sequence[_Held]) -> pa.RecordBatch:

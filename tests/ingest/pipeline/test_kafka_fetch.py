@@ -327,6 +327,13 @@ ODD_TIMES = (10**15, -62_135_596_800_001, -(10**12), -1)
 """A sender's times, in milliseconds, that Spark can hold: the year 33658, before the year 1, before
 1970, and Kafka's own for none."""
 
+OF_SENDER = {
+    "message.timestamp.type": "CreateTime",
+    # Since Kafka 4 refused by default; of the past any is taken.
+    "message.timestamp.after.max.ms": str(2**63 - 1),
+}
+"""A topic whose messages have their sender's time, whatever it is."""
+
 NO_TIMES = (2**62, 2**63 - 1, -(2**62))
 """Those that it cannot: in microseconds they have more than 64 bits."""
 
@@ -349,12 +356,7 @@ def test_any_time_that_a_sender_gives_a_message_gets_it_in(
     given = settings_of(broker, tmp_path)
     jobs = given.jobs.model_copy(update={"max_offsets_per_batch": cap})
     settings = given.model_copy(update={"jobs": jobs})
-    of_sender = {
-        "message.timestamp.type": "CreateTime",
-        # Since Kafka 4 refused by default; of the past any is taken.
-        "message.timestamp.after.max.ms": str(2**63 - 1),
-    }
-    topics = make(settings, "sshd", **of_sender)
+    topics = make(settings, "sshd", **OF_SENDER)
     make_tick(settings)
     begun = datetime.now(UTC)
     client = producer(settings.kafka)
@@ -387,3 +389,23 @@ def test_names_of_headers_that_are_no_text_are_left_to_sparks_reader(
     assert read_by_spark(ingest(lake, once=True)) == FETCHED_ROWS + 1
     assert in_order(lake.read(RECORD).toArrow()) == of_spark(spark, settings, topics)
     assert UNREADABLE_HEADERS in capfd.readouterr().err
+
+
+@pytest.mark.full
+def test_what_neither_reader_can_take_gets_in_without_its_headers(
+    broker: Broker, spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = settings_of(broker, tmp_path)
+    topics = make(settings, "sshd", **OF_SENDER)
+    make_tick(settings)
+    client = producer(settings.kafka)
+    client.produce(topics[0], b"a time that Spark has no number for", timestamp=NO_TIMES[0])
+    client.produce(topics[0], b"with headers", headers={"agent": b"x"})
+    sent(client)
+    odd_header(settings, topics[0], b"a\xff\xfeb")
+    lake = Lake(spark, settings).ensure(RECORD, EVENT)
+    ingest(lake, once=True).wait()
+    rows = lake.read(RECORD).orderBy("offset").collect()
+    assert [row["headers"] and row["headers"][0]["key"] for row in rows] == [None, "agent", None]
+    assert rows[0]["raw"] == b"a time that Spark has no number for"
+    assert "has no number for" in capfd.readouterr().err
