@@ -256,7 +256,7 @@ class Publisher:
     def _behind(self, version: int) -> Iterator[Revision]:
         later = versions(self._table, version + 1)
         return chain.from_iterable(
-            _revisions(self._table, commit(self._table, each)) for each in later
+            revisions_of(self._table, commit(self._table, each)) for each in later
         )
 
     def _note_published(self, since: AlertOffset) -> int:
@@ -306,7 +306,7 @@ class Publisher:
     def _send(self, client: Producer, version: int) -> int:
         table_commit = commit(self._table, version)
         new_revisions = [
-            each for each in _revisions(self._table, table_commit) if self._is_news(each)
+            each for each in revisions_of(self._table, table_commit) if self._is_news(each)
         ]
         held = self._place.held
         # Looked up with each commit: a person may leave one out while the driver runs.
@@ -394,7 +394,7 @@ class Publisher:
         produce(client, topic, where.text().encode(), key=self._key)
 
 
-def _revisions(table: Location, table_commit: Commit) -> Iterator[Revision]:
+def revisions_of(table: Location, table_commit: Commit) -> Iterator[Revision]:
     """What a commit tells, in order for an alert; raises `Retryable` where it cannot be read."""
     names = [*(field.name for field in fields(Revision)), "suppressed_by"]
     rows: list[dict[str, Any]] = []

@@ -57,6 +57,8 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Any:
     schema.app = served
     # Else half of the requests have an invented token: `ignored_auth` asks without one anyway.
     schema.config.generation.with_security_parameters = False
+    # Ten seconds by default: on a busy machine the first statement that Spark answers takes longer.
+    schema.config.request_timeout = 120
     yield schema.exclude(path_regex=ENDLESS), desk.settings.home
     app.state.services.close()
 

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from alerts.anomaly.store import BASELINES, baselines_schema
-from alerts.delivery.publisher import Publisher
+from alerts.delivery.publisher import revisions_of
 from alerts.delivery.webhook_queue import Queue, queue_file
 from alerts.rulepack.locations import store_folder
 from api.sql.runner import Refused, Statements
@@ -196,13 +196,13 @@ def test_a_person_goes_from_all_layers_and_alerts_stay(
 
 @pytest.mark.full
 def test_alerts_that_an_erasure_put_in_place_are_not_published_again(told: Lake) -> None:
-    alerts, publisher = table("gold.alert"), Publisher(told.settings)
+    alerts = table("gold.alert")
     folder, before = told.folder(alerts), told.version(alerts)
-    assert [one.alert_id for one in publisher._revisions(commit(folder, before))] == ["a2"]
+    assert [one.alert_id for one in revisions_of(folder, commit(folder, before))] == ["a2"]
     erase(told, ANNA, quiet, wait_seconds=0)
     after = range(before + 1, told.version(alerts) + 1)
     assert len(after) > 0
-    assert [one for version in after for one in publisher._revisions(commit(folder, version))] == []
+    assert [one for each in after for one in revisions_of(folder, commit(folder, each))] == []
     assert [file for version in after for file in told.files_of(alerts, version)] == []
 
 
