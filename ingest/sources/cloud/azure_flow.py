@@ -83,6 +83,11 @@ def _groups(fields: Fields) -> Iterator[tuple[_Group, list[Any]]]:
                 yield _Group(rule, mac, look_text(flow, "aclID"), True, about), tuples
 
 
+def _named(group: _Group) -> int:
+    """How long what names a group is."""
+    return len(group.rule or "") + len(group.acl or "")
+
+
 def _volumes(values: list[str]) -> Fields | None:
     """Packets and bytes there, packets and bytes back; Azure leaves them empty at the start."""
     there, sent, back, received = (whole(value) for value in values)
@@ -171,9 +176,12 @@ class AzureFlow(EnvelopedSource):
     def read_all(self, fields: Fields, context: Context) -> list[Event]:
         events: list[Event] = []
         groups = list(_groups(fields))
-        flows = sum(len(texts) for _, texts in groups)
+        if groups:
+            # Once, as if all flows were of the longest: each group has the same rest of the record.
+            longest = max((group for group, _ in groups), key=_named)
+            common = longest.about | kept(rule=longest.rule, acl=longest.acl)
+            require_repeatable(common, sum(len(texts) for _, texts in groups))
         for group, texts in groups:
-            require_repeatable(group.about | kept(rule=group.rule, acl=group.acl), flows)
             for text in texts:
                 try:
                     events.append(_flow(text, group, context))
