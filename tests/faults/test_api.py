@@ -149,6 +149,9 @@ class Asker(Client):
         answered = self._http.post("/api/v1/statements", json=asked)
         if answered.status_code == 200:
             self.answered[self._number] = "ok"
+        elif answered.status_code == 202:
+            # A busy machine: it goes on as a job, of which there are few; the next is asked.
+            self._http.delete(answered.headers["Location"]).raise_for_status()
         else:
             self.failed_otherwise.append(answered.text)
 
