@@ -79,7 +79,9 @@ def _windows(source: LogSource, values: Mapping[str, str], codes: frozenset[str]
     data: dict[str, Any] = dict(values)
     where = source.where[0] if source.where else {}
     code = data.pop("EventID", None) or data.pop("EventId", None)
-    code = code or (sorted(codes, key=int)[0] if codes else _default_code(source))
+    # Others that feed the log source have words for codes.
+    numbers = sorted(filter(str.isdecimal, codes or ()), key=int)
+    code = code or (numbers[0] if numbers else _default_code(source))
     channel = data.pop("Channel", None) or next(iter(where.get("metadata.log_name", ())), None)
     if "Sysmon" in where.get("metadata.product.name", ()):
         channel = f"{SYSMON}/Operational"

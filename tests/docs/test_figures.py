@@ -12,6 +12,7 @@ from tests.docs.pages import ROOT
 RESULTS = ROOT / "bench" / "results"
 LATENCY = "docs/explanation/latency.md"
 STATE = "docs/explanation/state.md"
+SIZING = "docs/explanation/sizing.md"
 FAULTS = "docs/explanation/faults.md"
 DECISIONS = "docs/explanation/decisions"
 
@@ -79,6 +80,18 @@ TOLD = [
             "in chunks, 1,000,000 leases: a batch",
             "whole, 1,000,000 leases: a batch",
             "in chunks, 1,000,000 leases: state",
+        ],
+    ),
+    (SIZING, "sustained", "held {:,.0f} events/s", ["held for 600 s, all jobs"]),
+    (
+        SIZING,
+        "adhoc",
+        "takes {:.0f} s (DuckDB by itself {:.0f} s), a user and a day {:.0f} s ({:.0f} s)",
+        [
+            "hourly histogram of the week",
+            "hourly histogram of the week: DuckDB by itself",
+            "a user and a day",
+            "a user and a day: DuckDB by itself",
         ],
     ),
     (FAULTS, "day", "checkpoints {:.2f}", ["checkpoints: last third against the middle"]),

@@ -8,6 +8,7 @@ mail and cloud apps are read by `hunting_tables`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -43,7 +44,14 @@ from ingest.sources.cloud.common import (
 )
 from ingest.sources.cloud.record import CloudRecord, person
 from ingest.sources.microsoft import hunting_tables
-from ingest.sources.shared.firewall import connection, endpoint, file_hash, severity
+from ingest.sources.shared.firewall import (
+    INBOUND,
+    OUTBOUND,
+    connection,
+    endpoint,
+    file_hash,
+    severity,
+)
 
 _PRODUCT: Mapping[str, str] = {"name": "Defender for Endpoint", "vendor_name": "Microsoft"}
 _PID = 2**32 - 1
@@ -138,20 +146,44 @@ def _process(row: _Row) -> Event:
     fields = row.fields
     file = _file(fields)
     user = _user(fields, "Account")
-    return row.event(
-        PROCESS,
-        {"ProcessCreated": 1, "OpenProcess": 3, "ProcessTerminated": 2}.get(row.action, 1),
-        status=SUCCESS,
-        process=kept(
-            pid=(pid := take_number(fields, "ProcessId", most=_PID)),
-            uid=_uid(fields, "ProcessUniqueId", pid),
-            name=(file or {}).get("name"),
-            path=(file or {}).get("path"),
-            cmd_line=take_text(fields, "ProcessCommandLine"),
-            user=user,
-            hashes=(file or {}).get("hashes"),
-        ),
+    activity = {"ProcessCreated": 1, "OpenProcess": 3, "ProcessTerminated": 2}.get(row.action, 1)
+    process = kept(
+        pid=(pid := take_number(fields, "ProcessId", most=_PID)),
+        uid=_uid(fields, "ProcessUniqueId", pid),
+        name=(file or {}).get("name"),
+        path=(file or {}).get("path"),
+        cmd_line=take_text(fields, "ProcessCommandLine"),
+        user=user,
+        hashes=(file or {}).get("hashes"),
+        integrity=take_text(fields, "ProcessIntegrityLevel"),
+        **_version_info(fields),
     )
+    event = row.event(PROCESS, activity, status=SUCCESS, process=process)
+    if activity == 1:
+        # Who starts a process is its parent.
+        acting = (event.get("actor") or {}).get("process") or {}
+        parent = {leaf: acting[leaf] for leaf in _OF_PARENT if leaf in acting}
+        event["process"] = process | kept(parent=parent or None)
+    return event
+
+
+_OF_PARENT = ("pid", "uid", "name", "path", "cmd_line", "user")
+_VERSION_INFO = {
+    "company_name": "CompanyName",
+    "product": "ProductName",
+    "desc": "FileDescription",
+    "internal_name": "OriginalFileName",
+    "version": "ProductVersion",
+}
+
+
+def _version_info(fields: Fields) -> Fields:
+    """What the file of a process says of itself."""
+    return {
+        leaf: text
+        for leaf, column in _VERSION_INFO.items()
+        if (text := take_text(fields, f"ProcessVersionInfo{column}"))
+    }
 
 
 def _network(row: _Row) -> Event:
@@ -177,8 +209,17 @@ def _network(row: _Row) -> Event:
         status=FAILURE if failed else SUCCESS,
         source=endpoint(**source),
         target=endpoint(**target),
-        connection_info=connection(take_text(fields, "Protocol"), source.get("ip")),
+        connection_info=connection(
+            take_text(fields, "Protocol"), source.get("ip"), **_direction(row.action)
+        ),
     )
+
+
+def _direction(action: str) -> Mapping[str, Any]:
+    """Which side opened a connection; a port that is listened on is nobody's connection yet."""
+    if action.startswith("Inbound"):
+        return INBOUND
+    return OUTBOUND if action.startswith("Connection") else {}
 
 
 def _on_file(row: _Row) -> Event:
@@ -192,15 +233,57 @@ def _on_file(row: _Row) -> Event:
 _NAMELESS: Fields = {"name": "unknown", "type_id": 0}
 
 
+_HIVES = (
+    # Below it Defender names the user by SID, as only HKEY_USERS has it.
+    ("HKEY_CURRENT_USER\\S-1-", "HKU\\S-1-"),
+    ("HKEY_LOCAL_MACHINE", "HKLM"),
+    ("HKEY_CURRENT_USER", "HKCU"),
+    ("HKEY_CLASSES_ROOT", "HKCR"),
+    ("HKEY_USERS", "HKU"),
+)
+# The first set is the current one but where the last start failed.
+_CONTROL_SET = re.compile(r"(?i)^(HKLM\\SYSTEM)\\ControlSet001(?=\\|$)")
+_BITS = {"dword": 32, "qword": 64}
+
+
+def _key(fields: Fields) -> str | None:
+    """The path of a key as Sysmon writes it; `RegistryKey` stays as it was written, too."""
+    written = take_text(fields, "RegistryKey")
+    path = written or ""
+    for whole, short in _HIVES:
+        if path.upper().startswith(whole):
+            path = short + path[len(whole) :]
+            break
+    path = _CONTROL_SET.sub(r"\1\\CurrentControlSet", path)
+    if written and path != written:
+        fields["RegistryKey"] = written
+    return path or None
+
+
+def _data(fields: Fields) -> str | None:
+    """The data of a value; a number as Sysmon writes it, and then also as it was written."""
+    written = take_text(fields, "RegistryValueData")
+    bits = _BITS.get(str(look(fields, "RegistryValueType")).lower())
+    if written is None or bits is None or not written.isascii() or not written.isdecimal():
+        return written
+    number = int(written) if len(written) < 21 else 2**64
+    if number >= 2**bits:
+        return written
+    fields["RegistryValueData"] = written
+    if bits == 32:
+        return f"DWORD (0x{number:08x})"
+    return f"QWORD (0x{number >> 32:08x}-0x{number & 0xFFFFFFFF:08x})"
+
+
 def _registry(row: _Row) -> Event:
     fields = row.fields
-    path, name = take_text(fields, "RegistryKey"), take_text(fields, "RegistryValueName")
+    path, name = _key(fields), take_text(fields, "RegistryValueName")
     if "Value" in row.action or name:
         value = kept(
             path=path or "unknown",
             # The value of a key that has no name, as regedit shows it.
             name=name or "(Default)",
-            data=take_text(fields, "RegistryValueData"),
+            data=_data(fields),
             type=take_text(fields, "RegistryValueType"),
         )
         values = {"RegistryValueSet": 2, "RegistryValueDeleted": 4}

@@ -1,0 +1,173 @@
+"""Rules of Sigma's Windows categories fire on the device tables of Defender for Endpoint, too."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.alerts.reach.fired import fired
+from tests.ingest.logs import good
+
+SYSTEM = "C:\\Windows\\System32\\"
+WORD = "C:\\Program Files\\Microsoft Office\\WINWORD.EXE"
+BY_WORD = {
+    "Timestamp": "2026-03-02T09:00:00.1234567Z",
+    "DeviceName": "pc1.corp.example",
+    "DeviceId": "d1",
+    "InitiatingProcessFileName": "WINWORD.EXE",
+    "InitiatingProcessFolderPath": WORD,
+    "InitiatingProcessCommandLine": "WINWORD.EXE /n a.docm",
+    "InitiatingProcessId": 7,
+    "InitiatingProcessAccountName": "ann",
+    "InitiatingProcessAccountDomain": "corp",
+    "InitiatingProcessParentId": 3,
+    "InitiatingProcessParentFileName": "explorer.exe",
+}
+
+
+def row(table: str, action: str, **columns: Any) -> bytes:
+    """A row of a table, as the streaming API writes it."""
+    properties = BY_WORD | {"ActionType": action} | columns
+    envelope = {"time": "2026-03-02T09:00:05Z", "category": f"AdvancedHunting-{table}"}
+    return json.dumps(envelope | {"properties": properties}).encode()
+
+
+STARTED = row(
+    "DeviceProcessEvents",
+    "ProcessCreated",
+    FileName="powershell.exe",
+    FolderPath=SYSTEM + "powershell.exe",
+    ProcessId=9,
+    ProcessCommandLine="powershell -enc x",
+    AccountName="system",
+    AccountDomain="nt authority",
+    SHA256="a" * 64,
+    ProcessIntegrityLevel="High",
+    ProcessVersionInfoCompanyName="Microsoft Corporation",
+    ProcessVersionInfoProductName="Windows",
+    ProcessVersionInfoFileDescription="Windows PowerShell",
+    ProcessVersionInfoOriginalFileName="PowerShell.EXE",
+    ProcessVersionInfoProductVersion="10.0.1",
+)
+OPENED = row("DeviceProcessEvents", "OpenProcess", FileName="lsass.exe", ProcessId=9)
+CONNECTED = row(
+    "DeviceNetworkEvents",
+    "ConnectionSuccess",
+    LocalIP="10.0.0.5",
+    LocalPort=51234,
+    RemoteIP="203.0.113.9",
+    RemotePort=443,
+    RemoteUrl="evil.example",
+    Protocol="Tcp",
+)
+ACCEPTED = row(
+    "DeviceNetworkEvents",
+    "InboundConnectionAccepted",
+    LocalIP="10.0.0.5",
+    LocalPort=3389,
+    RemoteIP="203.0.113.9",
+    RemotePort=51234,
+)
+LISTENED = row("DeviceNetworkEvents", "ListeningConnectionCreated", LocalIP="::", LocalPort=4444)
+WRITTEN = row(
+    "DeviceFileEvents",
+    "FileCreated",
+    FileName="x.exe",
+    FolderPath="C:\\Users\\ann\\x.exe",
+    SHA1="b" * 40,
+)
+REMOVED = row("DeviceFileEvents", "FileDeleted", FileName="x.evtx", FolderPath="C:\\x.evtx")
+RENAMED = row("DeviceFileEvents", "FileRenamed", FileName="x.locked", FolderPath="C:\\x.locked")
+RUN = "HKEY_CURRENT_USER\\S-1-5-21-1-2-3-1001\\Software\\Microsoft\\Windows\\CurrentVersion\\Run"
+SERVICE = "HKEY_LOCAL_MACHINE\\SYSTEM\\ControlSet001\\Services\\Odd"
+
+
+def registry(action: str, key: str, name: str = "", data: str = "", kind: str = "String") -> bytes:
+    """A row of the registry's table."""
+    value = {"RegistryValueName": name, "RegistryValueData": data, "RegistryValueType": kind}
+    return row("DeviceRegistryEvents", action, RegistryKey=key, **(value if name else {}))
+
+
+SET = registry("RegistryValueSet", RUN, "Odd", "C:\\x.exe")
+NUMBER = registry("RegistryValueSet", SERVICE, "Start", "4", "Dword")
+LONG = registry("RegistryValueSet", SERVICE, "Long", str(2**32 + 1), "Qword")
+KEY_ADDED = registry("RegistryKeyCreated", SERVICE)
+KEY_GONE = registry("RegistryKeyDeleted", SERVICE)
+VALUE_GONE = registry("RegistryValueDeleted", SERVICE, "Start")
+
+CASES: list[tuple[str, bytes, dict[str, Any]]] = [
+    ("process_creation", STARTED, {"Image|endswith": "\\powershell.exe", "ParentImage": WORD}),
+    ("process_creation", STARTED, {"CommandLine|contains": " -enc ", "User|contains": "AUTHORI"}),
+    ("process_creation", STARTED, {"ParentCommandLine|contains": "a.docm", "ParentProcessId": 7}),
+    ("process_creation", STARTED, {"ParentUser": "corp\\ann", "IntegrityLevel": "High"}),
+    ("process_creation", STARTED, {"OriginalFileName": "PowerShell.EXE", "Product": "Windows"}),
+    ("process_creation", STARTED, {"Company|startswith": "Microsoft", "FileVersion": "10.0.1"}),
+    ("process_creation", STARTED, {"Description": "Windows PowerShell", "Computer|endswith": "e"}),
+    ("process_creation", STARTED, {"Hashes|contains": "SHA256=" + "A" * 64}),
+    ("network_connection", CONNECTED, {"Image": WORD, "Initiated": "true", "DestinationPort": 443}),
+    ("network_connection", CONNECTED, {"DestinationHostname|endswith": ".example"}),
+    ("network_connection", CONNECTED, {"SourceIp|cidr": "10.0.0.0/8", "User": "corp\\ann"}),
+    ("network_connection", ACCEPTED, {"Initiated": "false", "DestinationPort": 3389}),
+    ("file_event", WRITTEN, {"TargetFilename|endswith": "\\ann\\x.exe", "Image": WORD}),
+    ("file_delete", REMOVED, {"TargetFilename|endswith": ".evtx"}),
+    ("file_rename", RENAMED, {"TargetFilename|endswith": ".locked"}),
+    ("registry_set", SET, {"TargetObject|endswith": "\\CurrentVersion\\Run\\Odd", "Image": WORD}),
+    ("registry_set", SET, {"TargetObject|startswith": "HKU\\S-1-5-21-", "Details": "C:\\x.exe"}),
+    ("registry_set", NUMBER, {"TargetObject|contains": "HKLM\\SYSTEM\\CurrentControlSet\\Services",
+                              "Details": "DWORD (0x00000004)"}),
+    ("registry_set", LONG, {"Details": "QWORD (0x00000001-0x00000001)"}),
+    ("registry_add", KEY_ADDED, {"TargetObject|endswith": "\\Services\\Odd"}),
+    ("registry_delete", KEY_GONE, {"TargetObject|endswith": "\\Services\\Odd"}),
+    ("registry_delete", VALUE_GONE, {"TargetObject|endswith": "\\Odd\\Start"}),
+    ("registry_event", KEY_ADDED, {"EventType": "CreateKey"}),
+    ("registry_event", SET, {"EventType": "SetValue", "TargetObject|contains": "\\Run\\"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("category", "raw", "detection"), CASES, ids=range(len(CASES)))
+def test_a_rule_of_a_windows_category_fires(
+    category: str, raw: bytes, detection: dict[str, Any]
+) -> None:
+    source = {"product": "windows", "category": category}
+    assert fired(source, detection, "defender_endpoint", raw)
+
+
+@pytest.mark.parametrize(
+    ("category", "raw"),
+    [
+        ("process_creation", OPENED),
+        ("network_connection", LISTENED),
+        ("file_event", REMOVED),
+        ("file_delete", WRITTEN),
+        ("registry_set", KEY_ADDED),
+        ("registry_add", SET),
+        ("registry_delete", SET),
+        # Whether an image is signed its table does not say, which those rules mostly rest on.
+        ("image_load", row("DeviceImageLoadEvents", "ImageLoaded", FileName="x.dll")),
+    ],
+)
+def test_another_event_is_of_another_category(category: str, raw: bytes) -> None:
+    source = {"product": "windows", "category": category}
+    assert not fired(source, {"Image|re": "."}, "defender_endpoint", raw)
+
+
+def test_what_a_row_says_of_the_registry_stays_as_it_was_written() -> None:
+    event = good("defender_endpoint", NUMBER)
+    assert event["reg_value"]["path"] == "HKLM\\SYSTEM\\CurrentControlSet\\Services\\Odd"
+    kept = json.loads(event["unmapped"])
+    assert kept["RegistryKey"] == SERVICE
+    assert kept["RegistryValueData"] == "4"
+
+
+@pytest.mark.parametrize("data", ["-1", "4294967296", "\u0664", "0x4", "9" * 5000])
+def test_a_number_that_is_none_stays_text(data: str) -> None:
+    raw = registry("RegistryValueSet", SERVICE, "Start", data, "Dword")
+    event = good("defender_endpoint", raw)
+    assert event["reg_value"]["data"] == data
+
+
+def test_the_parent_of_an_opened_process_is_not_who_opened_it() -> None:
+    event = good("defender_endpoint", OPENED)
+    assert event["process"].get("parent") is None
