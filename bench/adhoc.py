@@ -1,4 +1,4 @@
-"""Eleven questions that people ask of a week of events, beside DuckDB by itself on the same files."""
+"""Eleven questions people ask of a week of events, beside DuckDB by itself on the same files."""
 
 from __future__ import annotations
 
