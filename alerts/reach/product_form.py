@@ -61,7 +61,7 @@ def product_record(
         return RawRecord(source.sources[0], zeek_line(values))
     channels = {text for where in source.where for text in where.get("metadata.log_name", ())}
     if LINUX_SYSMON in channels:
-        code = sorted(codes, key=int)[0] if codes else _default_code(source)
+        code = _code_of(source, codes)
         return RawRecord("windows_evtx_json", _event(values, code, LINUX_SYSMON, "Linux-Sysmon"))
     if not source.sources and "Signature" in source.fields:
         return RawRecord("windows_evtx_json", _antivirus(values))
@@ -79,9 +79,7 @@ def _windows(source: LogSource, values: Mapping[str, str], codes: frozenset[str]
     data: dict[str, Any] = dict(values)
     where = source.where[0] if source.where else {}
     code = data.pop("EventID", None) or data.pop("EventId", None)
-    # Others that feed the log source have words for codes.
-    numbers = sorted(filter(str.isdecimal, codes or ()), key=int)
-    code = code or (numbers[0] if numbers else _default_code(source))
+    code = code or _code_of(source, codes)
     channel = data.pop("Channel", None) or next(iter(where.get("metadata.log_name", ())), None)
     if "Sysmon" in where.get("metadata.product.name", ()):
         channel = f"{SYSMON}/Operational"
@@ -203,6 +201,12 @@ def _channel_of(code: int) -> str:
     if code in (4103, 4104):
         return "Microsoft-Windows-PowerShell/Operational"
     return "Security" if code >= 1100 else f"{SYSMON}/Operational"
+
+
+def _code_of(source: LogSource, codes: frozenset[str] | None) -> str:
+    """The lowest number that a rule can mean; other products of the log source have words."""
+    numbers = filter(str.isdecimal, codes or ())
+    return min(numbers, key=int, default=_default_code(source))
 
 
 def _default_code(source: LogSource) -> str:

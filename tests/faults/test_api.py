@@ -151,7 +151,10 @@ class Asker(Client):
             self.answered[self._number] = "ok"
         elif answered.status_code == 202:
             # A busy machine: it goes on as a job, of which there are few; the next is asked.
-            self._http.delete(answered.headers["Location"]).raise_for_status()
+            ended = self._http.delete(answered.headers["Location"])
+            # A job that a kill took away is not there any more.
+            if ended.status_code not in (200, 404):
+                self.failed_otherwise.append(ended.text)
         else:
             self.failed_otherwise.append(answered.text)
 

@@ -156,7 +156,7 @@ def _process(row: _Row) -> Event:
         user=user,
         hashes=(file or {}).get("hashes"),
         integrity=take_text(fields, "ProcessIntegrityLevel"),
-        **_version_info(fields),
+        **{leaf: take_text(fields, column) for leaf, column in _VERSION_INFO.items()},
     )
     event = row.event(PROCESS, activity, status=SUCCESS, process=process)
     if activity == 1:
@@ -168,22 +168,16 @@ def _process(row: _Row) -> Event:
 
 
 _OF_PARENT = ("pid", "uid", "name", "path", "cmd_line", "user")
-_VERSION_INFO = {
-    "company_name": "CompanyName",
-    "product": "ProductName",
-    "desc": "FileDescription",
-    "internal_name": "OriginalFileName",
-    "version": "ProductVersion",
-}
-
-
-def _version_info(fields: Fields) -> Fields:
-    """What the file of a process says of itself."""
-    return {
-        leaf: text
-        for leaf, column in _VERSION_INFO.items()
-        if (text := take_text(fields, f"ProcessVersionInfo{column}"))
+_VERSION_INFO: Mapping[str, str] = MappingProxyType(
+    {
+        "company_name": "ProcessVersionInfoCompanyName",
+        "product": "ProcessVersionInfoProductName",
+        "desc": "ProcessVersionInfoFileDescription",
+        "internal_name": "ProcessVersionInfoOriginalFileName",
+        "version": "ProcessVersionInfoProductVersion",
     }
+)
+"""What the file of a process says of itself."""
 
 
 def _network(row: _Row) -> Event:
@@ -201,6 +195,8 @@ def _network(row: _Row) -> Event:
     if url and url != there.get("hostname"):
         fields["RemoteUrl"] = url
     failed = "Failed" in row.action or "Blocked" in row.action
+    # A port that is listened on is nobody's connection yet.
+    outward = row.action.startswith("Connection")
     activity = 4 if "Failed" in row.action else 5 if failed else 1 if "Success" in row.action else 6
     source, target = (there, here) if inward else (here, there)
     return row.event(
@@ -210,16 +206,11 @@ def _network(row: _Row) -> Event:
         source=endpoint(**source),
         target=endpoint(**target),
         connection_info=connection(
-            take_text(fields, "Protocol"), source.get("ip"), **_direction(row.action)
+            take_text(fields, "Protocol"),
+            source.get("ip"),
+            **(INBOUND if inward else OUTBOUND if outward else {}),
         ),
     )
-
-
-def _direction(action: str) -> Mapping[str, Any]:
-    """Which side opened a connection; a port that is listened on is nobody's connection yet."""
-    if action.startswith("Inbound"):
-        return INBOUND
-    return OUTBOUND if action.startswith("Connection") else {}
 
 
 def _on_file(row: _Row) -> Event:
