@@ -30,6 +30,9 @@ from infra.process.text_output import printable
 _BRIEF = ("name", "level", "kind", "state", "alerts", "sees", "title")
 """Columns of the list that a person looks at first."""
 
+OTHERS = ("crowdstrike",)
+"""Sources of `alerts.reach.reach.OF_SEVERAL`, which takes long to import."""
+
 
 def build(verbs: Any) -> None:
     """Add the verbs that look at rules below `headgate rules`."""
@@ -52,6 +55,9 @@ def build(verbs: Any) -> None:
     )
     reached.add_argument("folder", nargs="*", type=Path, metavar="DIR", help="none: rules in force")
     reached.add_argument("--all", action="store_true", help="also rules that fire")
+    reached.add_argument(
+        "--source", choices=OTHERS, help="only rules that it feeds beside others, on its events"
+    )
     add_output_option(reached)
     reached.set_defaults(run=reach_rules)
 
@@ -125,8 +131,8 @@ def reach_rules(args: argparse.Namespace, settings: Settings) -> int:
         if not folder.exists():
             raise Usage(f"{folder}: no such folder or file of rules")
     compiled = compile_rules(args.folder) if args.folder else compiled_rules(settings)
-    reached = reach_of(compiled)
-    shown = [reach for reach in reached if args.all or reach.state != "fires"]
+    reached = reach_of(compiled, args.source)
+    shown = [reach for reach in reached if args.all or reach.state != "fires" or reach.reason]
     rows = [
         {
             "id": reach.rule.id,

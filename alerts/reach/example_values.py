@@ -143,7 +143,8 @@ def _of(value: SigmaType, turn: int) -> str | None:
     if isinstance(value, SigmaExists):
         return "x" if value.exists else ""
     if isinstance(value, SigmaCIDRExpression):
-        return str(next(ip_network(value.cidr).hosts()))
+        # Of a single address a list comes, of more than one an iterator.
+        return str(next(iter(ip_network(value.cidr).hosts())))
     if isinstance(value, SigmaCompareExpression):
         return str(_beside(value))
     if isinstance(value, SigmaTimestampPart):

@@ -8,6 +8,7 @@
 | `unmapped:Level?2=Error&3=Warning` | that key's value in other words |
 | `unmapped:AccessList?%%1537=DELETE&%%1539=WRITE_DAC` | each of Windows' codes in it in words |
 | `{reg_value.path}\\{reg_value.name or (Default)}` | a text of columns, with a default |
+| `\\{process.parent.name}` | a bare name as the end of a path |
 | `process.user@` | an account in one piece: `DOMAIN\\name`, or the name or id alone |
 | `process.hashes#` | each hash as `MD5=...`, `SHA256=...` |
 | `process.hashes#imphash` | the hash of that algorithm |
@@ -265,9 +266,18 @@ def _elementwise(one: Callable[[Sequence[Any]], str | None]) -> Make:
 def _across(
     places: Sequence[tuple[str, str | None]], between: tuple[str, ...]
 ) -> Callable[[str], _Literals | None]:
-    """A text inside `{a}SEP{b}` lies in a, in b, or ends a, is SEP, and begins b."""
+    """A text inside `{a}SEP{b}` lies in a, in b, or ends a, is SEP, and begins b.
+
+    Inside `SEP{a}` it lies in a, but for a separator at its start.
+    """
+
+    def behind(text: str) -> _Literals | None:
+        rest = text.removeprefix(fold(between[0]))
+        return ((places[0][0], rest),) if rest else None
 
     def literals(text: str) -> _Literals | None:
+        if len(places) == 1 and len(between[0]) == 1 and not between[1] and not places[0][1]:
+            return behind(text)
         # Only the form that rules use; of any other nothing is said, which is always safe.
         if len(places) != 2 or between[0] or between[2] or len(between[1]) != 1:
             return None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from ingest.parsing.ocsf import (
@@ -14,6 +15,7 @@ from ingest.parsing.ocsf import (
     FAILURE,
     FILE,
     NETWORK,
+    OTHER,
     PROCESS,
     REG_VALUE,
     SUCCESS,
@@ -24,6 +26,7 @@ from ingest.parsing.source import Event
 from ingest.sources.cloud.common import (
     PORTS,
     Fields,
+    look,
     take_ip,
     take_name,
     take_number,
@@ -31,10 +34,15 @@ from ingest.sources.cloud.common import (
 )
 from ingest.sources.cloud.record import CloudRecord, person
 from ingest.sources.shared.firewall import INBOUND, OUTBOUND, connection, endpoint, file_hash
-from ingest.sources.windows.codes import DNS_TYPES
+from ingest.sources.shared.registry_form import key_path, number_text
+from ingest.sources.windows.codes import DNS_TYPES, INTEGRITY
 
 PID = 2**32 - 1
 _LOGON_TYPES = frozenset((2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13))
+_SYSTEM_ACCOUNTS: Mapping[str, str] = MappingProxyType(
+    {"S-1-5-18": "SYSTEM", "S-1-5-19": "LOCAL SERVICE", "S-1-5-20": "NETWORK SERVICE"}
+)
+"""Names of Windows' own accounts, which are the same on each machine."""
 
 
 @dataclass(slots=True)
@@ -55,10 +63,11 @@ class Sensor:
         # Falcon's own ids of processes, which other events of the sensor name; the system's number
         # is `RawProcessId` alone.
         acting = take_name(self.fields, "ContextProcessId")
-        file = take_text(self.fields, "ContextBaseFileName")
+        path = take_text(self.fields, "ContextImageFileName")
+        file = take_text(self.fields, "ContextBaseFileName") or file_at(path)
         row = self.record.event(class_uid, activity, **(self.columns | more))
         if acting or file:
-            process = kept(uid=acting or "unknown", name=file)
+            process = kept(uid=acting or "unknown", name=file, path=path)
             row["actor"] = (row.get("actor") or {}) | {"process": process}
         return row
 
@@ -75,10 +84,15 @@ def file_at(path: str | None) -> str | None:
 
 def _account(fields: Fields) -> Fields | None:
     name = take_text(fields, "UserName") or take_text(fields, "UserPrincipal")
-    uid = take_text(fields, "UserSid") or take_name(fields, "UID")
+    uid = take_text(fields, "UserSid") or take_text(fields, "FileOperatorSid")
+    uid = uid or take_name(fields, "UID")
     if name is None and uid is None:
         return None
-    return person(name, uid, domain=take_text(fields, "LogonDomain"))
+    domain = take_text(fields, "LogonDomain")
+    # Sensors of Windows mostly leave names out.
+    if name is None and (own := _SYSTEM_ACCOUNTS.get(uid or "")):
+        name, domain = own, domain or "NT AUTHORITY"
+    return person(name, uid, domain=domain)
 
 
 def _process(sensor: Sensor) -> Event:
@@ -104,6 +118,9 @@ def _process(sensor: Sensor) -> Event:
             cmd_line=take_text(fields, "CommandLine"),
             hashes=hashes(fields, "SHA256HashData", "SHA1HashData", "MD5HashData") or None,
             user=user,
+            # The number stays as it was written, too.
+            integrity=INTEGRITY.get(f"S-1-16-{look(fields, 'IntegrityLevel')}"),
+            internal_name=take_text(fields, "OriginalFilename"),
             parent=parent if parent_name or parent_uid else None,
         ),
     )
@@ -120,8 +137,9 @@ def _network(sensor: Sensor) -> Event:
         port=take_number(fields, "RemotePort", most=PORTS),
     )
     way = take_number(fields, "ConnectionDirection", most=3)
-    # 0 is outgoing, 1 incoming.
+    # 0 is outgoing, 1 incoming; 2 says neither, as of a port that is listened on.
     inward = way == 1 or "Accept" in sensor.name
+    outward = way == 0 or "Connect" in sensor.name
     source, target = (there, here) if inward else (here, there)
     protocol = take_number(fields, "Protocol", most=255)
     closed = sensor.name.startswith("NetworkClose")
@@ -133,7 +151,9 @@ def _network(sensor: Sensor) -> Event:
         target=target,
         by=_account(fields),
         connection_info=connection(
-            protocol, ((source or target) or {}).get("ip"), **(INBOUND if inward else OUTBOUND)
+            protocol,
+            ((source or target) or {}).get("ip"),
+            **(INBOUND if inward else OUTBOUND if outward else {}),
         ),
     )
 
@@ -211,18 +231,33 @@ def _file(sensor: Sensor) -> Event:
 
 def _registry(sensor: Sensor) -> Event:
     fields = sensor.fields
-    path = take_text(fields, "RegObjectName")
+    written = take_text(fields, "RegObjectName")
+    path = key_path(written)
+    if written and path != written:
+        fields["RegObjectName"] = written
+    doing = look(fields, "RegOperationType")
+    named = look(fields, "RegValueName") is not None
     return sensor.event(
         REG_VALUE,
-        2,
+        # Numbers of operations: 1 sets a value, 2 deletes one; others are about keys.
+        2 if doing is None else {"1": 2, "2": 4}.get(str(doing), OTHER),
         status=SUCCESS,
         by=_account(fields) or {"name": "unknown"},
         reg_value=kept(
-            name=take_text(fields, "RegValueName") or "unknown",
+            # The value of a key that has no name, as regedit shows it.
+            name=take_text(fields, "RegValueName") or ("(Default)" if named else "unknown"),
             path=path or "unknown",
-            data=take_text(fields, "RegStringValue"),
+            data=take_text(fields, "RegStringValue") or _number(fields),
         ),
     )
+
+
+def _number(fields: Fields) -> str | None:
+    """A number as data, as Sysmon writes it; it stays as it was written, too."""
+    # Windows' own numbers of types: 4 has 32 bits, 11 has 64.
+    bits = {"4": 32, "11": 64}.get(str(look(fields, "RegType")))
+    number = look(fields, "RegNumericValue")
+    return None if bits is None or number is None else number_text(str(number), bits)
 
 
 def read_other(sensor: Sensor) -> Event:
@@ -236,7 +271,13 @@ READERS: tuple[tuple[re.Pattern[str], Callable[[Sensor], Event]], ...] = (
     (re.compile(r"(?:Suspicious)?DnsRequest"), _dns),
     (re.compile(r"User(?:Logon|Logoff)"), _logon),
     # Written files are named by their kind, such as `PeFileWritten` and `OoxmlFileWritten`.
-    (re.compile(r"\w{2,40}(?:Written|FileRename\w*)$|FileDelete|NewExecutableRenamed"), _file),
+    (
+        re.compile(
+            r"\w{2,40}(?:Written|FileRename\w*)$|File(?:Delete|Rename)"
+            r"|ExecutableDeleted|NewExecutableRenamed"
+        ),
+        _file,
+    ),
     # Asep: auto-start extensibility points, places of the registry that start programs.
     (re.compile(r"Asep(?:Value|Key)Update|Reg\w+Update"), _registry),
 )

@@ -56,6 +56,12 @@ from ingest.sources.shared.firewall import (
 )
 
 _PRODUCT: Mapping[str, str] = {"name": "Falcon", "vendor_name": "CrowdStrike"}
+_SENSORS: Mapping[str, str] = {
+    "Win": "Falcon sensor for Windows",
+    "Lin": "Falcon sensor for Linux",
+    "Mac": "Falcon sensor for Mac",
+}
+"""By `event_platform`, which stays as it was written, too."""
 _TIMES = ("ContextTimeStamp", "timestamp", "_time")
 _LEVELS = (INFORMATIONAL, INFORMATIONAL, 2, 3, 4, 5)
 # A quote inside of a text is escaped, so only keys match.
@@ -95,7 +101,11 @@ def _sensed(fields: Fields, context: Context) -> Event:
         CloudRecord(_PRODUCT, fields, stamp),
         name,
         {
-            "about": kept(event_code=name, uid=take_name(fields, "id")),
+            "about": kept(
+                event_code=name,
+                uid=take_name(fields, "id"),
+                log_provider=_SENSORS.get(str(look(fields, "event_platform"))),
+            ),
             "message": f"{name} on {host}" if host else name,
             "device": _machine(
                 # `aid` is the id of the sensor, and so of the machine.

@@ -8,7 +8,6 @@ mail and cloud apps are read by `hunting_tables`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -52,6 +51,7 @@ from ingest.sources.shared.firewall import (
     file_hash,
     severity,
 )
+from ingest.sources.shared.registry_form import key_path, number_text
 
 _PRODUCT: Mapping[str, str] = {"name": "Defender for Endpoint", "vendor_name": "Microsoft"}
 _PID = 2**32 - 1
@@ -224,46 +224,27 @@ def _on_file(row: _Row) -> Event:
 _NAMELESS: Fields = {"name": "unknown", "type_id": 0}
 
 
-_HIVES = (
-    # Below it Defender names the user by SID, as only HKEY_USERS has it.
-    ("HKEY_CURRENT_USER\\S-1-", "HKU\\S-1-"),
-    ("HKEY_LOCAL_MACHINE", "HKLM"),
-    ("HKEY_CURRENT_USER", "HKCU"),
-    ("HKEY_CLASSES_ROOT", "HKCR"),
-    ("HKEY_USERS", "HKU"),
-)
-# The first set is the current one but where the last start failed.
-_CONTROL_SET = re.compile(r"(?i)^(HKLM\\SYSTEM)\\ControlSet001(?=\\|$)")
 _BITS = {"dword": 32, "qword": 64}
 
 
 def _key(fields: Fields) -> str | None:
     """The path of a key as Sysmon writes it; `RegistryKey` stays as it was written, too."""
     written = take_text(fields, "RegistryKey")
-    path = written or ""
-    for whole, short in _HIVES:
-        if path.upper().startswith(whole):
-            path = short + path[len(whole) :]
-            break
-    path = _CONTROL_SET.sub(r"\1\\CurrentControlSet", path)
+    path = key_path(written)
     if written and path != written:
         fields["RegistryKey"] = written
-    return path or None
+    return path
 
 
 def _data(fields: Fields) -> str | None:
     """The data of a value; a number as Sysmon writes it, and then also as it was written."""
     written = take_text(fields, "RegistryValueData")
     bits = _BITS.get(str(look(fields, "RegistryValueType")).lower())
-    if written is None or bits is None or not written.isascii() or not written.isdecimal():
-        return written
-    number = int(written) if len(written) < 21 else 2**64
-    if number >= 2**bits:
+    number = None if written is None or bits is None else number_text(written, bits)
+    if number is None:
         return written
     fields["RegistryValueData"] = written
-    if bits == 32:
-        return f"DWORD (0x{number:08x})"
-    return f"QWORD (0x{number >> 32:08x}-0x{number & 0xFFFFFFFF:08x})"
+    return number
 
 
 def _registry(row: _Row) -> Event:

@@ -71,6 +71,17 @@ def test_rights_in_words_are_tried_as_the_codes_that_an_event_has(tmp_path: Path
     assert b"WriteData" not in reached.record
 
 
+@pytest.mark.parametrize("network", ["203.0.113.9/32", "203.0.113.8/31", "2001:db8::1/128"])
+def test_a_network_of_one_address_is_tried(network: str, tmp_path: Path) -> None:
+    rule = {
+        "logsource": {"product": "windows", "category": "network_connection"},
+        "detection": {"s": {"DestinationIp|cidr": network}, "condition": "s"},
+    }
+    (tmp_path / "rule.yml").write_text(document(0, rule), "utf-8")
+    (reached,) = reach_of(compile_rules([tmp_path]))
+    assert reached.state == "fires"
+
+
 def test_a_list_of_words_under_a_field_name_is_dead(tmp_path: Path) -> None:
     rule = {
         "logsource": {"product": "cisco", "service": "aaa"},

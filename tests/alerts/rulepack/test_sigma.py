@@ -104,6 +104,9 @@ CASES = [
      True),
     ({r"{user.domain}\{user.name}": r"corp\ann"}, {"user": {"name": "ann"}}, False),
     ({r"{user.domain}\{user.name or (d)}|endswith": "(D)"}, {"user": {"domain": "CORP"}}, True),
+    ({r"\{user.name}|endswith": r"\ann"}, {"user": {"name": "Ann"}}, True),
+    ({r"\{user.name}|endswith": r"\ann"}, {"user": {"name": "joann"}}, False),
+    ({r"\{user.name}": "ann"}, {"user": {"name": "Ann"}}, False),
     ({"file.hashes#|contains": "IMPHASH=0aF"},
      {"file": {"hashes": [{"algorithm": "Imphash", "value": "0af1"}]}}, True),
     ({"file.hashes#|contains": "MD5=0aF"},
@@ -256,7 +259,7 @@ PIECES = (
 TEXT = st.lists(st.sampled_from(PIECES), max_size=3).map("".join)
 DERIVED = (
     "unmapped:a", "unmapped:a.b", "more:a", r"{user.domain}\{user.name}",
-    r"{user.domain}\{user.name or (d)}", "file.hashes#", "file.hashes#md5",
+    r"{user.domain}\{user.name or (d)}", r"\{user.name}", "file.hashes#", "file.hashes#md5",
     "user.domain?a=true&B=false", "user.name",
 )  # fmt: skip
 VALUES = st.recursive(
