@@ -29,6 +29,7 @@ _NAMES: Mapping[str, str] = MappingProxyType(
         "Computer": "ComputerName",
         "ComputerName": "ComputerName",
         "Hostname": "ComputerName",
+        "ImageLoaded": "ImageFileName",
         "TargetFilename": "TargetFileName",
         "FileName": "TargetFileName",
         "md5": "MD5HashData",
@@ -50,6 +51,7 @@ _USUAL: Mapping[str, Mapping[str, str]] = MappingProxyType(
                               "RemoteAddressIP4": "203.0.113.9", "RemotePort": "8443",
                               "ConnectionDirection": "0", "Protocol": "6"},
         "DnsRequest": {"DomainName": "x", "RequestType": "1"},
+        "DriverLoad": {"ImageFileName": "x"},
         "AsepValueUpdate": {"RegObjectName": "x", "RegValueName": "x", "RegOperationType": "1"},
         "NewExecutableWritten": {"TargetFileName": "x"},
         "NewExecutableRenamed": {"TargetFileName": "x"},
@@ -66,6 +68,10 @@ _IMAGES: Mapping[str, str] = MappingProxyType(
     }
 )
 """Where an event names its program; others have its id alone."""
+_OF_DRIVERS: Mapping[str, str] = MappingProxyType(
+    {"Company": "CompanyName", "FileVersion": "FileVersion"}
+)
+_PATHS = frozenset({"ImageFileName", "TargetFileName"})
 _DRIVE = re.compile(r"[A-Za-z]:(?=\\)")
 _HASH = re.compile(r"(MD5|SHA1|SHA256)=([0-9A-Fa-f]+)")
 _DWORD = re.compile(r"DWORD \(0x([0-9a-fA-F]{8})\)")
@@ -134,8 +140,8 @@ def _fields(name: str, field: str, value: str) -> dict[str, str]:
         return {"RequestType": (numbers or [value])[0]}
     if field in ("QueryResults", "answer"):
         return {"IP4Records": value}
-    own = _NAMES.get(field)
-    return {own: _by_device(value) if own == "TargetFileName" else value} if own else {}
+    own = (_OF_DRIVERS if name == "DriverLoad" else {}).get(field) or _NAMES.get(field)
+    return {own: _by_device(value) if own in _PATHS else value} if own else {}
 
 
 def _by_device(path: str) -> str:

@@ -14,6 +14,7 @@ from ingest.parsing.ocsf import (
     DNS,
     FAILURE,
     FILE,
+    KERNEL_EXTENSION,
     NETWORK,
     OTHER,
     PROCESS,
@@ -229,6 +230,21 @@ def _file(sensor: Sensor) -> Event:
     )
 
 
+def _driver(sensor: Sensor) -> Event:
+    """As `driver` for OCSF, and as `module` to be searched like all that is loaded."""
+    fields = sensor.fields
+    path = take_text(fields, "ImageFileName")
+    plain = kept(name=file_at(path) or "unknown", path=path, type_id=1)
+    file = plain | kept(
+        hashes=hashes(fields, "SHA256HashData", "SHA1HashData", "MD5HashData") or None,
+        company_name=take_text(fields, "CompanyName"),
+        internal_name=take_text(fields, "OriginalFilename"),
+        version=take_text(fields, "FileVersion"),
+    )
+    more = {"driver": {"file": plain}}
+    return sensor.event(KERNEL_EXTENSION, 1, status=SUCCESS, module={"file": file}, more=more)
+
+
 def _registry(sensor: Sensor) -> Event:
     fields = sensor.fields
     written = take_text(fields, "RegObjectName")
@@ -278,6 +294,7 @@ READERS: tuple[tuple[re.Pattern[str], Callable[[Sensor], Event]], ...] = (
         ),
         _file,
     ),
+    (re.compile(r"DriverLoad$"), _driver),
     # Asep: auto-start extensibility points, places of the registry that start programs.
     (re.compile(r"Asep(?:Value|Key)Update|Reg\w+Update"), _registry),
 )

@@ -41,115 +41,30 @@ from ingest.sources.cloud.common import (
     take_text,
     take_time,
 )
-from ingest.sources.cloud.record import CloudRecord, person
+from ingest.sources.cloud.record import CloudRecord
 from ingest.sources.microsoft import hunting_tables
+from ingest.sources.microsoft.device_events import DEVICE_EVENTS
+from ingest.sources.microsoft.device_row import NAMELESS, PID, Row, file_of, uid_of, user_of
 from ingest.sources.shared.firewall import (
     INBOUND,
     OUTBOUND,
     connection,
     endpoint,
-    file_hash,
     severity,
 )
 from ingest.sources.shared.registry_form import key_path, number_text
 
 _PRODUCT: Mapping[str, str] = {"name": "Defender for Endpoint", "vendor_name": "Microsoft"}
-_PID = 2**32 - 1
 
 
-def _user(fields: Fields, prefix: str) -> Fields | None:
-    """The account that `prefix` names: `Account`, `InitiatingProcessAccount`, `RequestAccount`."""
-    name, uid = take_text(fields, f"{prefix}Name"), take_text(fields, f"{prefix}Sid")
-    if name is None and uid is None:
-        return None
-    return person(name, uid, domain=take_text(fields, f"{prefix}Domain"))
-
-
-def _path(folder: str | None, name: str | None) -> str | None:
-    """The whole path; `FolderPath` mostly holds the name already, for some tables it does not."""
-    if folder and name and not folder.lower().endswith(name.lower()):
-        return folder.rstrip("\\") + "\\" + name
-    return folder
-
-
-def _file(fields: Fields, prefix: str = "") -> Fields | None:
-    name = take_text(fields, f"{prefix}FileName")
-    path = _path(take_text(fields, f"{prefix}FolderPath"), name)
-    hashes = [
-        element
-        for key in ("SHA256", "SHA1", "MD5")
-        for element in file_hash(take_text(fields, f"{prefix}{key}")) or ()
-    ]
-    size = take_number(fields, f"{prefix}FileSize", most=2**63 - 1)
-    leaves = kept(name=name or (path or "").rpartition("\\")[2] or None, path=path, size=size)
-    return leaves | {"hashes": hashes or None, "type_id": 1} if "name" in leaves else None
-
-
-def _uid(fields: Fields, name: str, pid: int | None) -> str | None:
-    """A process' own id; OCSF wants one where it has no number."""
-    return take_name(fields, name) or (None if pid is not None else "unknown")
-
-
-def _acting(fields: Fields) -> Fields | None:
-    """The process that did it (`InitiatingProcess...`)."""
-    prefix = "InitiatingProcess"
-    file = _file(fields, prefix)
-    pid = take_number(fields, f"{prefix}Id", most=_PID)
-    user = _user(fields, f"{prefix}Account")
-    parent = kept(
-        pid=take_number(fields, f"{prefix}ParentId", most=_PID),
-        name=take_text(fields, f"{prefix}ParentFileName"),
-    )
-    line = take_text(fields, f"{prefix}CommandLine")
-    if pid is None and file is None:
-        return None
-    return kept(
-        pid=pid,
-        uid=_uid(fields, f"{prefix}UniqueId", pid),
-        name=(file or {}).get("name"),
-        path=(file or {}).get("path"),
-        cmd_line=line,
-        user=user,
-        # A process without a number needs an id in OCSF; a parent's bare name is no process.
-        parent=parent if "pid" in parent else None,
-        hashes=(file or {}).get("hashes"),
-    )
-
-
-@dataclass(slots=True)
-class _Row:
-    """A row of a table; `fields` is what has not been used."""
-
-    record: CloudRecord
-    table: str
-    action: str
-    columns: dict[str, Any]
-
-    @property
-    def fields(self) -> Fields:
-        return self.record.fields
-
-    def event(self, class_uid: int, activity: int, **more: Any) -> Event:
-        acting = _acting(self.fields)
-        by = (acting or {}).get("user")
-        event = self.record.event(
-            class_uid,
-            activity,
-            **({"operation": self.action} | self.columns | {"by": by} | more),
-        )
-        if acting:
-            event["actor"] = (event.get("actor") or {}) | {"process": acting}
-        return event
-
-
-def _process(row: _Row) -> Event:
+def _process(row: Row) -> Event:
     fields = row.fields
-    file = _file(fields)
-    user = _user(fields, "Account")
+    file = file_of(fields)
+    user = user_of(fields, "Account")
     activity = {"ProcessCreated": 1, "OpenProcess": 3, "ProcessTerminated": 2}.get(row.action, 1)
     process = kept(
-        pid=(pid := take_number(fields, "ProcessId", most=_PID)),
-        uid=_uid(fields, "ProcessUniqueId", pid),
+        pid=(pid := take_number(fields, "ProcessId", most=PID)),
+        uid=uid_of(fields, "ProcessUniqueId", pid),
         name=(file or {}).get("name"),
         path=(file or {}).get("path"),
         cmd_line=take_text(fields, "ProcessCommandLine"),
@@ -180,7 +95,7 @@ _VERSION_INFO: Mapping[str, str] = MappingProxyType(
 """What the file of a process says of itself."""
 
 
-def _network(row: _Row) -> Event:
+def _network(row: Row) -> Event:
     fields = row.fields
     inward = row.action.startswith("Inbound")
     here = kept(ip=take_ip(fields, "LocalIP"), port=take_number(fields, "LocalPort", most=65535))
@@ -213,15 +128,12 @@ def _network(row: _Row) -> Event:
     )
 
 
-def _on_file(row: _Row) -> Event:
+def _on_file(row: Row) -> Event:
     fields = row.fields
     doing = {"FileCreated": 1, "FileModified": 3, "FileDeleted": 4, "FileRenamed": 5}
     return row.event(
-        FILE, doing.get(row.action, OTHER), status=SUCCESS, file=_file(fields) or _NAMELESS
+        FILE, doing.get(row.action, OTHER), status=SUCCESS, file=file_of(fields) or NAMELESS
     )
-
-
-_NAMELESS: Fields = {"name": "unknown", "type_id": 0}
 
 
 _BITS = {"dword": 32, "qword": 64}
@@ -247,7 +159,7 @@ def _data(fields: Fields) -> str | None:
     return number
 
 
-def _registry(row: _Row) -> Event:
+def _registry(row: Row) -> Event:
     fields = row.fields
     path, name = _key(fields), take_text(fields, "RegistryValueName")
     if "Value" in row.action or name:
@@ -269,7 +181,7 @@ def _registry(row: _Row) -> Event:
     )
 
 
-def _logon(row: _Row) -> Event:
+def _logon(row: Row) -> Event:
     fields = row.fields
     written = look(fields, "LogonType")
     failed = row.action == "LogonFailed"
@@ -285,7 +197,7 @@ def _logon(row: _Row) -> Event:
         {"LogonAttempted": 6}.get(row.action, 1),
         status=FAILURE if failed else SUCCESS if row.action == "LogonSuccess" else UNKNOWN,
         status_detail=take_text(fields, "FailureReason"),
-        user=_user(fields, "Account"),
+        user=user_of(fields, "Account"),
         source=endpoint(**source),
         target={"hostname": host["hostname"]} if host and host.get("hostname") else None,
         logon_type_id=hunting_tables.logon_type(written),
@@ -296,13 +208,13 @@ def _logon(row: _Row) -> Event:
     )
 
 
-def _image(row: _Row) -> Event:
-    file = _file(row.fields) or _NAMELESS
+def _image(row: Row) -> Event:
+    file = file_of(row.fields) or NAMELESS
     more = {"module": {"load_type_id": 0}}
     return row.event(MODULE, 1, status=SUCCESS, module={"file": file}, more=more)
 
 
-def _alert(row: _Row) -> Event:
+def _alert(row: Row) -> Event:
     fields = row.fields
     uid = take_text(fields, "AlertId") or "unknown"
     title = take_text(fields, "Title") or row.table
@@ -320,11 +232,16 @@ def _alert(row: _Row) -> Event:
     )
 
 
-def _other(row: _Row) -> Event:
+def _other(row: Row) -> Event:
     return row.event(BASE, 0)
 
 
-_READERS: Mapping[str, Callable[[_Row], Event]] = MappingProxyType(
+def _device_event(row: Row) -> Event:
+    """A row of the table of all that has no other, read by what happened."""
+    return DEVICE_EVENTS.get(row.action, _other)(row)
+
+
+_READERS: Mapping[str, Callable[[Row], Event]] = MappingProxyType(
     {
         "deviceprocessevents": _process,
         "devicenetworkevents": _network,
@@ -332,6 +249,7 @@ _READERS: Mapping[str, Callable[[_Row], Event]] = MappingProxyType(
         "deviceregistryevents": _registry,
         "devicelogonevents": _logon,
         "deviceimageloadevents": _image,
+        "deviceevents": _device_event,
         "alertinfo": _alert,
         "alertevidence": _alert,
     }
@@ -359,6 +277,7 @@ def _read(fields: Fields, context: Context) -> Event:
     if not table:
         # Rows alone, as a query exports them, do not name their table: the action tells it.
         table = hunting_tables.hunting_table_of(fields, action) or ""
+        table = table or ("DeviceEvents" if action in DEVICE_EVENTS else "")
         table = table or next((name for word, name in _BY_ACTION if action.startswith(word)), "")
         # Some have the word further in, such as `InboundConnectionAccepted`.
         table = table or next((name for word, name in _BY_ACTION if word in action), "")
@@ -381,7 +300,7 @@ def _read(fields: Fields, context: Context) -> Event:
         "message": f"{host or 'unknown'}: {action or table}",
         "device": kept(hostname=host, uid=uid, type_id=0) if host or uid else None,
     }
-    row = _Row(record, table, action, columns)
+    row = Row(record, table, action, columns)
     return _READERS.get(table.lower(), _other)(row)
 
 

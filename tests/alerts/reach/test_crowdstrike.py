@@ -148,6 +148,14 @@ DEFAULT = sensor(
     RegStringValue="x",
     RegOperationType="1",
 )
+DRIVER = sensor(
+    "DriverLoad",
+    ImageFileName=SYSTEM + "drivers\\rtcore64.sys",
+    SHA256HashData="d" * 64,
+    CompanyName="Odd Ltd",
+    OriginalFilename="RTCore64.sys",
+    FileVersion="1.0",
+)
 
 CASES: list[tuple[str, str, bytes, dict[str, Any]]] = [
     ("windows", "process_creation", STARTED, {"Image|endswith": "\\powershell.exe"}),
@@ -187,6 +195,9 @@ CASES: list[tuple[str, str, bytes, dict[str, Any]]] = [
     ("windows", "registry_set", NUMBER, {"Details": "DWORD (0x00000004)", "TargetObject":
         "HKLM\\SYSTEM\\CurrentControlSet\\Services\\Odd\\Start"}),
     ("windows", "registry_set", DEFAULT, {"TargetObject|endswith": "\\Run\\(Default)"}),
+    ("windows", "driver_load", DRIVER, {"ImageLoaded|endswith": "\\rtcore64.sys"}),
+    ("windows", "driver_load", DRIVER, {"Hashes|contains": "SHA256=" + "D" * 64,
+                                        "OriginalFileName": "RTCore64.sys", "Company": "Odd Ltd"}),
     ("windows", "registry_event", SET, {"TargetObject|contains": "\\Run\\"}),
 ]  # fmt: skip
 
@@ -221,7 +232,8 @@ OTHERS = [
     ("windows", "registry_set", KEY),
     ("windows", "registry_event", KEY),
     ("windows", "image_load", sensor("ClassifiedModuleLoad", ImageFileName=SYSTEM + "x.dll")),
-    ("windows", "driver_load", sensor("DriverLoad", ImageFileName=SYSTEM + "drivers\\x.sys")),
+    ("windows", "driver_load", sensor("ClassifiedModuleLoad", ImageFileName=SYSTEM + "x.sys")),
+    ("windows", "image_load", DRIVER),
     ("windows", "create_remote_thread", sensor("BrowserInjectedThread", TargetProcessId="7")),
 ]
 
@@ -303,6 +315,10 @@ REACH: list[tuple[str, dict[str, Any], str, str]] = [
     ("registry_set", {"s": {"TargetObject|startswith": "HKLM\\SYSTEM\\CurrentControlSet\\x",
                             "EventType": "SetValue", "Details": "DWORD (0x0000000a)"},
                       "condition": "s"}, "fires", ""),
+    ("driver_load", {"s": {"ImageLoaded|endswith": "\\x.sys", "Company": "Odd",
+                           "Hashes|contains": "SHA256=" + "D" * 64}, "condition": "s"},
+     "fires", ""),
+    ("driver_load", {"s": {"Signed": "false"}, "condition": "s"}, "dead", "Signed"),
     ("registry_set", {"s": {"Image|endswith": "\\a.exe"}, "condition": "s"}, "dead", "Image"),
 ]  # fmt: skip
 

@@ -97,6 +97,37 @@ KEY_ADDED = registry("RegistryKeyCreated", SERVICE)
 KEY_GONE = registry("RegistryKeyDeleted", SERVICE)
 VALUE_GONE = registry("RegistryValueDeleted", SERVICE, "Start")
 
+
+def more(action: str, details: dict[str, Any], packed: bool = True, **columns: Any) -> bytes:
+    """A row of the table of all other events, its details an object or one packed as text."""
+    given = json.dumps(details) if packed else details
+    return row("DeviceEvents", action, AdditionalFields=given, **columns)
+
+
+LSASS: dict[str, Any] = {"FileName": "lsass.exe", "FolderPath": SYSTEM + "lsass.exe", "ProcessId": 700}
+READ = more("OpenProcessApiCall", {"DesiredAccess": 5136}, **LSASS)
+READ_ALL = more("OpenProcessApiCall", {"DesiredAccess": 2097151}, packed=False, **LSASS)
+NAMED = more("OpenProcessApiCall", {"DesiredAccess": "0x1410"}, FileName="lsass.exe", ProcessId=700)
+MEMORY_READ = more("ReadProcessMemoryApiCall", {"TotalBytesCopied": 9}, **LSASS)
+INJECTED = more("CreateRemoteThreadApiCall", {}, **LSASS)
+PIPE = {"FileOperation": "File created", "NamedPipeEnd": "Server"}
+PIPED = more("NamedPipeEvent", PIPE | {"PipeName": "\\Device\\NamedPipe\\msf-pipe-5902"})
+JOINED = more("NamedPipeEvent", {"FileOperation": "File opened", "PipeName": "\\postex_1"}, False)
+DRIVER = row(
+    "DeviceEvents",
+    "DriverLoad",
+    FileName="rtcore64.sys",
+    FolderPath="C:\\Windows\\Temp\\rtcore64.sys",
+    SHA256="d" * 64,
+    SHA1="e" * 40,
+)
+ASKED = more(
+    "DnsQueryResponse",
+    {"DnsQueryString": "cdn.evil.example", "DnsQueryResult": '[{"Result":"203.0.113.9"}]'},
+)
+COMMAND = more("PowerShellCommand", {"Command": "Invoke-Mimikatz"})
+SCRIPT = more("ScriptContent", {"ScriptContent": "Invoke-Mimikatz"})
+
 CASES: list[tuple[str, bytes, dict[str, Any]]] = [
     ("process_creation", STARTED, {"Image|endswith": "\\powershell.exe", "ParentImage": WORD}),
     ("process_creation", STARTED, {"CommandLine|contains": " -enc ", "User|contains": "AUTHORI"}),
@@ -123,6 +154,19 @@ CASES: list[tuple[str, bytes, dict[str, Any]]] = [
     ("registry_delete", VALUE_GONE, {"TargetObject|endswith": "\\Odd\\Start"}),
     ("registry_event", KEY_ADDED, {"EventType": "CreateKey"}),
     ("registry_event", SET, {"EventType": "SetValue", "TargetObject|contains": "\\Run\\"}),
+    ("process_access", READ, {"TargetImage|endswith": "\\lsass.exe", "SourceImage": WORD,
+                              "GrantedAccess": "0x1410"}),
+    ("process_access", READ_ALL, {"GrantedAccess": ["0x1fffff", "0x1010"]}),
+    ("process_access", READ_ALL, {"SourceUser": "corp\\ann"}),
+    ("process_access", NAMED, {"TargetImage|endswith": "\\lsass.exe", "GrantedAccess": "0x1410"}),
+    ("create_remote_thread", INJECTED, {"TargetImage|endswith": "\\lsass.exe"}),
+    ("create_remote_thread", INJECTED, {"SourceImage": WORD}),
+    ("create_remote_thread", INJECTED, {"SourceCommandLine|contains": "a.docm"}),
+    ("pipe_created", PIPED, {"PipeName|startswith": "\\msf-pipe-", "Image": WORD}),
+    ("pipe_created", JOINED, {"PipeName": "\\postex_1"}),
+    ("driver_load", DRIVER, {"ImageLoaded|contains": "\\Temp\\"}),
+    ("driver_load", DRIVER, {"Hashes|contains": "SHA256=" + "D" * 64, "sha1": "e" * 40}),
+    ("dns_query", ASKED, {"QueryName|endswith": ".evil.example", "Image": WORD}),
 ]  # fmt: skip
 
 
@@ -144,13 +188,31 @@ def test_a_rule_of_a_windows_category_fires(
         ("registry_set", KEY_ADDED),
         ("registry_add", SET),
         ("registry_delete", SET),
+        ("process_creation", READ),
+        ("process_access", OPENED),
+        ("process_access", MEMORY_READ),
+        ("process_access", INJECTED),
+        ("create_remote_thread", READ),
+        ("create_remote_thread", MEMORY_READ),
+        ("pipe_created", WRITTEN),
+        ("file_event", PIPED),
+        ("file_event", DRIVER),
+        ("driver_load", PIPED),
+        ("image_load", DRIVER),
+        ("dns_query", CONNECTED),
+        ("network_connection", ASKED),
+        ("ps_script", COMMAND),
+        ("ps_script", SCRIPT),
+        ("ps_module", COMMAND),
         # Whether an image is signed its table does not say, which those rules mostly rest on.
         ("image_load", row("DeviceImageLoadEvents", "ImageLoaded", FileName="x.dll")),
     ],
 )
 def test_another_event_is_of_another_category(category: str, raw: bytes) -> None:
     source = {"product": "windows", "category": category}
-    assert not fired(source, {"Image|re": "."}, "defender_endpoint", raw)
+    # True of every event that is looked at.
+    anything = {"selection": {"message": "no such"}, "condition": "not selection"}
+    assert not fired(source, anything, "defender_endpoint", raw)
 
 
 def test_what_a_row_says_of_the_registry_stays_as_it_was_written() -> None:
@@ -171,3 +233,38 @@ def test_a_number_that_is_none_stays_text(data: str) -> None:
 def test_the_parent_of_an_opened_process_is_not_who_opened_it() -> None:
     event = good("defender_endpoint", OPENED)
     assert event["process"].get("parent") is None
+
+
+@pytest.mark.parametrize("raw", [READ, READ_ALL, INJECTED, PIPED, JOINED, DRIVER, ASKED])
+def test_a_row_alone_is_read_as_in_its_table(raw: bytes) -> None:
+    alone = json.dumps(json.loads(raw)["properties"]).encode()
+    whole, bare = good("defender_endpoint", raw), good("defender_endpoint", alone)
+    assert whole["class_uid"] == bare["class_uid"] != 0
+    assert whole["activity_id"] == bare["activity_id"]
+    assert whole["metadata"]["event_code"] == bare["metadata"]["event_code"]
+
+
+def test_details_stay_as_they_were_written() -> None:
+    for raw, name in ((READ, "DesiredAccess"), (PIPED, "PipeName"), (ASKED, "DnsQueryResult")):
+        kept = json.loads(good("defender_endpoint", raw)["unmapped"])
+        assert name in json.loads(kept["AdditionalFields"])
+
+
+def test_who_opened_a_process_is_not_its_parent() -> None:
+    event = good("defender_endpoint", READ)
+    assert (event["class_uid"], event["activity_id"]) == (1007, 3)
+    assert event["process"].get("parent") is None
+    assert json.loads(event["more"])["requested_permissions"] == 5136
+
+
+@pytest.mark.parametrize(
+    "details",
+    [None, 7, "", "{", "[]", "{}", '{"DesiredAccess": -1}', '{"DesiredAccess": "0xzz"}',
+     '{"DesiredAccess": true}', '{"DesiredAccess": 99999999999}', '{"PipeName": 7}',
+     '{"DesiredAccess": "\u0664"}', '{"PipeName": ""}', '{"DnsQueryString": ["a"]}', ["a"]],
+)  # fmt: skip
+@pytest.mark.parametrize("action", ["OpenProcessApiCall", "NamedPipeEvent", "DnsQueryResponse"])
+def test_details_that_are_none_take_nothing_away(action: str, details: Any) -> None:
+    event = good("defender_endpoint", row("DeviceEvents", action, AdditionalFields=details))
+    assert event["metadata"]["event_code"] == action
+    assert "GrantedAccess" not in (event["unmapped"] or "")
