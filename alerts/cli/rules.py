@@ -30,7 +30,7 @@ from infra.process.text_output import printable
 _BRIEF = ("name", "level", "kind", "state", "alerts", "sees", "title")
 """Columns of the list that a person looks at first."""
 
-OTHERS = ("crowdstrike",)
+OTHERS = ("crowdstrike", "defender_endpoint")
 """Sources of `alerts.reach.reach.OF_SEVERAL`, which takes long to import."""
 
 

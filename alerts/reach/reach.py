@@ -15,6 +15,7 @@ from sigma.rule import SigmaRule, SigmaYAMLLoader
 from alerts.compiler.compiler import REFUSALS, Compiled, RuleSource
 from alerts.compiler.rule_files import with_known_names
 from alerts.compiler.sigma_to_predicate import Meaning, codes_of_rule, condition_tree
+from alerts.reach.defender_form import defender_condition, defender_row
 from alerts.reach.example_values import KEYWORDS, Example, example_of
 from alerts.reach.falcon_form import falcon_condition, falcon_event
 from alerts.reach.product_form import RawRecord, product_record
@@ -25,7 +26,12 @@ from alerts.rulepack.predicate import holds
 from alerts.rulepack.rule_pack import Rule
 from infra.config.bounded_yaml import yaml_documents
 
-OF_SEVERAL = MappingProxyType({"crowdstrike": (falcon_condition, falcon_event)})
+OF_SEVERAL = MappingProxyType(
+    {
+        "crowdstrike": (falcon_condition, falcon_event),
+        "defender_endpoint": (defender_condition, defender_row),
+    }
+)
 """Sources whose events tell less than those that a log source was made for: by what their events
 are known there, and what makes one."""
 
@@ -133,7 +139,8 @@ def _not_ruled_out(source: LogSource, parsed: SigmaRule, by: str) -> str:
     for condition in parsed.detection.parsed_condition:
         for item, wanted in _asked_or_not(condition.parsed, True):
             example = example_of(item)
-            if wanted or not example.values or example.beyond:
+            # That a field says nothing is no value that another source could lack.
+            if wanted or str(item.value) in ("", "-") or not example.values or example.beyond:
                 continue
             record = _record(source, example.values, None, by)
             events = record.events() if record else []

@@ -299,7 +299,7 @@ REACH: list[tuple[str, dict[str, Any], str, str]] = [
      "dead", "no event of crowdstrike has these values for CurrentDirectory"),
     ("process_creation", {"s": {"CommandLine|contains": "-enc"},
                           "f": {"ParentImage": ["C:\\a.exe", "C:\\b.exe"]},
-                          "g": {"ParentImage|endswith": "\\c.exe"},
+                          "g": {"ParentImage|endswith": "\\c.exe", "Image": ["", "-"]},
                           "condition": "s and not 1 of f and not g"},
      "fires", "what it rules out by ParentImage no event of crowdstrike has"),
     ("network_connection", {"s": {"DestinationIp|cidr": "2001:db8::/32", "Initiated": "false",

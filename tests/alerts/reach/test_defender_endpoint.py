@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from alerts.compiler.compiler import compile_rules
+from alerts.reach.reach import reach_of
+from tests.alerts.public_rules import document
 from tests.alerts.reach.fired import fired
 from tests.ingest.logs import good
 
@@ -104,7 +108,11 @@ def more(action: str, details: dict[str, Any], packed: bool = True, **columns: A
     return row("DeviceEvents", action, AdditionalFields=given, **columns)
 
 
-LSASS: dict[str, Any] = {"FileName": "lsass.exe", "FolderPath": SYSTEM + "lsass.exe", "ProcessId": 700}
+LSASS: dict[str, Any] = {
+    "FileName": "lsass.exe",
+    "FolderPath": SYSTEM + "lsass.exe",
+    "ProcessId": 700,
+}
 READ = more("OpenProcessApiCall", {"DesiredAccess": 5136}, **LSASS)
 READ_ALL = more("OpenProcessApiCall", {"DesiredAccess": 2097151}, packed=False, **LSASS)
 NAMED = more("OpenProcessApiCall", {"DesiredAccess": "0x1410"}, FileName="lsass.exe", ProcessId=700)
@@ -268,3 +276,49 @@ def test_details_that_are_none_take_nothing_away(action: str, details: Any) -> N
     event = good("defender_endpoint", row("DeviceEvents", action, AdditionalFields=details))
     assert event["metadata"]["event_code"] == action
     assert "GrantedAccess" not in (event["unmapped"] or "")
+
+
+REACH: list[tuple[str, dict[str, Any], str, str]] = [
+    ("process_creation", {"Image|startswith": "C:\\Temp\\", "ParentImage|endswith": "\\cmd.exe",
+                          "User": "NT AUTHORITY\\SYSTEM", "ParentUser|endswith": "ann"},
+     "fires", ""),
+    ("process_creation", {"CommandLine|contains": "x", "ParentCommandLine|contains": "y",
+                          "OriginalFileName": "z.exe", "IntegrityLevel": "High"}, "fires", ""),
+    ("process_creation", {"CurrentDirectory": "C:\\"}, "dead", "CurrentDirectory"),
+    ("network_connection", {"Initiated": "false", "SourceIp|cidr": "203.0.113.0/24",
+                            "DestinationPort": 3389, "Image|endswith": "\\x.exe"}, "fires", ""),
+    ("network_connection", {"Initiated": "true", "DestinationHostname": "x.example"}, "fires", ""),
+    ("dns_query", {"QueryName": "x.example", "Image|endswith": "\\x.exe"}, "fires", ""),
+    ("dns_query", {"QueryResults|contains": "203.0.113.9"}, "dead", "QueryResults"),
+    ("file_event", {"TargetFilename|startswith": "C:\\Users\\", "User": "corp\\ann"}, "fires", ""),
+    ("file_delete", {"TargetFilename|endswith": ".evtx"}, "fires", ""),
+    ("file_rename", {"TargetFilename|endswith": ".locked"}, "fires", ""),
+    ("registry_set", {"TargetObject|startswith": "HKLM\\SYSTEM\\CurrentControlSet\\x",
+                      "Details": "DWORD (0x0000000a)"}, "fires", ""),
+    ("registry_set", {"TargetObject|startswith": "HKU\\S-1-5-21-1"}, "fires", ""),
+    ("registry_add", {"TargetObject|endswith": "\\Odd"}, "fires", ""),
+    ("registry_delete", {"TargetObject|endswith": "\\Odd", "EventType": "DeleteValue"},
+     "fires", ""),
+    ("registry_event", {"TargetObject|contains": "\\Odd", "EventType": "CreateKey"}, "fires", ""),
+    ("process_access", {"TargetImage|endswith": "\\lsass.exe", "GrantedAccess": "0x1410",
+                        "SourceImage|contains": "\\Temp\\"}, "fires", ""),
+    ("process_access", {"CallTrace|contains": "dbghelp.dll"}, "dead", "CallTrace"),
+    ("create_remote_thread", {"TargetImage|endswith": "\\lsass.exe"}, "fires", ""),
+    ("create_remote_thread", {"StartModule|endswith": "\\kernel32.dll"}, "dead", "StartModule"),
+    ("pipe_created", {"PipeName|startswith": "\\MSSE-"}, "fires", ""),
+    ("driver_load", {"ImageLoaded|endswith": "\\x.sys", "sha1": "e" * 40}, "fires", ""),
+    ("driver_load", {"Signed": "false"}, "dead", "Signed"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("category", "selection", "state", "reason"), REACH)
+def test_reach_tells_what_no_row_has(
+    category: str, selection: dict[str, Any], state: str, reason: str, tmp_path: Path
+) -> None:
+    source = {"product": "windows", "category": category}
+    detection = {"s": selection, "condition": "s"}
+    text = document(0, {"logsource": source, "detection": detection})
+    (tmp_path / "rule.yml").write_text(text, "utf-8")
+    (reached,) = reach_of(compile_rules([tmp_path]), "defender_endpoint")
+    assert reached.state == state, reached
+    assert reason in reached.reason
