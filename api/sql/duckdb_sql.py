@@ -6,6 +6,7 @@ as a call of a macro of `api.sql.macros`; the rest is generated as it stands.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from sqlglot import exp
@@ -21,6 +22,8 @@ MOST_WRITTEN = 10_000
 """Nodes of a statement as it is written for DuckDB."""
 MOST_COPIED = 100_000
 """Copies of nodes while it is written; a chain of `1/1/1` has them squared."""
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 _PARTS: dict[type[exp.Expr], str] = {
     exp.Year: "year", exp.Month: "month", exp.Day: "day", exp.Hour: "hour",
@@ -315,6 +318,43 @@ def _write_unix(node: exp.Expr) -> exp.Expr:
     return _call("hg_unix", node.this)
 
 
+def _write_days(node: exp.Expr) -> exp.Expr:
+    """What is compared with a day is a span of time as well, and files of other times are passed
+    over by it alone (`api.sql.file_bounds`)."""
+    days = node.this
+    if not (isinstance(days, exp.Anonymous) and days.name == "hg_date"):
+        return node
+    time = days.expressions[0]
+    low, high = _first_and_last(node)
+    if not isinstance(time, exp.Column) or not all(map(_is_day, filter(None, (low, high)))):
+        return node
+    compared: exp.Expr = node.copy()
+    if low is not None:
+        compared = exp.And(this=compared, expression=_call("hg_from", time, low))
+    if high is not None:
+        compared = exp.And(this=compared, expression=_call("hg_until", time, high))
+    return exp.Paren(this=compared)
+
+
+def _first_and_last(node: exp.Expr) -> tuple[exp.Expr | None, exp.Expr | None]:
+    """The first and the last day that fulfil a comparison, or with `>` and `<` the one beside."""
+    if isinstance(node, exp.Between):
+        return node.args["low"], node.args["high"]
+    least = isinstance(node, (exp.EQ, exp.GTE, exp.GT))
+    most = isinstance(node, (exp.EQ, exp.LTE, exp.LT))
+    return node.expression if least else None, node.expression if most else None
+
+
+def _is_day(value: exp.Expr) -> bool:
+    """Whether it is one day for all rows: written out, or reckoned from today."""
+    if isinstance(value, exp.Literal):
+        return value.is_string and _DAY.fullmatch(value.name) is not None
+    if value.find(exp.Column, exp.Query):
+        return False
+    reckoned = value.this.this if isinstance(value, exp.Paren) else value
+    return isinstance(reckoned, exp.Anonymous) and reckoned.name == "hg_date"
+
+
 def _write_percentile(node: exp.Expr) -> exp.Expr:
     share = node.args.get("quantile")
     if not isinstance(share, exp.Literal) or share.is_string or float(share.name) > 1:
@@ -408,6 +448,7 @@ WRITERS: dict[type[exp.Expr], Callable[[exp.Expr], exp.Expr]] = {
     exp.Trim: _write_trim,
     exp.Replace: _write_replace,
     exp.StrPosition: _write_position,
+    **dict.fromkeys((exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between), _write_days),
     exp.TimestampTrunc: _write_trunc,
     exp.Interval: _write_interval,
     exp.Year: _write_part,

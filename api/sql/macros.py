@@ -12,7 +12,7 @@ microseconds, and all else is the same of the time without a zone (`hg_utc`), fi
 
 from __future__ import annotations
 
-from api.sql.time_spans import DAY_US, FIRST_MONDAY_US, span_start
+from api.sql.time_spans import DAY_US, FIRST_MONDAY_US, SHIFT_US, span_start
 
 _WHOLE = "('TINYINT','SMALLINT','INTEGER','BIGINT','HUGEINT','UBIGINT')"
 _REAL = "('DOUBLE','FLOAT')"
@@ -87,8 +87,13 @@ MACROS = (
       WHEN typeof(x) = 'VARCHAR' AND regexp_full_match(CAST(x AS VARCHAR), {_TEXT_DATE})
       THEN CAST(CAST(CAST(x AS VARCHAR) AS TIMESTAMPTZ) AS DATE)
       ELSE {_refuse("the value is no date; write YYYY-MM-DD")} END""",
+    # Of a time alone, so that after binding nothing is left but a comparison of a column.
+    f"hg_from(x, day) AS CASE WHEN typeof(x) = {_TIME} "
+    "THEN TRY_CAST(x AS TIMESTAMPTZ) >= hg_timestamp(day) ELSE TRUE END",
+    f"hg_until(x, day) AS CASE WHEN typeof(x) = {_TIME} "
+    "THEN TRY_CAST(x AS TIMESTAMPTZ) < hg_timestamp(day) + INTERVAL 1 DAY ELSE TRUE END",
     f"""hg_unix(x) AS CASE WHEN x IS NULL THEN NULL WHEN typeof(x) = {_TIME}
-      THEN CAST(floor(epoch(TRY_CAST(x AS TIMESTAMPTZ))) AS BIGINT)
+      THEN (epoch_us(TRY_CAST(x AS TIMESTAMPTZ)) + {SHIFT_US}) // 1000000 - {SHIFT_US // 1_000_000}
       ELSE {_refuse("unix_timestamp of other than a timestamp")} END""",
     f"hg_trunc(x, us, first) AS {span_start('x', 'us', 'first')}",
     "hg_trunc_by_date(x, unit) AS "

@@ -10,8 +10,8 @@ from __future__ import annotations
 DAY_US = 86_400_000_000
 FIRST_MONDAY_US = 4 * DAY_US
 """Microseconds from 1970-01-01, a Thursday, to the Monday after it, on which weeks begin."""
-_SHIFT = 10**18 // 2
-"""Microseconds: more than from any year that Spark's timestamps can be of to 1970."""
+SHIFT_US = 10**18 // 2
+"""Whole seconds: more than from any year that Spark's timestamps can be of to 1970."""
 
 
 def span_start(time: str, length: str | int, first: str | int) -> str:
@@ -22,5 +22,5 @@ def span_start(time: str, length: str | int, first: str | int) -> str:
     """
     # Shifted by whole spans before it is divided, which goes toward zero: a time before `first`
     # would otherwise be put into the span after its own.
-    shift = f"({first} - {_SHIFT} // {length} * {length})"
+    shift = f"({first} - {SHIFT_US} // {length} * {length})"
     return f"make_timestamptz((epoch_us({time}) - {shift}) // {length} * {length} + {shift})"

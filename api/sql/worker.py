@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TextIO
@@ -29,6 +29,7 @@ from typing import Any, TextIO
 import duckdb
 
 from api.sql.arrow_answer import within_bigint
+from api.sql.file_bounds import Planner
 from api.sql.macros import macro_statements as macros
 from api.sql.translation import translated
 from api.sql.unequal import Unequal
@@ -40,6 +41,7 @@ from infra.delta.duckdb_views import (
     needed,
     open_engine,
 )
+from infra.delta.plain_files import Bounds
 from infra.delta.view_refresh import Views
 from infra.errors import Retryable, Usage
 from infra.process.priority import stand_back
@@ -48,6 +50,11 @@ _CHUNK = 256
 _LONG = 2**63
 _OVERHEAD = 1 << 30
 """Bytes the process may hold beside DuckDB's own limit: libraries, stacks, the answer."""
+_UNCOUNTED = 2
+"""What DuckDB keeps of files takes twice what it counts (measured: 228 MB, counted as 122)."""
+
+
+AskedOf = Callable[[str], Sequence[Bounds]]
 
 
 class StatementRefused(Exception):
@@ -59,19 +66,22 @@ def engine(
     definitions: Iterable[Definition],
     memory: str,
     *also: Path,
-    plain: bool = False,
+    asked: AskedOf | None = None,
 ) -> tuple[duckdb.DuckDBPyConnection, Views]:
     """A locked DuckDB over the lake, and what it has of it.
 
-    `also`: folders beside the lake's that it may read. `plain`: tables are read as they are now,
-    without the Delta extension where that can be (`infra.delta.plain_files`).
+    `also`: folders beside the lake's that it may read. `asked`: of a table, the bounds of the rows
+    that are asked for; with it tables are read as they are now, without the Delta extension where
+    that can be (`infra.delta.plain_files`).
     """
     known = tuple(definitions)
-    if plain:
+    if asked is not None:
         connection = bare_engine(memory=memory, threads=2)
-        known = as_plain(connection, known)
+        known = as_plain(connection, known, asked)
     else:
         connection = open_engine(memory=memory, threads=2)
+    # What files say of themselves takes longer to read than most of what is asked of them.
+    connection.execute("SET parquet_metadata_cache = true")
     # Before the lock as well; statements themselves may create nothing.
     for macro in macros():
         connection.execute(macro)
@@ -256,7 +266,7 @@ def _other(value: Any) -> str:
 
 def bound_memory(memory: str) -> None:
     """Let the process die rather than the machine, should DuckDB overshoot its own limit."""
-    limit = size_of(memory) + _OVERHEAD
+    limit = _UNCOUNTED * size_of(memory) + _OVERHEAD
     # Not RLIMIT_AS: allocators and DuckDB reserve addresses that they never touch.
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     # A core file would put what was read from the lake on disk.
@@ -303,11 +313,7 @@ def serve(requests: TextIO, answers: TextIO) -> None:
     definitions = [Definition(**definition) for definition in setup["definitions"]]
     beside = _beside(setup)
     # A process for one statement learns first which tables that names.
-    lasting = (
-        None
-        if setup.get("once")
-        else engine(setup["lake_root"], definitions, setup["memory"], *beside)
-    )
+    lasting = None if setup.get("once") else LastingEngine(setup, definitions, beside)
     say(answers, {"ready": True})
     for line in requests:
         asked = json.loads(line)
@@ -322,10 +328,12 @@ def serve(requests: TextIO, answers: TextIO) -> None:
         elif lasting is None:
             work = partial(_once, setup, definitions, asked, tell)
         else:
-            work = partial(_now, *lasting, asked, tell)
+            work = partial(lasting.answer, asked, tell)
         reply = for_caller(_answered(work), asked)
         with turn:
             say(answers, reply)
+        if lasting is not None:
+            lasting.tidy()
 
 
 _FAILED_LIMITED = (
@@ -379,6 +387,56 @@ def fault_of(error: Exception) -> dict[str, Any]:
     return {"fault": f"{changed} ({place.filename}, line {place.lineno})"}
 
 
+class LastingEngine:
+    """The engine of a process that answers one statement after another."""
+
+    def __init__(
+        self, setup: Mapping[str, Any], known: Sequence[Definition], beside: Sequence[Path]
+    ) -> None:
+        self._open = partial(engine, setup["lake_root"], known, setup["memory"], *beside)
+        self.most_cached = size_of(setup["memory"]) // 4
+        self.connection, self._views = self._open()
+        self._planner = Planner(known)
+
+    def answer(self, asked: dict[str, Any], tell: Callable[[float], None]) -> Any:
+        """Answer from those files alone in which rows that are asked for may be."""
+        began = time.monotonic()
+        _require(self._views, asked)
+        try:
+            self._views.narrow(asked["tables"], _asked_of(self._planner, asked))
+            reply = _run(self.connection, asked, tell)
+        except duckdb.OutOfMemoryException:
+            raise
+        except duckdb.Error:
+            # A file that is not as the others: the extension knows what it means, or says what is
+            # wrong with it, as it does with a statement that fails on the data.
+            if not self._views.widen():
+                raise
+            reply = _run(self.connection, asked, tell)
+        return {**reply, "elapsed_ms": _since(began)}
+
+    def tidy(self) -> None:
+        """Begin anew once what is kept of files takes too much, since it lies there in idle times
+        too. Between two answers nobody waits for it."""
+        kept = self.connection.execute(
+            "SELECT memory_usage_bytes FROM duckdb_memory() WHERE tag = 'OBJECT_CACHE'"
+        ).fetchone()
+        if kept and kept[0] > self.most_cached:
+            self.connection.close()
+            self.connection, self._views = self._open()
+
+
+def _asked_of(planner: Planner, asked: Mapping[str, Any]) -> AskedOf:
+    """Between which bounds rows are asked of a table; planned once, and only if that is asked."""
+    plan = cache(lambda: planner.bounds(asked["sql"], asked["tables"]))
+    return lambda table: plan().get(table, [{}])
+
+
+def _require(views: Views, asked: Mapping[str, Any]) -> None:
+    if lacking := views.lacking(asked["tables"]):
+        raise StatementRefused(missing_sentence(lacking))
+
+
 def _now(
     connection: duckdb.DuckDBPyConnection,
     views: Views,
@@ -386,16 +444,22 @@ def _now(
     tell: Callable[[float], None],
 ) -> Any:
     began = time.monotonic()
-    lacking = views.lacking(asked["tables"])
-    if lacking:
-        raise StatementRefused(missing_sentence(lacking))
+    _require(views, asked)
+    return {**_run(connection, asked, tell), "elapsed_ms": _since(began)}
+
+
+def _since(began: float) -> float:
+    return round((time.monotonic() - began) * 1000, 1)
+
+
+def _run(
+    connection: duckdb.DuckDBPyConnection, asked: dict[str, Any], tell: Callable[[float], None]
+) -> dict[str, Any]:
     if asked.get("into"):
-        reply = written(connection, asked["sql"], asked["max_rows"], asked["into"], tell)
-    elif asked.get("arrow"):
-        reply = as_arrow(connection, asked["sql"], asked["max_rows"], asked["max_bytes"])
-    else:
-        reply = answer(connection, asked["sql"], asked["max_rows"], asked["max_bytes"])
-    return {**reply, "elapsed_ms": round((time.monotonic() - began) * 1000, 1)}
+        return written(connection, asked["sql"], asked["max_rows"], asked["into"], tell)
+    if asked.get("arrow"):
+        return as_arrow(connection, asked["sql"], asked["max_rows"], asked["max_bytes"])
+    return answer(connection, asked["sql"], asked["max_rows"], asked["max_bytes"])
 
 
 def _beside(setup: Mapping[str, Any]) -> list[Path]:
@@ -413,16 +477,16 @@ def _once(
     than most questions to answer."""
     wanted = needed(asked["tables"], known)
     beside = _beside(setup)
-    for plain in (True, False):
+    asked_of = _asked_of(Planner(wanted), asked)
+    for narrow in (asked_of, None):
         connection, views = engine(
-            setup["lake_root"], wanted, setup["memory"], *beside, plain=plain
+            setup["lake_root"], wanted, setup["memory"], *beside, asked=narrow
         )
         try:
             return _now(connection, views, asked, tell)
         except duckdb.Error:
-            # A file that is not as the others: the extension knows what it means, or says what is
-            # wrong with it, as it does with a statement that fails on the data.
-            if not plain:
+            # As of `LastingEngine.answer`.
+            if narrow is None:
                 raise
         finally:
             connection.close()

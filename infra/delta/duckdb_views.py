@@ -16,12 +16,13 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from infra.delta.plain_files import PlainTables, Span, duck_type
+from infra.delta.plain_files import Bounds, PlainTables, Span, duck_type
 from infra.errors import Fatal, NoLakeHere, Retryable
 from infra.storage.paths import Location, bucketed, is_table, location, store, there
 
@@ -269,7 +270,8 @@ class AskedViews:
         if table.folder is None or not is_table(location(table.folder)):
             return table
         if self._plain is not None:
-            plain = self._plain.source(location(table.folder), table.columns, span)
+            asked = None if span is None else lambda: [{span[0]: span[1:]}]
+            plain = self._plain.source(location(table.folder), table.columns, asked)
             if plain is not None:
                 return replace(table, plain=plain)
         _load_delta(self.connection)
@@ -310,15 +312,20 @@ def _load_delta(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def as_plain(
-    connection: duckdb.DuckDBPyConnection, tables: Iterable[Definition]
+    connection: duckdb.DuckDBPyConnection,
+    tables: Iterable[Definition],
+    asked: Callable[[str], Sequence[Bounds]],
 ) -> tuple[Definition, ...]:
     """Definitions of now, to be read without the Delta extension where the files of a table alone
-    say what is in it; for the others the extension is loaded."""
+    say what is in it; for the others the extension is loaded.
+
+    `asked`: of a table, between which bounds the rows lie that are asked of it.
+    """
     plain = PlainTables(connection)
     plain_definitions = []
     for table in tables:
         if table.folder is not None and is_table(location(table.folder)):
-            source = plain.source(location(table.folder), table.columns, None)
+            source = plain.source(location(table.folder), table.columns, partial(asked, table.name))
             if source is None:
                 _load_delta(connection)
             table = replace(table, plain=source)

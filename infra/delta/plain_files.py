@@ -13,7 +13,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -35,6 +35,8 @@ _MOST_COMMITS = 1_000
 _MOST_FILES = 2_000
 _MOST_CHECKPOINT_BYTES = 2 * 2**20
 """Above these the extension lists a table faster than Python."""
+_FEW_FILES = 8
+"""To open so many takes no longer than to find out which of them are needed."""
 _ANEW_SECONDS = 60.0
 """After so long a table that was not plain is looked at again."""
 
@@ -43,6 +45,11 @@ _NAMES_SEVERAL = frozenset("*?[]")
 
 Span = tuple[str, datetime, datetime]
 """A column, and the first and last instant of it that are asked for."""
+
+
+Bounds = Mapping[str, tuple[Any, Any]]
+"""Of some columns the least and the greatest value that are asked for, None for no such bound:
+times that are aware, whole numbers or texts. Rows that are null there are not asked for."""
 
 
 class _Unusual(Exception):
@@ -66,6 +73,20 @@ class PlainFile:
     def allows(self, span: Span | None) -> bool:
         """Whether a row of the span may be in it."""
         return span is None or _overlap(*self._times(span[0]), *span[1:])
+
+    def may_have(self, asked: Sequence[Bounds]) -> bool:
+        """Whether a row may be in it that lies within one of these bounds."""
+        return any(
+            all(self._may_lie(column, *between) for column, between in bounds.items())
+            for bounds in asked
+        )
+
+    def _may_lie(self, column: str, low: Any, high: Any) -> bool:
+        if self.rows and self.stats.get("nullCount", {}).get(column) == self.rows:
+            return False
+        if isinstance(low, datetime) or isinstance(high, datetime):
+            return _overlap(*self._times(column), low, high)
+        return stats_allow(self.stats, column, low, high)
 
     def newest(self, column: str) -> datetime | None:
         """No time of it in a column is after this; None where its statistics do not say."""
@@ -126,12 +147,16 @@ class PlainTables:
         self._files: dict[Location, list[PlainFile] | None] = {}
 
     def source(
-        self, folder: Location, columns: Sequence[tuple[str, str]], span: Span | None
+        self,
+        folder: Location,
+        columns: Sequence[tuple[str, str]],
+        asked: Callable[[], Sequence[Bounds]] | None = None,
     ) -> str | None:
         """The table function that reads a table's rows, and `filename`; None: it is not plain.
 
-        `columns`: names and DuckDB's types that its files must have. Of `span` all rows are read,
-        of other times those that lie in the same files.
+        `columns`: names and DuckDB's types that its files must have. All rows within one of the
+        bounds that `asked` gives are read, of others those that lie in the same files; it is not
+        called for a table of few files.
         """
         if folder not in self._files:
             self._files[folder] = None
@@ -141,8 +166,7 @@ class PlainTables:
         if not files:
             return None
         # The first is always read: it says which columns there are.
-        others = [file for file in files[1:] if file.allows(span)]
-        return plain_scan([files[0], *others])
+        return plain_scan(files if asked is None else read_for(files, asked))
 
     def _listed(self, folder: Location, columns: Sequence[tuple[str, str]]) -> list[PlainFile]:
         listing, _ = self._read(folder)
@@ -217,6 +241,17 @@ class PlainTables:
             raise _Unusual from None
         for row in rows:
             yield dict(zip(("protocol", "metaData", "add"), row, strict=True))
+
+
+def read_for(
+    files: Sequence[PlainFile], asked: Callable[[], Sequence[Bounds]]
+) -> Sequence[PlainFile]:
+    """The first of a table's files, which says which columns there are, and those others in which
+    rows within one of the bounds may be. What lies in few files is read whole."""
+    if len(files) <= _FEW_FILES:
+        return files
+    bounds = asked()
+    return [files[0], *(file for file in files[1:] if file.may_have(bounds))]
 
 
 class FollowedTables(PlainTables):
@@ -316,7 +351,10 @@ def stats_allow(stats: Mapping[str, Any], column: str, low: Any, high: Any) -> b
 
 
 def _overlap(least: Any, most: Any, low: Any, high: Any) -> bool:
-    return (least is None or least <= high) and (most is None or most >= low)
+    """Whether two spans meet; None: an end that is open, or not known."""
+    return (least is None or high is None or least <= high) and (
+        most is None or low is None or most >= low
+    )
 
 
 def _times(stats: Mapping[str, Any], column: str) -> tuple[datetime | None, datetime | None]:

@@ -8,15 +8,23 @@ at a file, or one request in a bucket. No log is listed for it, however long.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 import duckdb
 
 from infra.delta.duckdb_views import Definition, needed, refresh
 from infra.delta.log_archive import LOG, from_on, single, singles
-from infra.delta.plain_files import FollowedTables, PlainFile, Span, plain_scan
+from infra.delta.plain_files import (
+    Bounds,
+    FollowedTables,
+    PlainFile,
+    Span,
+    plain_scan,
+    read_for,
+)
 from infra.storage.paths import Location, location, texts
 
 _MOST = 200
@@ -101,6 +109,7 @@ class Views:
         self._followed = FollowedTables(engine)
         self._marks: dict[str, _Mark] = {}
         self._ids: dict[str, str] = {}
+        self._narrowed: set[str] = set()
         self._left = {definition.name: "" for definition in self._catalogue}
 
     @property
@@ -156,6 +165,35 @@ class Views:
                     table, columns, span[0], first, files, (first, *others)
                 )
         return results
+
+    def narrow(self, names: Iterable[str], asked: Callable[[str], Sequence[Bounds]]) -> None:
+        """Let the tables below these be read by those of their files alone in which rows may be
+        that are asked for, until `widen`.
+
+        `asked`: of a table, between which bounds these rows lie. A file that is not as the others
+        fails the statement; with the tables widened the Delta extension reads it.
+        """
+        below = frozenset[str]().union(*(self._rests_on.get(name, ()) for name in names))
+        for table in self._catalogue:
+            folder = self._folders.get(table.name)
+            if table.name not in below or folder is None or table.version is not None:
+                continue
+            listed = self._followed.followed(folder, table.columns)
+            if listed is None:
+                self.widen([table.name])
+                continue
+            files, columns = listed
+            scan = plain_scan(read_for(files, partial(asked, table.name)))
+            select = replace(table, plain=scan).select({*columns, "filename"})
+            self._narrowed.add(table.name)
+            self.engine.execute(f"CREATE OR REPLACE VIEW {table.name} AS {select}")
+
+    def widen(self, names: Collection[str] | None = None) -> bool:
+        """Read these tables, or all, again as they are; False where that is what was done."""
+        widened = self._narrowed & (self._narrowed if names is None else set(names))
+        self._narrowed -= widened
+        self._left |= refresh(self.engine, [d for d in self._catalogue if d.name in widened])
+        return bool(widened)
 
     def identity(self, name: str) -> str:
         """The id of a table that was made, as its log has it; empty where that does not tell."""

@@ -26,7 +26,7 @@ from infra.delta import retention as expired
 from infra.delta.catalog import catalog
 from infra.delta.data_files import ActiveFile
 from infra.delta.deleted_file_retention import remembered
-from infra.delta.parquet_writer import DataFile, FileWriter, Target, whole_schema
+from infra.delta.parquet_writer import MERGED, DataFile, FileWriter, Target, whole_schema
 from infra.delta.retention import NEVER, Applied
 from infra.delta.schema import Table
 from infra.delta.schema_evolution import described
@@ -158,10 +158,9 @@ def _rewritten(
         rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in table.cluster_by]))
     target = Target.of(table, lake.folder(table), f"upkeep-{uuid.uuid4().hex[:8]}-")
     # The schema of the files, not the declared one: columns of a newer release stay.
-    writer = FileWriter(replace(target, schema=rows.schema))
+    writer = FileWriter(replace(target, schema=rows.schema, groups=MERGED))
     try:
-        # As many as make a row group (`infra.delta.parquet_writer`).
-        for batch in rows.combine_chunks().to_batches(max_chunksize=20_000):
+        for batch in rows.combine_chunks().to_batches(max_chunksize=MERGED.rows):
             writer.write(batch)
         file = writer.close()
     except BaseException:

@@ -14,7 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.delta.parquet_writer import STRING_PREFIX, FileWriter, Target, upper_bound
+from infra.delta.parquet_writer import (
+    STRING_PREFIX,
+    FileWriter,
+    RowGroups,
+    Target,
+    upper_bound,
+)
 from ingest.tables import EVENT, RECORD
 
 LAST = "\U0010ffff"
@@ -47,14 +53,17 @@ _ROWS = st.lists(
 )
 
 
-@given(st.lists(_ROWS, max_size=4), st.integers(1, 5))
-def test_statistics_leave_out_no_row_of_any_batch(batches: list[Any], group_rows: int) -> None:
+@given(st.lists(_ROWS, max_size=4), st.integers(1, 5), st.booleans())
+def test_statistics_leave_out_no_row_of_any_batch(
+    batches: list[Any], group_rows: int, inside: bool
+) -> None:
     """A reader passes over a file whose bounds lie beside what it seeks."""
     kinds = (pa.string(), pa.int64(), pa.timestamp("us", "UTC"), pa.float64())
     schema = pa.schema(list(zip("abcd", kinds, strict=True)))
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as limits:
-        limits.setattr("infra.delta.parquet_writer.GROUP_ROWS", group_rows)
-        writer = FileWriter(Target("t", Path(folder), "t-", schema, tuple("abcd")))
+    with TemporaryDirectory() as folder:
+        groups = RowGroups(group_rows, 2**20, statistics=inside)
+        target = Target("t", Path(folder), "t-", schema, tuple("abcd"), groups=groups)
+        writer = FileWriter(target)
         for rows in batches:
             values = zip(*[(None,) * 4, *rows], strict=True)
             columns = [pa.array(list(each), kind) for each, kind in zip(values, kinds, strict=True)]
