@@ -21,6 +21,8 @@ from bench.event_slice import append_rows
 from bench.measure import Report, cut
 from infra.config.settings import Settings, load
 from infra.delta.duckdb_views import connect
+from infra.delta.transaction import active_files
+from infra.maintenance.maintenance import merge_small_files
 from infra.spark.session import session
 from infra.streaming.lake import Lake
 from ingest.tables import EVENT
@@ -126,25 +128,30 @@ def run(quick: bool = False) -> Report:
     home = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
     settings = load(home=home, api={"statement_seconds": 300, "statement_memory": "4GB"})
     try:
-        _write(settings, events)
+        files = _write(settings, events)
         _ask(report, settings)
     finally:
         shutil.rmtree(home, ignore_errors=True)
     report.notes += [
         f"{events:,} made events of seven days in silver.event, {ADDRESSES:,} addresses, "
-        f"{USERS:,} users; {ASKED} askings in turn after one to warm up, equal answers first",
+        f"{USERS:,} users, in {files:,} files as compaction leaves them; {ASKED} askings in turn "
+        "after one to warm up, equal answers first",
         "both read the same Parquet files through DuckDB; Headgate's side begins with Spark SQL "
         "and ends with JSON values, in a worker process",
     ]
     return report
 
 
-def _write(settings: Settings, events: int) -> None:
+def _write(settings: Settings, events: int) -> int:
+    """Fill the lake; of how many files it is."""
     spark = session(settings, "adhoc")
     try:
         lake = Lake(spark, settings).ensure()
         for begin in range(0, events, PIECE):
             append_rows(lake, EVENT, _events(begin, min(PIECE, events - begin), events))
+        # As `headgate compact` leaves it.
+        merge_small_files(lake, EVENT)
+        return len(active_files(spark, lake.path(EVENT)))
     finally:
         spark.stop()
 

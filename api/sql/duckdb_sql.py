@@ -180,6 +180,9 @@ def _write_like(node: exp.Expr) -> exp.Expr:
         # Spark's ILIKE lowers both sides.
         value, text = _call("lower", value), text.lower()
     like = exp.Like(this=value, expression=exp.Literal.string(text))
+    if "\\" not in text:
+        # Without ESCAPE the optimizer makes a search for the text alone of it.
+        return exp.Paren(this=like)
     # Spark's LIKE escapes with a backslash by default, DuckDB's with nothing.
     return exp.Paren(this=exp.Escape(this=like, expression=exp.Literal.string("\\")))
 

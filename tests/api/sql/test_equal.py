@@ -31,6 +31,10 @@ EQUAL = (
     "AND time < TIMESTAMP '2026-11-20 13:01:00' ORDER BY time",
     "SELECT CAST('12' AS INT), CAST(' 7' AS BIGINT), CAST(2.9D AS INT), CAST(-2.9D AS BIGINT), "
     "try_cast('x' AS INT), CAST('1.5e3' AS DOUBLE), floor(-2.5D), ceil(2.1D)",
+    "SELECT event_uid FROM silver.event WHERE to_date(time) = '2026-11-20' "
+    "AND CAST(time AS DATE) >= DATE'2026-11-19' AND to_date(time) < date_add(time, 1) "
+    "AND date(time) BETWEEN '2026-11-20' AND date_add('2026-11-20', 1) "
+    "AND NOT (to_date(time) > '2026-11-20') ORDER BY event_uid",
     "SELECT concat('a', user_name, 'b'), 'x' || class_uid, concat_ws('-', src_ip, user_name), "
     "coalesce(user_name, 'nobody') FROM silver.event ORDER BY event_uid",
     "SELECT lower(class_name), upper(class_name), length(class_name), left(class_name, 3), "
@@ -38,7 +42,7 @@ EQUAL = (
     "replace(class_name, 'A', '#'), trim('  x '), startswith(class_name, 'A'), "
     "endswith(class_name, 'y'), contains(class_name, 'Act') FROM silver.event ORDER BY event_uid",
     "SELECT event_uid FROM silver.event WHERE message LIKE 'Failed%_oot' "
-    "OR message ILIKE 'a X7%' ORDER BY event_uid",
+    "OR message ILIKE 'a X7%' OR message LIKE '%100\\\\%%' OR message LIKE '_' ORDER BY event_uid",
     "SELECT event_uid FROM silver.event WHERE src_ip RLIKE '^10\\\\.\\\\d+\\\\.[0-9.]+$' "
     "ORDER BY event_uid",
     "SELECT 'a\\nb' RLIKE 'a.b', 'a\\rb' RLIKE 'a.b', 'ab\\n' RLIKE 'b$', 'ab\\n\\n' RLIKE 'b$', "
