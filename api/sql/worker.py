@@ -403,7 +403,7 @@ class LastingEngine:
         began = time.monotonic()
         _require(self._views, asked)
         try:
-            self._views.narrow(asked["tables"], _asked_of(self._planner, asked))
+            self._views.narrow(asked["tables"], _asked_of(lambda: self._planner, asked))
             reply = _run(self.connection, asked, tell)
         except duckdb.OutOfMemoryException:
             raise
@@ -426,9 +426,9 @@ class LastingEngine:
             self.connection, self._views = self._open()
 
 
-def _asked_of(planner: Planner, asked: Mapping[str, Any]) -> AskedOf:
+def _asked_of(planner: Callable[[], Planner], asked: Mapping[str, Any]) -> AskedOf:
     """Between which bounds rows are asked of a table; planned once, and only if that is asked."""
-    plan = cache(lambda: planner.bounds(asked["sql"], asked["tables"]))
+    plan = cache(lambda: planner().bounds(asked["sql"], asked["tables"]))
     return lambda table: plan().get(table, [{}])
 
 
@@ -477,7 +477,7 @@ def _once(
     than most questions to answer."""
     wanted = needed(asked["tables"], known)
     beside = _beside(setup)
-    asked_of = _asked_of(Planner(wanted), asked)
+    asked_of = _asked_of(lambda: Planner(wanted), asked)
     for narrow in (asked_of, None):
         connection, views = engine(
             setup["lake_root"], wanted, setup["memory"], *beside, asked=narrow
