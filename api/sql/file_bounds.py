@@ -60,11 +60,11 @@ class Planner:
         except duckdb.Error:
             return {}  # what is wrong with it is said when it is run
         typed = Counter(table for table, _ in _scans(json.loads(plans["logical_plan"])))
-        found: dict[str, list[Bounds]] = {}
+        bounds: dict[str, list[Bounds]] = {}
         for table, filters in _scans(json.loads(plans["physical_plan"])):
-            found.setdefault(table, []).append(_bounds(filters))
+            bounds.setdefault(table, []).append(_bounds(filters))
         # A place that the optimizer dropped may be read all the same where a table has rows.
-        return {table: places for table, places in found.items() if len(places) >= typed[table]}
+        return {table: places for table, places in bounds.items() if len(places) >= typed[table]}
 
     def _make(self, tables: Collection[str]) -> None:
         for definition in needed(tables, self._catalogue):
@@ -83,9 +83,9 @@ class Planner:
 def _scans(plan: Any) -> Iterator[tuple[str, Sequence[str]]]:
     """Each place of a plan where a table is read: its name, and the filters, a column each."""
     for node in plan if isinstance(plan, list) else [plan]:
-        said: Mapping[str, Any] = node.get("extra_info") or {}
-        if table := str(said.get("Table", "")):
-            filters = said.get("Filters") or []
+        details: Mapping[str, Any] = node.get("extra_info") or {}
+        if table := str(details.get("Table", "")):
+            filters = details.get("Filters") or []
             name = table.replace('"', "").partition(".")[2]
             yield name, [filters] if isinstance(filters, str) else filters
         yield from _scans(node.get("children", []))

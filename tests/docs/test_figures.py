@@ -86,12 +86,13 @@ TOLD = [
     (
         SIZING,
         "adhoc",
-        "takes {:.0f} s (DuckDB by itself {:.0f} s), a user and a day {:.0f} s ({:.0f} s)",
+        "a user and a day take {:.2f} s (DuckDB by itself {:.1f} s), an hourly histogram of the week "
+        "{:.1f} s ({:.0f} s)",
         [
-            "hourly histogram of the week",
-            "hourly histogram of the week: DuckDB by itself",
             "a user and a day",
             "a user and a day: DuckDB by itself",
+            "hourly histogram of the week",
+            "hourly histogram of the week: DuckDB by itself",
         ],
     ),
     (FAULTS, "day", "checkpoints {:.2f}", ["checkpoints: last third against the middle"]),
