@@ -86,8 +86,8 @@ TOLD = [
     (
         SIZING,
         "adhoc",
-        "a user and a day take {:.2f} s (DuckDB by itself {:.1f} s), an hourly histogram of the week "
-        "{:.1f} s ({:.0f} s)",
+        "a user and a day take {:.2f} s (DuckDB by itself {:.1f} s), "
+        "an hourly histogram of the week {:.1f} s ({:.0f} s)",
         [
             "a user and a day",
             "a user and a day: DuckDB by itself",
