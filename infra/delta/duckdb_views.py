@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from infra.delta.plain_files import Bounds, PlainTables, Span, duck_type
+from infra.delta.plain_files import FEW_FILES, Bounds, PlainTables, Span, duck_type
 from infra.errors import Fatal, NoLakeHere, Retryable
 from infra.storage.paths import Location, bucketed, is_table, location, store, there
 
@@ -325,7 +325,9 @@ def as_plain(
     plain_definitions = []
     for table in tables:
         if table.folder is not None and is_table(location(table.folder)):
-            source = plain.source(location(table.folder), table.columns, partial(asked, table.name))
+            source = plain.source(
+                location(table.folder), table.columns, partial(asked, table.name), FEW_FILES
+            )
             if source is None:
                 _load_delta(connection)
             table = replace(table, plain=source)

@@ -35,8 +35,8 @@ _MOST_COMMITS = 1_000
 _MOST_FILES = 2_000
 _MOST_CHECKPOINT_BYTES = 2 * 2**20
 """Above these the extension lists a table faster than Python."""
-_FEW_FILES = 8
-"""To open so many takes no longer than to find out which of them are needed."""
+FEW_FILES = 8
+"""To open so many takes no longer than to plan a statement for which of them it needs."""
 _ANEW_SECONDS = 60.0
 """After so long a table that was not plain is looked at again."""
 
@@ -151,12 +151,13 @@ class PlainTables:
         folder: Location,
         columns: Sequence[tuple[str, str]],
         asked: Callable[[], Sequence[Bounds]] | None = None,
+        few: int = 0,
     ) -> str | None:
         """The table function that reads a table's rows, and `filename`; None: it is not plain.
 
         `columns`: names and DuckDB's types that its files must have. All rows within one of the
         bounds that `asked` gives are read, of others those that lie in the same files; it is not
-        called for a table of few files.
+        called for a table of at most `few` files, which is read whole.
         """
         if folder not in self._files:
             self._files[folder] = None
@@ -166,7 +167,7 @@ class PlainTables:
         if not files:
             return None
         # The first is always read: it says which columns there are.
-        return plain_scan(files if asked is None else read_for(files, asked))
+        return plain_scan(files if asked is None else read_for(files, asked, few))
 
     def _listed(self, folder: Location, columns: Sequence[tuple[str, str]]) -> list[PlainFile]:
         listing, _ = self._read(folder)
@@ -244,11 +245,11 @@ class PlainTables:
 
 
 def read_for(
-    files: Sequence[PlainFile], asked: Callable[[], Sequence[Bounds]]
+    files: Sequence[PlainFile], asked: Callable[[], Sequence[Bounds]], few: int
 ) -> Sequence[PlainFile]:
     """The first of a table's files, which says which columns there are, and those others in which
-    rows within one of the bounds may be. What lies in few files is read whole."""
-    if len(files) <= _FEW_FILES:
+    rows within one of the bounds may be. What lies in at most `few` files is read whole."""
+    if len(files) <= few:
         return files
     bounds = asked()
     return [files[0], *(file for file in files[1:] if file.may_have(bounds))]

@@ -18,6 +18,7 @@ import duckdb
 from infra.delta.duckdb_views import Definition, needed, refresh
 from infra.delta.log_archive import LOG, from_on, single, singles
 from infra.delta.plain_files import (
+    FEW_FILES,
     Bounds,
     FollowedTables,
     PlainFile,
@@ -183,7 +184,7 @@ class Views:
                 self.widen([table.name])
                 continue
             files, columns = listed
-            scan = plain_scan(read_for(files, partial(asked, table.name)))
+            scan = plain_scan(read_for(files, partial(asked, table.name), FEW_FILES))
             select = replace(table, plain=scan).select({*columns, "filename"})
             self._narrowed.add(table.name)
             self.engine.execute(f"CREATE OR REPLACE VIEW {table.name} AS {select}")

@@ -79,7 +79,7 @@ def _opened(lake: Path) -> LastingEngine:
 @pytest.fixture(scope="module")
 def narrowed(lake: Path) -> Iterator[LastingEngine]:
     with pytest.MonkeyPatch.context() as limits:
-        limits.setattr("infra.delta.plain_files._FEW_FILES", 1)
+        limits.setattr("infra.delta.view_refresh.FEW_FILES", 1)
         yield _opened(lake)
 
 

@@ -191,8 +191,7 @@ def test_a_plain_table_has_the_rows_that_delta_has(table: Written) -> None:
     assert [row[0] for row in table.by_delta] == [2, 3]
 
 
-def test_files_of_other_times_are_not_read(table: Written, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infra.delta.plain_files._FEW_FILES", 1)
+def test_files_of_other_times_are_not_read(table: Written) -> None:
     table.begin()
     for n in range(1, 5):
         table.commit(table.add(n))
