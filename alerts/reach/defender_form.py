@@ -89,8 +89,8 @@ _HIVES = (
     ("HKCU\\", "HKEY_CURRENT_USER\\"),
     ("HKCR\\", "HKEY_CLASSES_ROOT\\"),
 )
-_HASH = re.compile(r"(MD5|SHA1|SHA256)=([0-9A-Fa-f]+)")
-_DWORD = re.compile(r"DWORD \(0x([0-9a-fA-F]{8})\)")
+HASH = re.compile(r"(MD5|SHA1|SHA256)=([0-9A-Fa-f]+)")
+DWORD = re.compile(r"DWORD \(0x([0-9a-fA-F]{8})\)")
 
 
 def defender_condition(source: LogSource) -> Mapping[str, tuple[str, ...]] | None:
@@ -156,7 +156,7 @@ def _columns(action: str, field: str, value: str) -> dict[str, Any]:
             {f"{start}AccountDomain": domain} if domain else {}
         )
     if field in ("Hashes", "Hash"):
-        return dict(_HASH.findall(value))
+        return dict(HASH.findall(value))
     if field == "TargetObject":
         path = next((full + value[len(short) :] for short, full in _HIVES
                      if value.upper().startswith(short)), value)  # fmt: skip
@@ -167,7 +167,7 @@ def _columns(action: str, field: str, value: str) -> dict[str, Any]:
         if key.startswith("HKEY_") and "\\" not in key:
             key, name = path, "x"
         return {"RegistryKey": key or path, "RegistryValueName": name}
-    if field == "Details" and (number := _DWORD.fullmatch(value)):
+    if field == "Details" and (number := DWORD.fullmatch(value)):
         return {"RegistryValueData": str(int(number[1], 16)), "RegistryValueType": "Dword"}
     own = (_OF_PROCESS if of_process else _OF_OTHERS).get(field) or _OF_ALL.get(field)
     return {own: value} if own else {}

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from alerts.reach.defender_form import DWORD, HASH
 from alerts.rulepack.log_source import LogSource
 from ingest.sources.windows.codes import DNS_TYPES, INTEGRITY
 
@@ -73,8 +74,6 @@ _OF_DRIVERS: Mapping[str, str] = MappingProxyType(
 )
 _PATHS = frozenset({"ImageFileName", "TargetFileName"})
 _DRIVE = re.compile(r"[A-Za-z]:(?=\\)")
-_HASH = re.compile(r"(MD5|SHA1|SHA256)=([0-9A-Fa-f]+)")
-_DWORD = re.compile(r"DWORD \(0x([0-9a-fA-F]{8})\)")
 
 
 def falcon_condition(source: LogSource) -> Mapping[str, tuple[str, ...]] | None:
@@ -125,12 +124,12 @@ def _fields(name: str, field: str, value: str) -> dict[str, str]:
         )
         return {"IntegrityLevel": next(sids, value).rpartition("-")[2]}
     if field in ("Hashes", "Hash"):
-        return {f"{kind}HashData": text for kind, text in _HASH.findall(value)}
+        return {f"{kind}HashData": text for kind, text in HASH.findall(value)}
     if field == "TargetObject":
         path, _, own_name = value.rpartition("\\")
         return {"RegObjectName": _kernel_key(path or value), "RegValueName": own_name,
                 "RegOperationType": "1"}  # fmt: skip
-    if field == "Details" and (number := _DWORD.fullmatch(value)):
+    if field == "Details" and (number := DWORD.fullmatch(value)):
         return {"RegNumericValue": str(int(number[1], 16)), "RegType": "4"}
     if field in ("SourceIp", "DestinationIp"):
         side = "Local" if field == "SourceIp" else "Remote"

@@ -44,10 +44,6 @@ class Planner:
         self._engine.execute("SET lock_configuration = true")
         self._made: set[str] = set()
 
-    def close(self) -> None:
-        """Let go of the engine."""
-        self._engine.close()
-
     def bounds(self, sql: str, tables: Collection[str]) -> dict[str, list[Bounds]]:
         """Of each table below `tables`, the bounds of its rows in each place where it is read.
 

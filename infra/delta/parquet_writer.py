@@ -51,8 +51,7 @@ STREAMED = RowGroups(20_000, 64 * 2**20, statistics=False)
 """Of rows as they come. Delta has statistics of its own of a file; those inside it cost a tenth of
 writing it."""
 MERGED = RowGroups(125_000, 512 * 2**20, statistics=True)
-"""Of rows that are in memory anyway, for those who will read them often: files are a seventh
-smaller, and have a fifth of the headers that each question reads (`bench/results/adhoc.json`)."""
+"""Of rows that are in memory anyway, for those who will read them often (decision 0042)."""
 _SMALL_BYTES = 256 * 1024
 
 _WRITTEN = T.StructType(

@@ -70,10 +70,6 @@ class PlainFile:
         """How many it has, by its statistics; 0 where it has none."""
         return int(self.stats.get("numRecords", 0))
 
-    def allows(self, span: Span | None) -> bool:
-        """Whether a row of the span may be in it."""
-        return span is None or _overlap(*self._times(span[0]), *span[1:])
-
     def may_have(self, asked: Sequence[Bounds]) -> bool:
         """Whether a row may be in it that lies within one of these bounds."""
         return any(
@@ -166,7 +162,6 @@ class PlainTables:
         files = self._files[folder]
         if not files:
             return None
-        # The first is always read: it says which columns there are.
         return plain_scan(files if asked is None else read_for(files, asked, few))
 
     def _listed(self, folder: Location, columns: Sequence[tuple[str, str]]) -> list[PlainFile]:

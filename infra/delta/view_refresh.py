@@ -124,7 +124,7 @@ class Views:
 
     def lacking(self, names: Collection[str]) -> dict[str, str]:
         """Make what is missing of these or has changed; name and reason of what cannot be."""
-        rested_on = frozenset[str]().union(*(self._rests_on.get(name, ()) for name in names))
+        rested_on = self._below(names)
         moved = {
             definition.name
             for definition in self._catalogue
@@ -144,7 +144,7 @@ class Views:
 
     def versions(self, names: Iterable[str]) -> tuple[_Mark, ...] | None:
         """Which version each table below these was found in; None where one is not known."""
-        below = frozenset[str]().union(*(self._rests_on.get(name, ()) for name in names))
+        below = self._below(names)
         tables = sorted(below & self._folders.keys())
         if not self._marks.keys() >= set(tables):
             return None
@@ -161,7 +161,8 @@ class Views:
             listed = self._followed.followed(folder, table.columns)
             if listed is not None:
                 (first, *others), columns = listed
-                files = [file for file in (first, *others) if file.allows(span)]
+                asked = [{span[0]: span[1:]}]
+                files = [file for file in (first, *others) if file.may_have(asked)]
                 results[table.name] = NearFiles(
                     table, columns, span[0], first, files, (first, *others)
                 )
@@ -174,7 +175,7 @@ class Views:
         `asked`: of a table, between which bounds these rows lie. A file that is not as the others
         fails the statement; with the tables widened the Delta extension reads it.
         """
-        below = frozenset[str]().union(*(self._rests_on.get(name, ()) for name in names))
+        below = self._below(names)
         for table in self._catalogue:
             folder = self._folders.get(table.name)
             if table.name not in below or folder is None or table.version is not None:
@@ -205,6 +206,10 @@ class Views:
         if name not in self._ids:
             self._ids[name] = str((metadata_of(self._folders[name]) or {}).get("id", ""))
         return self._ids[name]
+
+    def _below(self, names: Iterable[str]) -> frozenset[str]:
+        """These tables and views, and those that they rest on."""
+        return frozenset[str]().union(*(self._rests_on.get(name, ()) for name in names))
 
     def _make(self, views: Collection[Definition]) -> None:
         for definition in views:

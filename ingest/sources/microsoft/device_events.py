@@ -7,6 +7,7 @@ where it is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -18,6 +19,7 @@ from ingest.sources.cloud.common import Fields, look, take_number, take_text
 from ingest.sources.microsoft.device_row import NAMELESS, PID, Row, file_of, uid_of
 
 _PIPES = "\\Device\\NamedPipe"
+_NUMBER = re.compile(r"0[xX](?P<hex>[0-9a-fA-F]{1,9})|(?P<decimal>[0-9]{1,11})")
 
 
 def _details(fields: Fields) -> Fields:
@@ -59,16 +61,10 @@ def _opened(row: Row) -> Event:
 
 def _mask(written: object) -> int | None:
     """Rights as a number: of 32 bits, as such or in digits, decimal or hexadecimal."""
-    if type(written) is str and written.isascii() and len(written) < 12:
-        base = 16 if written[:2].lower() == "0x" else 10
-        digits = written[2:] if base == 16 else written
-        written = int(digits, base) if digits.isalnum() and _digits(digits, base) else None
+    if type(written) is str:
+        digits = _NUMBER.fullmatch(written)
+        written = digits and int(digits["hex"] or digits["decimal"], 16 if digits["hex"] else 10)
     return written if type(written) is int and 0 <= written < 2**32 else None
-
-
-def _digits(text: str, base: int) -> bool:
-    allowed = "0123456789abcdef"[:base]
-    return all(character in allowed for character in text.lower())
 
 
 def _injected(row: Row) -> Event:

@@ -202,7 +202,6 @@ def test_bounds_of_a_table_that_is_named_twice_are_told_of_both_places(lake: Pat
     assert {"n": (0, 9), "name": ("ann", "ann")} in bounds
     assert after in [between.get("time") for between in bounds]
     assert planner.bounds("SELECT nonsense(", ["silver.visit"]) == {}
-    planner.close()
 
 
 def test_files_of_an_earlier_release_are_answered_by_the_extension(
