@@ -100,7 +100,9 @@ def _whole_job(size: Size, rules: Path | None) -> tuple[list[Measure], list[str]
     home = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
     spark = session(load(home=home), "rules", small_batches=True)
     try:
-        whole_job(report, spark, home, _pack(rules), size.events * 2, size.repeat)
+        # More rounds than of others: each takes a minute, in which a machine changes its pace.
+        rounds = size.repeat * 2 + 1
+        whole_job(report, spark, home, _pack(rules), size.events * 2, rounds)
     finally:
         spark.stop()
         shutil.rmtree(home, ignore_errors=True)

@@ -359,6 +359,7 @@ EVENT = Table(
         "class_uid",
         TENANT.name,
     ),
+    zstd=("observables", "unmapped"),
     expires="silver_days",
 )
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import IO, Any
 
 import pyarrow as pa
@@ -108,12 +109,34 @@ class Target:
     schema: pa.Schema
     stats: tuple[str, ...]
     codec: str = "snappy"
+    zstd: tuple[str, ...] = ()
+    """Columns compressed with zstd, whatever `codec` is for the others."""
     groups: RowGroups = STREAMED
 
     @classmethod
     def of(cls, table: Table, folder: Location, prefix: str) -> Target:
         """Files of `table` in `folder`, whose names begin with `prefix`."""
-        return cls(table.name, folder, prefix, arrow_schema(table), table.stats, table.codec)
+        schema = arrow_schema(table)
+        return cls(table.name, folder, prefix, schema, table.stats, table.codec, table.zstd)
+
+    def compression(self) -> str | dict[str, str]:
+        """As pyarrow takes it: one codec, or that of each leaf of the schema."""
+        if not self.zstd:
+            return self.codec
+        return {
+            leaf: "zstd" if leaf.split(".", 1)[0] in self.zstd else self.codec
+            for leaf in _leaves(self.schema)
+        }
+
+
+@lru_cache(maxsize=8)
+def _leaves(schema: pa.Schema) -> tuple[str, ...]:
+    """The leaves of a schema by their paths in a Parquet file, such as `device.ip`."""
+    # Of a file without rows: Parquet's names of what is in lists are its own.
+    sink = pa.BufferOutputStream()
+    pq.ParquetWriter(sink, schema).close()
+    columns = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
+    return tuple(columns.column(place).path for place in range(len(columns)))
 
 
 def arrow_schema(table: Table) -> pa.Schema:
@@ -183,7 +206,7 @@ class FileWriter:
             self._writer = pq.ParquetWriter(
                 self._sink,
                 self._target.schema,
-                compression=self._target.codec,
+                compression=self._target.compression(),
                 write_statistics=self._target.groups.statistics,
                 # Arrow's own schema would stand in each file a second time.
                 store_schema=False,

@@ -62,6 +62,9 @@ class Table:
     codec: str = "snappy"
     """How its files are compressed; `zstd` where few columns have most of the bytes and are seldom
     read (decision 0038)."""
+    zstd: tuple[str, ...] = ()
+    """Columns compressed with zstd, whatever `codec` is for the others: long texts that repeat
+    (decision 0043)."""
     expires: str | None = None
     """The setting of `retention` that says after how many days rows go. By arrival (the column
     `received_at`), else by when their file was written; None: never."""
