@@ -1,7 +1,7 @@
 """What an event takes on disk, and a device in the state: the figures that sizing is computed from.
 
 Events go through the same code as in job `ingest`, in this process; files are as a batch leaves
-them. Maintenance's larger files are sorted and compress a little better.
+them, and as maintenance merges them, which is how nearly all of a lake is kept.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from enrich.dhcp.state_encoding import encode_bucket
 from enrich.dhcp.tracker_state import TrackerBucket
 from infra.config.settings import JobSettings, load
 from infra.delta.parquet_writer import Target
+from infra.maintenance.maintenance import write_merged
 from ingest.parsing.source import ParseSettings
 from ingest.pipeline.batch_pass import Pass, Reach
 from ingest.tables import EVENT, RECORD
@@ -62,8 +63,14 @@ def _volume(report: Report, mix: Mix, count: int) -> None:
             raise AssertionError(f"{mix.name}: {kept} of {count} records in bronze")
         report.add(f"{mix.name}: raw", [stored.raw_bytes / count], "bytes/event")
         for row in written:
-            share = row["size"] / stored.raw_bytes
-            report.add(f"{mix.name}: {row['table']}", [share], "bytes/raw byte")
+            table = RECORD if row["table"] == RECORD.name else EVENT
+            rows = pq.read_table(home / row["name"])
+            merged = write_merged(rows, table, targets[table.name])
+            if merged is None or merged.rows != rows.num_rows:
+                raise AssertionError(f"{mix.name}: merged {table.name} has other rows")
+            for label, size in (("", row["size"]), (", merged", merged.size)):
+                share = size / stored.raw_bytes
+                report.add(f"{mix.name}: {table.name}{label}", [share], "bytes/raw byte")
     finally:
         shutil.rmtree(home, ignore_errors=True)
 

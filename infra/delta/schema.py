@@ -61,7 +61,7 @@ class Table:
     properties: Mapping[str, str] = field(default_factory=dict)
     codec: str = "snappy"
     """How its files are compressed; `zstd` where few columns have most of the bytes and are seldom
-    read (decision 0038)."""
+    read (decision 0043)."""
     zstd: tuple[str, ...] = ()
     """Columns compressed with zstd, whatever `codec` is for the others: long texts that repeat
     (decision 0043)."""

@@ -82,8 +82,8 @@ def measured(results: Path) -> MeasuredLoad:
         # Three figures that were measured apart: their difference may fall below nothing.
         others=max(0.0, each - 1 / parse - 1 / detect),
         worker_mb=_value(results, "sources", "largest Python worker"),
-        bronze=_value(results, "footprint", "mix: bronze.record"),
-        silver=_value(results, "footprint", "mix: silver.event"),
+        bronze=_value(results, "footprint", "mix: bronze.record, merged"),
+        silver=_value(results, "footprint", "mix: silver.event, merged"),
         event_bytes=_value(results, "footprint", "mix: raw"),
         device_bytes=_value(results, "footprint", "state of job sessions"),
     )
