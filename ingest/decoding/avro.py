@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -66,15 +67,30 @@ def _container(raw: bytes, field: str | None) -> bytes:
 def text_of(decoded: Any, field: str | None) -> bytes:
     """What the parser gets of a decoded message. Raises `Unreadable`."""
     if field is None:
-        return msgspec.json.encode(decoded)
+        return msgspec.json.encode(_with_finite_numbers(decoded))
     value = decoded.get(field) if isinstance(decoded, dict) else None
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, dict | list):
-        return msgspec.json.encode(value)
+        return msgspec.json.encode(_with_finite_numbers(value))
     raise Unreadable(f"no field '{field}' with a record in the message")
+
+
+def _with_finite_numbers(value: Any) -> Any:
+    """The value with `"NaN"`, `"Infinity"` and `"-Infinity"` for the floats that JSON cannot write.
+
+    So ProtoJSON has it (https://protobuf.dev/programming-guides/json/); msgspec would say null.
+    """
+    of = type(value)
+    if of is float:
+        if math.isfinite(value):
+            return value
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if of is dict:
+        return {name: _with_finite_numbers(each) for name, each in value.items()}
+    return [_with_finite_numbers(each) for each in value] if of is list else value
 
 
 @lru_cache(maxsize=64)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from infra.config.settings import load
 from infra.errors import Fatal, Retryable, Usage
+from ingest.decoding.avro import text_of
 from ingest.decoding.decoding import decoded_record
 from ingest.decoding.protobuf import message_indexes
 from ingest.parsing.event_rows import event_rows
@@ -135,6 +136,15 @@ def test_avro_bytes_written_by_hand(folder: Path) -> None:
     field = Format("avro", schema_file=str(folder / "p.avsc"), field="message")
     assert decoded_record(record, ParseSettings(formats={"syslog": field})).raw == line
     assert record.raw == raw
+
+
+@given(st.lists(st.floats()))
+def test_no_number_becomes_none(numbers: list[float]) -> None:
+    """JSON has no word for infinities and what is no number; a null would be another statement."""
+    named = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
+    told = json.loads(text_of({"numbers": numbers, "deep": [{"a": numbers}]}, None))
+    assert told["numbers"] == told["deep"][0]["a"]
+    assert [named.get(str(number), number) for number in numbers] == told["numbers"]
 
 
 def test_avro_framed_with_an_id_of_a_folder(folder: Path) -> None:
