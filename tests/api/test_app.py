@@ -126,6 +126,7 @@ def test_metrics_show_where_each_job_stands(lake: Lake) -> None:
     assert 'headgate_job_unread_messages{headgate_job="alert"}' not in text
 
 
+@pytest.mark.full
 def test_metrics_of_a_driver_that_is_gone_are_only_those_that_grow_on(lake: Lake) -> None:
     now = time.time()
     job = JobStatus("ingest", "running", at=now - 20, progressed_at=now - 30, seconds=1.5)
@@ -140,6 +141,7 @@ def test_metrics_of_a_driver_that_is_gone_are_only_those_that_grow_on(lake: Lake
     assert "headgate_memory_bytes{" not in text
 
 
+@pytest.mark.full
 def test_metrics_show_how_maintenance_is_getting_on(lake: Lake) -> None:
     client = TestClient(create_app(lake.settings))
     client.headers["Authorization"] = f"Bearer {token_of(lake.settings)}"
@@ -164,6 +166,7 @@ def test_metrics_show_how_maintenance_is_getting_on(lake: Lake) -> None:
     assert "headgate_maintenance_held_seconds{" not in text
 
 
+@pytest.mark.full
 def test_methods_that_a_caller_makes_up_make_no_series(lake: Lake) -> None:
     client = TestClient(create_app(lake.settings))
     client.headers["Authorization"] = f"Bearer {token_of(lake.settings)}"
@@ -340,6 +343,7 @@ def test_a_timeline_comes_in_pages_newest_first(client: TestClient) -> None:
     assert {i["id"] for i in narrow["items"]} == {"e2:0", "f-e2", "alert-2", "session-a"}
 
 
+@pytest.mark.full
 def test_a_statement_is_answered_and_noted(lake: Lake) -> None:
     client = TestClient(create_app(lake.settings))
     client.headers["Authorization"] = f"Bearer {token_of(lake.settings)}"

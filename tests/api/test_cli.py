@@ -35,6 +35,7 @@ def run(argv: Sequence[str], settings: Settings) -> int:
 SQL = "SELECT event_uid, time, record_ids FROM silver.event WHERE source = :s ORDER BY time"
 
 
+@pytest.mark.full
 def test_sql_writes_each_format(day_settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["sql", SQL, "--param", "s=sshd", "--max-rows", "1", "--output"]
     assert run([*asked, "json"], day_settings) == 0

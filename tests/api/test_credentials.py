@@ -134,6 +134,7 @@ def test_a_key_that_asks_too_often_is_told_when_to_come_again(home: Settings) ->
     assert "2 requests a minute" in answers[2].json()["detail"]
 
 
+@pytest.mark.full
 def test_the_description_tells_of_quotas_and_of_keys_for_retries(home: Settings) -> None:
     paths = create_app(home).openapi()["paths"]
     operations = [o for path, methods in paths.items() if path.startswith("/api/v1")

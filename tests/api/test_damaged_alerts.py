@@ -22,6 +22,8 @@ from infra.maintenance.backup import backup
 from tests.api.plain_desk import PlainDesk
 from tests.headgate.as_code.delta_by_hand import append_rows
 
+pytestmark = pytest.mark.full
+
 MAC = "02:00:00:00:00:07"
 BROKEN = '{"alert_id": "x", "rule": {"id'
 ADMIN = {"Authorization": f"Bearer {'t' * 32}"}

@@ -99,6 +99,7 @@ def test_a_fault_is_not_kept_so_the_next_try_may_succeed(
     assert len(done) == 2
 
 
+@pytest.mark.full
 def test_an_answer_that_cannot_be_kept_is_sent_and_that_is_said(
     counted: tuple[TestClient, list[Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,6 +117,7 @@ def test_who_hung_up_and_sends_it_again_is_answered(counted: tuple[TestClient, l
     assert (said, len(done)) == ([HUNG_UP, 201], 2)
 
 
+@pytest.mark.full
 def test_half_a_body_is_not_the_request_of_its_key(counted: tuple[TestClient, list[Any]]) -> None:
     client, done = counted
     parts = [

@@ -39,6 +39,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
     return desk.client("ann", "admin")
 
 
+@pytest.mark.full
 def test_what_a_path_names_and_is_not_there_is_a_404(client: TestClient) -> None:
     spec = client.get("/api/v1/openapi.json").json()
     asked, wrong = 0, []

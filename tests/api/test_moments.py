@@ -37,6 +37,7 @@ def test_half_a_character_in_a_body_is_a_problem_of_its_field(app: FastAPI) -> N
         assert "since" in answered.text or "JSON" in answered.text
 
 
+@pytest.mark.full
 def test_no_field_that_is_sent_takes_a_number_for_a_time(app: FastAPI) -> None:
     document = app.openapi()
     schemas = document["components"]["schemas"]

@@ -18,6 +18,7 @@ from api.auth import Access
 from infra.config.settings import Settings, load
 from infra.errors import Fatal, Usage
 from tests.api.provider import SECRET, provider
+from tests.full import rest_full
 
 AUDIENCE = "headgate-api"
 
@@ -101,12 +102,15 @@ def test_who_has_no_role_is_told_so(home: Settings) -> None:
 
 @pytest.mark.parametrize(
     ("change", "reason"),
-    [
-        ({"state": "another"}, "begun elsewhere"),
-        ({"code": "another"}, "invalid_grant"),
-        ({"iss": "https://elsewhere.example.org"}, "another provider"),
-        ({"code": None, "error": "access_denied"}, "access_denied"),
-    ],
+    rest_full(
+        2,
+        [
+            ({"state": "another"}, "begun elsewhere"),
+            ({"code": "another"}, "invalid_grant"),
+            ({"iss": "https://elsewhere.example.org"}, "another provider"),
+            ({"code": None, "error": "access_denied"}, "access_denied"),
+        ],
+    ),
 )
 def test_an_answer_that_is_not_ours_signs_nobody_in(
     home: Settings, change: dict[str, str | None], reason: str
@@ -120,6 +124,7 @@ def test_an_answer_that_is_not_ours_signs_nobody_in(
     assert "headgate_session" not in client.cookies
 
 
+@pytest.mark.full
 def test_an_answer_serves_the_browser_that_asked_and_with_its_nonce(home: Settings) -> None:
     mine, others = browser(home), browser(home)
     back = answer_of(mine, "ann")

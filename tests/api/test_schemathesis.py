@@ -130,6 +130,7 @@ def test_some_operations_answer_as_described(described: Any) -> None:
     assert try_all(described[0], 1, each=10) > 8
 
 
+@pytest.mark.full
 def test_what_answers_lead_to_answers_as_described(described: Any) -> None:
     follow(*described, 5, 5)
 

@@ -209,6 +209,7 @@ def test_a_key_that_is_limited_to_sources_too_has_no_alerts(desk: TenantDesk) ->
     assert "limited to some sources and tenants" in answer.text
 
 
+@pytest.mark.full
 def test_pages_show_the_tenants_alerts_or_refuse_with_a_sentence(
     desk: TenantDesk, page: TestClient
 ) -> None:
@@ -253,6 +254,7 @@ def test_the_navigation_leads_to_pages_that_open_alone(desk: TenantDesk, page: T
     )
 
 
+@pytest.mark.full
 def test_the_overview_the_list_and_the_alert_show_what_is_the_tenants(
     desk: TenantDesk, page: TestClient
 ) -> None:

@@ -61,6 +61,7 @@ def ann(desk: TenantDesk) -> TestClient:
     return desk.limited("ann")
 
 
+@pytest.mark.full
 def test_a_tenants_report_is_made_listed_and_fetched(desk: TenantDesk, ann: TestClient) -> None:
     gus = desk.limited("gus", tenant="globex")
     kinds = ann.get("/api/v1/reports/kinds").json()["items"]
@@ -123,6 +124,7 @@ def test_what_may_show_others_is_refused_when_it_is_asked_for(
     assert ann.get("/api/v1/reports/runs").json()["items"] == before
 
 
+@pytest.mark.full
 def test_the_incident_of_another_makes_no_report(desk: TenantDesk, ann: TestClient) -> None:
     wanted = {"report": "incident", "interval": DAY, "subject": desk.ids["globex"]}
     run = ended(ann, ann.post("/api/v1/reports", json=wanted).headers["location"])
@@ -168,6 +170,7 @@ def test_a_key_that_outlived_its_tenant_learns_of_no_other(desk: TenantDesk) -> 
         runs.close()
 
 
+@pytest.mark.full
 def test_an_administrator_has_one_made_for_a_tenant_and_slips_are_refused(desk: TenantDesk) -> None:
     root = desk.client("root-2", "admin")
     wanted = {"report": "weekly", "interval": DAY}

@@ -85,6 +85,7 @@ def test_who_has_another_home_is_refused_and_writes_nothing(
     assert not (tmp_path / "elsewhere" / "lake").exists()
 
 
+@pytest.mark.full
 def test_who_may_not_lock_is_refused_and_writes_nothing(settings: Settings) -> None:
     lock = settings.lake_side / "_locks" / EVENT.name
     lock.unlink()

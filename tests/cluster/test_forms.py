@@ -25,6 +25,7 @@ from infra.runtime.job_registry import JOBS
 from infra.spark.session import project_root
 from ingest.listen.listener_status import listener_folder
 from tests.cluster.kinds import defects
+from tests.full import rest_full
 
 FORMS = project_root() / "infra" / "deploy"
 KUBERNETES = FORMS / "kubernetes"
@@ -252,7 +253,7 @@ def test_commands_in_units_cron_and_manifests_exist() -> None:
     assert started <= set(COMMANDS)
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
+@pytest.mark.parametrize("unit", rest_full(2, UNITS), ids=lambda path: path.name)
 def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
     """All units together, as one refers to another, with commands of this machine's."""
     if shutil.which("systemd-analyze") is None:

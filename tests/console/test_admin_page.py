@@ -16,6 +16,7 @@ from infra.config.settings import Settings, load
 from tests.api.desk import TOKEN, audited
 from tests.console.conftest import Watched, serve
 from tests.console.test_rule_tuning import csrf_of
+from tests.full import rest_full
 
 PASSWORD = "the password of boris"
 
@@ -48,7 +49,7 @@ def stored(app):
 
 
 @pytest.mark.parametrize(
-    "days", ["abc", "-5", "0", "1.5", "\u00b2", "3651", "9" * 30, "00000036500000"]
+    "days", rest_full(2, ["abc", "-5", "0", "1.5", "\u00b2", "3651", "9" * 30, "00000036500000"])
 )
 def test_days_that_are_none_make_no_key_that_never_ends(app, admin, days):
     form = {"csrf": csrf_of(admin.get("/admin").text), "name": "wall", "role": "read"}

@@ -48,6 +48,7 @@ def test_a_status_is_added_to_those_that_are_shown_or_taken_from_them(shown, val
     assert AlertsAddress.of(QueryParams(shown)).toggled("lifecycle", value)["lifecycle"] == then
 
 
+@pytest.mark.full
 def test_what_is_chosen_adds_up_and_stands_above_the_list(browse, site):
     watched = browse(signed_in=False).sign_in(TOKEN)
     page = watched.go("/alerts", rest=False)
@@ -69,6 +70,7 @@ def test_what_is_chosen_adds_up_and_stands_above_the_list(browse, site):
     assert watched.errors == []
 
 
+@pytest.mark.full
 def test_values_beyond_the_first_are_counted_and_can_be_chosen(browse, site):
     page = browse(signed_in=False).sign_in(TOKEN).go("/alerts", rest=False)
     facet = page.locator(".facet", has=page.locator("h3", has_text="Rule"))

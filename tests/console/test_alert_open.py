@@ -12,6 +12,8 @@ from tests.api.plain_desk import PlainDesk
 from tests.console.conftest import Watched, serve
 from tests.headgate.as_code.delta_by_hand import append_rows
 
+pytestmark = pytest.mark.full
+
 FORMER, REAL = "02:00:00:00:00:00", "02:00:00:00:00:09"
 TOKEN = "t" * 32
 
@@ -84,7 +86,6 @@ def test_an_alert_that_is_open_is_corrected_before_ones_eyes(open_desk, plain_de
     assert watched.errors == []
 
 
-@pytest.mark.full
 def test_a_note_that_is_being_written_is_not_lost_to_a_revision(open_desk, plain_desk):
     watched = open_desk()
     page = watched.page
@@ -95,7 +96,6 @@ def test_a_note_that_is_being_written_is_not_lost_to_a_revision(open_desk, plain
     assert page.input_value("#beside input[name=text]") == "asked its owner"
 
 
-@pytest.mark.full
 def test_a_close_that_is_being_written_outlives_the_session(open_desk, plain_desk):
     watched = open_desk()
     page = watched.page
@@ -118,7 +118,6 @@ def test_a_close_that_is_being_written_outlives_the_session(open_desk, plain_des
     assert watched.errors == []
 
 
-@pytest.mark.full
 def test_closing_the_alert_beside_keeps_the_filter_and_the_row(open_desk, plain_desk):
     watched = open_desk()
     page = watched.page

@@ -13,6 +13,8 @@ from fastapi.testclient import TestClient
 
 from tests.api.tenant_desk import IP, MAC, TenantDesk, assert_own
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TenantDesk]:

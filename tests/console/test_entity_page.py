@@ -62,6 +62,7 @@ def held(number, device):
     }  # fmt: skip
 
 
+@pytest.mark.full
 def test_of_many_who_held_an_address_those_who_held_it_last_are_drawn(browser):
     # Whoever had it first has it again now.
     segments = [held(number, number) for number in range(11)] + [held(11, 0)]
@@ -91,6 +92,7 @@ def test_leases_that_are_too_many_to_go_through_say_from_when_on_none_is_shown(m
     assert (first.start, first.end, cut) == (at("01:00"), at("02:00"), at("02:00"))
 
 
+@pytest.mark.full
 def test_the_page_says_from_when_on_no_lease_is_shown(browser, monkeypatch):
     reader = Asked(MemoryLake().add("silver.dhcp_segment", [held(1, 1), held(2, 2)]))
     browser.app.state.services = replace(browser.app.state.services, reader=reader)

@@ -20,6 +20,8 @@ from tests.console.test_rule_tuning import csrf_of
 from tests.headgate.as_code.delta_by_hand import append_rows
 from tests.wait import until
 
+pytestmark = pytest.mark.full
+
 TOKEN = "t" * 32
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
 

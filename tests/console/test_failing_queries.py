@@ -20,6 +20,8 @@ from infra.runtime.report_failures import ReportFailure, leave_failures
 from tests.api.plain_desk import PlainDesk
 from tests.wait import until
 
+pytestmark = pytest.mark.full
+
 PATH = "/api/v1/queries/nightly"
 WRONG = {"sql": "SELECT nowhere FROM gold.alert_current", "every_minutes": 60}
 PLACES = ("/", "/reports", "/search?sql=SELECT+1")

@@ -17,6 +17,8 @@ from tests.console.conftest import Watched, serve
 from tests.console.places import alert_ids
 from tests.console.story import EVENTS, MINUTE, event, holder, prepare, record, segment
 
+pytestmark = pytest.mark.full
+
 HOSTILE = (
     "<script>alert(1)</script>",
     "</script><script>alert(1)</script>",
@@ -132,7 +134,6 @@ def check(watched: Watched, path: str, rest: bool = True) -> None:
     assert page.url.startswith(watched.site), path
 
 
-@pytest.mark.full
 def test_pages_show_hostile_texts_and_do_nothing_else(browse, hostile_desk, hostile_site):
     watched = browse(where=hostile_site)
     since = "since=2025-03-01T11:00:00Z&until=2025-03-01T14:00:00Z"
@@ -152,7 +153,6 @@ def test_pages_show_hostile_texts_and_do_nothing_else(browse, hostile_desk, host
         check(watched, path)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("part", range(2))
 def test_each_alert_event_and_name_with_a_hostile_text_is_only_text(
     browse, hostile_desk, hostile_site, part
@@ -169,7 +169,6 @@ def test_each_alert_event_and_name_with_a_hostile_text_is_only_text(
             check(watched, f"/alerts?q={quote(text, safe='')}", rest=False)
 
 
-@pytest.mark.full
 def test_an_error_that_repeats_what_was_asked_is_text_too(browse):
     watched = browse()
     for text in HOSTILE[:8]:

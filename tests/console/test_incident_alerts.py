@@ -62,6 +62,7 @@ def test_alerts_that_led_to_an_incident_belong_to_it(tmp_path: Path) -> None:
     assert page.get("/alerts").text.count('href="/incidents/made"') == 3, "its own row's, too"
 
 
+@pytest.mark.full
 def test_filters_and_groups_of_an_incident_have_the_alerts_that_led_to_it(tmp_path: Path) -> None:
     desk = PlainDesk(tmp_path, devices=0)
     lake = desk.settings.lake_root
@@ -134,6 +135,7 @@ def test_rest_has_incidents_with_their_alerts(tmp_path: Path) -> None:
         assert f"no incident '{name}'" in answer.json()["detail"]
 
 
+@pytest.mark.full
 def test_an_incident_of_more_alerts_than_a_page_shows_says_so_and_opens_a_case(
     tmp_path: Path,
 ) -> None:

@@ -14,6 +14,8 @@ from tests.alerts.lifecycle.test_alert_fold import NOON
 from tests.api.plain_desk import PlainDesk
 from tests.headgate.as_code.delta_by_hand import append_rows
 
+pytestmark = pytest.mark.full
+
 
 def held(number: int, begin: datetime) -> dict[str, Any]:
     """The address, by a client of its own for ten seconds."""

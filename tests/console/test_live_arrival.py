@@ -13,6 +13,8 @@ from tests.console.conftest import Watched, serve
 from tests.console.test_alert_open import READ, open_first
 from tests.headgate.as_code.delta_by_hand import append_rows
 
+pytestmark = pytest.mark.full
+
 TOKEN = "t" * 32
 TOP = "(row) => Math.round(row.getBoundingClientRect().top)"
 
@@ -86,7 +88,6 @@ def test_the_row_one_is_at_stays_where_it_is_while_alerts_come(at_desk, busy_des
     assert watched.errors == []
 
 
-@pytest.mark.full
 def test_a_row_under_the_pointer_does_not_slip_away(at_desk, busy_desk):
     watched = at_desk()
     page = listen(watched)
@@ -101,7 +102,6 @@ def test_a_row_under_the_pointer_does_not_slip_away(at_desk, busy_desk):
     page.wait_for_selector(f"#beside[data-alert='{alert}'] h1")
 
 
-@pytest.mark.full
 def test_the_facets_count_what_came(at_desk, busy_desk):
     watched = at_desk()
     page = listen(watched)
@@ -114,7 +114,6 @@ def test_the_facets_count_what_came(at_desk, busy_desk):
     assert page.locator("#facets input[name=name]").input_value() == "mine"
 
 
-@pytest.mark.full
 def test_where_the_row_one_is_at_leaves_the_list_one_goes_on_with_the_next(at_desk, busy_desk):
     watched = at_desk()
     page = listen(watched, "/alerts?q=02:00:00:00:00:0")
@@ -131,7 +130,6 @@ def test_where_the_row_one_is_at_leaves_the_list_one_goes_on_with_the_next(at_de
     assert page.evaluate("document.activeElement.dataset.row") == sixth
 
 
-@pytest.mark.full
 def test_a_list_that_hears_nothing_does_not_say_that_it_is_live(at_desk, busy_desk):
     watched = at_desk()
     page = listen(watched)

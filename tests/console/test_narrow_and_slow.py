@@ -16,6 +16,8 @@ from tests.console.conftest import Watched, serve
 from tests.console.test_accessibility import AXE, RUN
 from tests.wait import until
 
+pytestmark = pytest.mark.full
+
 TOKEN = "t" * 32
 ASK_AND_LOOK = """() => {
   document.querySelector("[data-search]").form.requestSubmit();
@@ -72,7 +74,6 @@ def test_filters_views_and_keys_are_reached_in_a_narrow_window(browse):
     assert watched.errors == []
 
 
-@pytest.mark.full
 def test_a_slow_answer_has_a_sign_that_goes_when_it_comes(browse, monkeypatch):
     watched: Watched = browse(signed_in=False).sign_in(TOKEN)
     page = watched.go("/alerts", rest=False)
@@ -89,7 +90,6 @@ def test_a_slow_answer_has_a_sign_that_goes_when_it_comes(browse, monkeypatch):
     page.wait_for_selector("html:not([data-going])")
 
 
-@pytest.mark.full
 def test_a_statement_that_is_stopped_ends_at_the_server_too(browse, app):
     watched: Watched = browse(signed_in=False).sign_in(TOKEN)
     page = watched.go("/search?sql=SELECT+1", rest=False)
@@ -105,7 +105,6 @@ def test_a_statement_that_is_stopped_ends_at_the_server_too(browse, app):
     assert watched.errors == []
 
 
-@pytest.mark.full
 def test_an_address_that_does_not_fit_says_why_and_leads_on(browse):
     watched: Watched = browse(signed_in=False).sign_in(TOKEN)
     page = watched.go("/search?f=foo", rest=False)

@@ -74,6 +74,7 @@ def test_a_report_that_failed_is_told_of_for_a_day_or_until_it_is_asked_for_agai
     assert [each.id for each in unfinished(runs, now)] == ["making", "other time", "of laptop-7"]
 
 
+@pytest.mark.full
 def test_a_dossier_without_a_subject_or_of_no_time_is_refused_when_it_is_asked_for(tmp_path):
     app, _, ann = browsers(tmp_path)
     form = {"csrf": csrf_of(ann.get("/reports").text)}
@@ -117,6 +118,7 @@ def test_a_report_is_asked_for_and_why_it_failed_is_told(tmp_path):
     app.state.services.close()
 
 
+@pytest.mark.full
 def test_a_report_being_made_shows_how_far_it_is_and_is_ended_by_who_asked(tmp_path, monkeypatch):
     monkeypatch.setattr(subprocesses, "_command_line", [sys.executable, "-c", MAKING])
     app, reader, ann = browsers(tmp_path)

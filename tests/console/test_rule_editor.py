@@ -21,6 +21,7 @@ from infra.errors import Usage
 from infra.process import subprocesses
 from tests.api.desk import audited
 from tests.api.routes.test_rule_changes import COUNTING, GOOD
+from tests.full import rest_full
 
 ID = "3f0b8a44-6d0c-4b53-9d7a-2a6a1c0f4a10"
 OTHER = GOOD.replace(ID, "3f0b8a44-6d0c-4b53-9d7a-2a6a1c0f4a11").replace("odd_tool", "odd_two")
@@ -145,6 +146,7 @@ def test_who_comes_second_is_told_who_was_first_and_what_saving_would_undo(peopl
     assert "title: Odder tool" in file.read_text()
 
 
+@pytest.mark.full
 def test_a_rule_that_was_taken_away_meanwhile_can_be_kept_anew(people, settings):
     (settings.home / "rules" / "two.yml").write_text(OTHER)
     ann, bob = people("ann"), people("bob")
@@ -161,6 +163,7 @@ def test_a_rule_that_was_taken_away_meanwhile_can_be_kept_anew(people, settings)
     assert (settings.home / "rules" / "odd_tool.yml").read_text() == GOOD
 
 
+@pytest.mark.full
 def test_a_rule_that_was_taken_away_is_written_again_from_its_last_text(people, settings):
     (settings.home / "rules" / "two.yml").write_text(OTHER)
     ann = people("ann")
@@ -200,6 +203,7 @@ def test_a_bundled_rule_is_copied_and_switched_off_by_the_copy(tmp_path):
     assert "off (ann: replaced by" in html.unescape(bundled)
 
 
+@pytest.mark.full
 def test_a_copy_of_a_rule_that_others_count_does_not_switch_it_off_by_itself(people, settings):
     (settings.home / "rules" / "many.yml").write_text(COUNTING)
     ann = people("ann")
@@ -237,6 +241,7 @@ def test_the_check_says_lines_remedies_oddities_and_tests_and_keeps_nothing(peop
     assert [file.name for file in (settings.home / "rules").iterdir()] == ["odd_tool.yml"]
 
 
+@pytest.mark.full
 def test_the_difference_to_what_is_in_force_is_shown(people):
     ann = people("ann")
     form = opened(ann)
@@ -264,21 +269,28 @@ def test_versions_are_compared_and_an_old_text_can_be_taken_up(people):
 
 @pytest.mark.parametrize(
     ("program", "kind", "words"),
-    [
-        (
-            PREVIEW,
-            "preview",
-            ("3</b><span>findings", "The first 1:", "&lt;b&gt;odd&lt;/b&gt;", '"step":3600'),
-        ),
-        (
-            WINDOWS,
-            "preview",
-            ("12</b><span>findings of the rules", "&lt;i&gt;cut", 'href="/events/u%3A0"'),
-        ),
-        (BACKTEST, "backtest", ("2 alerts more, 1 fewer", "Only mine", '"step":86400')),
-        (NOTHING, "backtest", ("0</b><span>events that it looks at", "No event that it looks at")),
-        (QUIET, "backtest", ("9</b><span>events that it looks at", "found nothing in these")),
-    ],
+    rest_full(
+        1,
+        [
+            (
+                PREVIEW,
+                "preview",
+                ("3</b><span>findings", "The first 1:", "&lt;b&gt;odd&lt;/b&gt;", '"step":3600'),
+            ),
+            (
+                WINDOWS,
+                "preview",
+                ("12</b><span>findings of the rules", "&lt;i&gt;cut", 'href="/events/u%3A0"'),
+            ),
+            (BACKTEST, "backtest", ("2 alerts more, 1 fewer", "Only mine", '"step":86400')),
+            (
+                NOTHING,
+                "backtest",
+                ("0</b><span>events that it looks at", "No event that it looks at"),
+            ),
+            (QUIET, "backtest", ("9</b><span>events that it looks at", "found nothing in these")),
+        ],
+    ),
 )
 def test_a_draft_is_tried_on_history_and_shown_as_bars_and_rows(
     people, monkeypatch, program, kind, words
@@ -300,6 +312,7 @@ def test_a_draft_is_tried_on_history_and_shown_as_bars_and_rows(
     assert 'data-state="cancelled"' in ended.text
 
 
+@pytest.mark.full
 def test_who_is_no_engineer_tries_rules_in_force_only(people, monkeypatch):
     monkeypatch.setattr(subprocesses, "_command_line", [sys.executable, "-c", PREVIEW])
     eve = people("eve", "analyst")
@@ -313,13 +326,14 @@ def test_who_is_no_engineer_tries_rules_in_force_only(people, monkeypatch):
     assert eve.post("/rule-tries", data=asked | {"text": GOOD}).status_code == 403
 
 
-@pytest.mark.parametrize("path", ["", "/check", "/diff"])
+@pytest.mark.parametrize("path", rest_full(1, ["", "/check", "/diff"]))
 def test_a_form_of_another_session_changes_nothing(people, settings, path):
     form = opened(people("ann")) | {"text": OTHER}
     assert people("bob").post(f"/rule-editor{path}", data=form).status_code == 403
     assert len(list((settings.home / "rules").iterdir())) == 1
 
 
+@pytest.mark.full
 def test_a_session_that_ended_leads_back_to_the_editor(people):
     ann = people("ann")
     form = opened(ann)

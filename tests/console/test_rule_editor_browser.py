@@ -14,6 +14,8 @@ from tests.console.conftest import Watched, serve
 from tests.console.test_accessibility import AXE, RUN
 from tests.console.test_rule_editor import GOOD, ID, PREVIEW
 
+pytestmark = pytest.mark.full
+
 TEXT = "textarea[name=text]"
 INK = "(area) => getComputedStyle(area).color"
 CLEAR = "rgba(0, 0, 0, 0)"
@@ -62,7 +64,6 @@ def test_a_rule_is_written_checked_lost_found_and_saved(browse, monkeypatch):
     assert watched.violations() == []
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("theme", ["dark", "light"])
 def test_the_editor_has_no_serious_finding(browse, theme):
     watched = browse(theme)
@@ -78,7 +79,6 @@ def parts(page, kind):
     return page.eval_on_selector_all(f".tok-{kind}", "all => all.map((each) => each.textContent)")
 
 
-@pytest.mark.full
 def test_text_has_colours_that_follow_what_is_written_and_undone(browse):
     watched: Watched = browse()
     page = watched.go(f"/rule-editor?rule={ID}")
@@ -100,7 +100,6 @@ def test_text_has_colours_that_follow_what_is_written_and_undone(browse):
     assert watched.dialogs == watched.outside == watched.errors == watched.violations() == []
 
 
-@pytest.mark.full
 def test_colours_lie_under_their_letters(browse):
     watched: Watched = browse()
     page = watched.go("/search?sql=SELECT+count(*)+FROM+silver.events")

@@ -14,6 +14,8 @@ from tests.api.plain_desk import PlainDesk
 from tests.console.conftest import Watched, serve
 from tests.headgate.as_code.delta_by_hand import append_rows
 
+pytestmark = pytest.mark.full
+
 TOKEN = "t" * 32
 NOW = datetime.now(UTC).replace(microsecond=0)
 LINE = (

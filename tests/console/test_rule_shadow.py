@@ -151,6 +151,7 @@ def site(tmp_path_factory):
     yield from serve(app_at(tmp_path_factory.mktemp("shadow"))[0])
 
 
+@pytest.mark.full
 def test_an_engineer_looks_and_lets_it_alert(browse):
     watched: Watched = browse()
     page = watched.go(f"/rules/{ROOT}")

@@ -119,6 +119,7 @@ def test_the_page_shows_a_filter_and_keeps_it_with_owner_reason_and_end(app, set
     assert ann.get("/rules/nothing/tuning").status_code == 404
 
 
+@pytest.mark.full
 def test_a_filter_of_a_host_alone_says_how_wide_it_is(app, rest, settings):
     lake = MemoryLake()
     lake.add("gold.alert", [alert("bare", LOGIN, "false_positive", **named("e1"))])
@@ -132,6 +133,7 @@ def test_a_filter_of_a_host_alone_says_how_wide_it_is(app, rest, settings):
     assert f"<b>Wide.</b> It {only['wide']}." in page
 
 
+@pytest.mark.full
 def test_a_filter_shows_what_it_hides_stands_on_its_rule_and_is_ended_there(app, settings):
     ann = browser(app, settings)
     tuning = html.unescape(ann.get(f"/rules/{LOGIN}/tuning?days=365").text)
@@ -172,6 +174,7 @@ def test_a_filter_shows_what_it_hides_stands_on_its_rule_and_is_ended_there(app,
     assert "somebody took it away meanwhile" in again.text
 
 
+@pytest.mark.full
 def test_a_filter_by_hand_is_told_with_why_it_is_not_in_force_or_is_not_ended_here(app, settings):
     folder = settings.home / "rules"
     text = f"title: F\nid: f-1\nlogsource: {{product: linux}}\nfilter: {{rules: [{LOGIN}], "
@@ -232,6 +235,7 @@ def test_the_filters_of_a_rule_are_listed_and_ended_over_rest(rest, settings):
     assert "no Sigma rule over events" in counted["detail"]
 
 
+@pytest.mark.full
 def test_what_was_refused_comes_back_into_its_own_filter_and_time_alone(app, settings):
     ann = browser(app, settings)
     page = ann.get(f"/rules/{LOGIN}/tuning?days=365").text
@@ -257,6 +261,7 @@ def test_what_was_refused_comes_back_into_its_own_filter_and_time_alone(app, set
     assert "“a scanner of ours”" in lost, "its form is gone, and it was typed there"
 
 
+@pytest.mark.full
 def test_who_is_no_engineer_sees_proposals_and_keeps_none(app, settings):
     eve = browser(app, settings, "analyst")
     page = eve.get(f"/rules/{LOGIN}/tuning?days=365").text
@@ -296,6 +301,7 @@ def curve(settings, monkeypatch, capsys) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.full
 def test_a_curve_is_counted_as_a_job_and_a_row_of_it_kept(app, settings, curve, monkeypatch):
     assert curve["findings"] == 12
     assert [row["now"] for row in curve["choices"]].count(True) == 1
@@ -329,6 +335,7 @@ def test_a_curve_is_counted_as_a_job_and_a_row_of_it_kept(app, settings, curve, 
     assert "Threshold by ann: a scanner" in file.read_text()
 
 
+@pytest.mark.full
 def test_a_rule_that_others_count_says_before_a_choice_that_none_is_kept(tmp_path, judged):
     settings = load(home=tmp_path, api={"token": TOKEN})
     made = create_app(settings)

@@ -183,6 +183,7 @@ def test_a_schedule_whose_owner_is_gone_says_that_it_is_at_rest(
     assert "at rest" not in ann.get("/search/queries/orphan").text
 
 
+@pytest.mark.full
 def test_from_the_box_to_a_file_and_a_saved_query_by_mouse(browse, site: str) -> None:
     watched = browse(signed_in=False).sign_in(TOKEN)
     page = watched.go("/search?sql=" + MANY.replace(" ", "+"))

@@ -73,6 +73,7 @@ def test_the_page_says_which_engine_answered_and_why(settings, engine, reason, s
     assert runner.asked["params"] == {"since": "2026-11-20T00:00:00Z"}, "the page's time"
 
 
+@pytest.mark.full
 def test_an_analyst_keeps_a_statement_and_a_viewer_opens_it(settings):
     runner = Answered("duckdb", "it answers this as Spark does")
     ann = browser(settings, "analyst", runner)

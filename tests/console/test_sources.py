@@ -85,6 +85,7 @@ def test_a_job_that_lost_messages_leads_to_what_is_missing_and_not_to_the_next_f
     assert not (tmp_path / "spool").joinpath("resume").exists()
 
 
+@pytest.mark.full
 def test_new_fields_and_dead_letters_are_shown_with_what_text_cannot_show(tmp_path):
     now = datetime.now(UTC)
     received = now - timedelta(hours=1)
@@ -122,6 +123,7 @@ def test_the_first_page_counts_preliminary_alerts_that_wait_and_are_late(tmp_pat
     assert preliminaries(load(home=tmp_path)) == (0, 0)
 
 
+@pytest.mark.full
 def test_a_list_that_was_cut_says_so_and_leads_to_all(tmp_path):
     lake, now = MemoryLake(), datetime.now(UTC)
     new = [{"source": "dns", "field": f"f{n}", "first_seen": now, "rows": 1, "event_uid": "e",

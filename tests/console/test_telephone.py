@@ -9,6 +9,8 @@ import pytest
 from tests.api.tenant_desk import IP, MAC, TenantDesk
 from tests.console.conftest import Watched, serve
 
+pytestmark = pytest.mark.full
+
 NARROW = """() => [...document.querySelectorAll("main :is(h1, h2, td, .alert-title, .segments a)")]
   .filter((e) => e.innerText.trim().length > 12)
   .filter((e) => e.getBoundingClientRect().width < 60 && e.getBoundingClientRect().height > 60)

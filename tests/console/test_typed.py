@@ -34,6 +34,7 @@ def plain(settings: Settings) -> Iterator[TestClient]:
         yield client
 
 
+@pytest.mark.full
 def test_what_was_typed_survives_a_session_that_ended(browse):
     watched: Watched = browse()
     page = watched.go(ACCESS)

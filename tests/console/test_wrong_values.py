@@ -49,6 +49,7 @@ def test_the_first_wrong_value_is_named_with_the_reason(model, given, words):
     assert wrong_value(refused.value) == words
 
 
+@pytest.mark.full
 def test_a_page_that_cannot_be_answered_now_offers_to_try_again(tmp_path: Path) -> None:
     settings = load(home=tmp_path, api={"token": "t" * 32})
     _, key = Credentials(settings).add_key("ann", "analyst")

@@ -37,6 +37,8 @@ from tests.faults.test_publishing import Process
 from tests.faults.test_telling_early import heard
 from tests.wait import until
 
+pytestmark = pytest.mark.full
+
 SOURCE = "zeek:http"
 RULE = "http_path_traversal"
 SEED = 20261126
@@ -146,7 +148,6 @@ def settled(jobs: Jobs, lane: ConsumerLane) -> None:
     lane.turn(0.2)
 
 
-@pytest.mark.full
 def test_what_a_batch_of_other_settings_finds_is_told_by_its_marks_alone_and_never_withdrawn(
     broker: Broker, tmp_path: Path
 ) -> None:
@@ -182,7 +183,6 @@ def test_what_a_batch_of_other_settings_finds_is_told_by_its_marks_alone_and_nev
     assert (place_file(settings).read() or Place()).waiting == {}
 
 
-@pytest.mark.full
 def test_what_was_told_before_its_batch_is_told_once_and_answered_when_batches_tell_again(
     broker: Broker, tmp_path: Path
 ) -> None:
@@ -213,7 +213,6 @@ def test_what_was_told_before_its_batch_is_told_once_and_answered_when_batches_t
     assert (place_file(settings).read() or Place()).waiting == {}
 
 
-@pytest.mark.full
 def test_a_successor_fences_tells_nothing_again_and_tells_what_came_meanwhile(
     broker: Broker, tmp_path: Path
 ) -> None:
@@ -239,7 +238,6 @@ def test_a_successor_fences_tells_nothing_again_and_tells_what_came_meanwhile(
     assert told(settings) == {f"203.0.0.{n}": ["told", "confirmed"] for n in range(2, 6)}
 
 
-@pytest.mark.full
 def test_a_rule_that_is_switched_off_is_told_no_more(broker: Broker, tmp_path: Path) -> None:
     settings = settings_of(broker, tmp_path)
     jobs, attacker = Jobs(settings, topic_of(SOURCE, settings.kafka)), Attacker(settings)
@@ -259,7 +257,6 @@ def test_a_rule_that_is_switched_off_is_told_no_more(broker: Broker, tmp_path: P
     assert [lane.turn(0.2) for _ in range(5)] == [0] * 5
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("kills", [6, pytest.param(50, marks=pytest.mark.soak)])
 def test_each_is_told_and_answered_once_though_lane_and_broker_are_killed(
     own_broker: Broker, tmp_path: Path, kills: int

@@ -26,16 +26,17 @@ from infra.kafka.client import Broker, ensure_topics
 from tests.faults.outbox import Outbox, begun
 from tests.faults.test_publishing import Process, Watch
 from tests.faults.test_restored import beside, told
-from tests.full import rest_full
 from tests.recovery import judge
 from tests.wait import until
+
+pytestmark = pytest.mark.full
 
 SEED = 20261128
 ALERTS = 6
 soon = partial(until, seconds=60, pause=0.02)
 
 
-@pytest.mark.parametrize("kills", rest_full(1, (3, 25)))
+@pytest.mark.parametrize("kills", [3, 25])
 def test_each_revision_goes_out_once_though_bodies_are_damaged_and_the_publisher_is_killed(
     own_broker: Broker, tmp_path: Path, kills: int
 ) -> None:

@@ -156,6 +156,7 @@ def test_only_alerts_of_which_more_was_heard_are_remembered(
     assert remembered.count == 3  # old-7 was under way
 
 
+@pytest.mark.full
 def test_without_a_restore_nothing_is_compared(settings: Settings, outbox: Outbox) -> None:
     published(settings, outbox, [("a", 1), ("a", 2)])
     published(settings, outbox, [("a", 3)])

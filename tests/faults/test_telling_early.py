@@ -108,6 +108,7 @@ def test_one_that_nobody_answers_is_withdrawn_after_a_day(broker: Broker, tmp_pa
     assert teller.waiting == 0
 
 
+@pytest.mark.full
 def test_behind_a_restored_lake_and_behind_a_lost_file_it_goes_on_with_what_is_new(
     broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

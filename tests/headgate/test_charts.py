@@ -102,6 +102,7 @@ def shown(values: QueryResult) -> str:
     return str(chart._repr_mimebundle_()["text/html"])
 
 
+@pytest.mark.full
 def test_a_chart_is_shown_without_a_server_of_others_and_a_log_ends_no_script() -> None:
     page = shown(result_of([{"user.agent": EVIL, "devices": 1}]))
     assert "window.headgateEmbed=" in page

@@ -104,6 +104,7 @@ def test_a_key_completes_what_was_typed(shell: str, scripts: Path, tmp_path: Pat
             assert shown.rsplit("WORDS<", 1)[1].split(">\r\n")[0].strip() == whole, typed
 
 
+@pytest.mark.full
 def test_fish_offers_the_same(scripts: Path, tmp_path: Path) -> None:
     if shutil.which("fish") is None:
         pytest.skip("there is no fish here: .ci/run installs it")

@@ -103,6 +103,7 @@ def test_opening_where_there_is_no_lake_makes_none_and_names_those_near(
     assert [path.name for path in wrong.iterdir()] == ["demo"]
 
 
+@pytest.mark.full
 def test_looking_makes_no_table_that_is_missing(
     empty_tables: Path, tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -244,6 +245,7 @@ def test_a_draft_is_tested_tried_and_put_live(
         hg.rules.put_live(draft)
 
 
+@pytest.mark.full
 def test_the_example_of_the_how_to_works(hg: Headgate, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "how-to" / "work-in-a-notebook.md").read_text("utf-8")
     blocks = re.findall(r"```py\n(.*?)```", page, re.DOTALL)

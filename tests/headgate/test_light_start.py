@@ -10,6 +10,7 @@ import pytest
 
 from infra.errors import Fatal
 from reporting.reports import listed_report, reports
+from tests.full import rest_full
 
 HEAVY = {"pyspark", "pyarrow", "pandas", "numpy", "duckdb", "sqlglot", "fastapi", "sigma"}
 
@@ -25,15 +26,21 @@ def test_a_command_line_that_is_only_read_loads_no_engine() -> None:
 
 @pytest.mark.parametrize(
     ("modules", "spared"),
-    [
-        ("reporting.cli.report, reporting.document.archive", {"matplotlib", "pyarrow", "jinja2"}),
-        ("alerts.explain.explain", {"sigma", "pyarrow", "pandas", "pyspark"}),
-        (
-            "api.services.entities.leases, api.services.entities.user_evidence",
-            {"fastapi", "pandas", "duckdb", "pyspark"},
-        ),
-        ("reporting.cli.ledger", {"pyspark", "pyarrow", "pandas", "numpy", "sqlglot"}),
-    ],
+    rest_full(
+        2,
+        [
+            (
+                "reporting.cli.report, reporting.document.archive",
+                {"matplotlib", "pyarrow", "jinja2"},
+            ),
+            ("alerts.explain.explain", {"sigma", "pyarrow", "pandas", "pyspark"}),
+            (
+                "api.services.entities.leases, api.services.entities.user_evidence",
+                {"fastapi", "pandas", "duckdb", "pyspark"},
+            ),
+            ("reporting.cli.ledger", {"pyspark", "pyarrow", "pandas", "numpy", "sqlglot"}),
+        ],
+    ),
 )
 def test_what_answers_one_question_loads_nothing_for_others(modules: str, spared: set[str]) -> None:
     code = f"import sys, headgate.packages, {modules}\nfrom reporting.reports import reports\n"

@@ -33,6 +33,7 @@ def test_the_pipeline_is_shorter_than_ten_lines() -> None:
     assert all(len(line) <= 100 for line in lines)
 
 
+@pytest.mark.full
 def test_the_pipeline_of_the_page_writes_what_was_sent_once(
     settings: Settings, spark: SparkSession, broker: Broker, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -26,6 +26,8 @@ from tests.api.desk import audited
 from tests.api.plain_desk import PlainDesk
 from tests.headgate.as_code.delta_by_hand import append_rows
 
+pytestmark = pytest.mark.full
+
 BY_LEVEL = """SELECT level, count(*) AS alerts, count(DISTINCT rule_id) AS alerts FROM gold.alert
 WHERE event_time >= :since AND event_time < :until GROUP BY level"""
 

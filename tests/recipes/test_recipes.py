@@ -280,6 +280,7 @@ def test_an_endpoint_is_one_module_behind_the_token(tree: Tree, empty_tables: Pa
     assert answered.strip() == "401 200 {'events': 0}"
 
 
+@pytest.mark.full
 def test_a_console_page_is_a_module_and_its_template(tree: Tree, empty_tables: Path) -> None:
     shutil.copytree(empty_tables, tree.folder / "home/lake")
     before = tree.touched()
@@ -290,6 +291,7 @@ def test_a_console_page_is_a_module_and_its_template(tree: Tree, empty_tables: P
     assert seen == ["303 /login?next=%2Ftally", "True True"]
 
 
+@pytest.mark.full
 def test_a_job_is_a_module_and_a_line_of_its_package(tree: Tree) -> None:
     tree.write("enrich/tally_job.py", JOB)
     tree.extend(

@@ -89,6 +89,7 @@ def hours(rule_id: str, model: str, many: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+@pytest.mark.full
 def test_the_weekly_report_tells_how_models_fit(trained: tuple[Settings, str, str]) -> None:
     settings, rule_id, model = trained
     lake = MemoryLake()

@@ -148,6 +148,7 @@ def test_a_rule_that_counts_a_query_names_it(home: Settings, tmp_path: Path) -> 
         preview_over_events(home, correlation, NOON, 5)
 
 
+@pytest.mark.full
 def test_command_rest_page_and_notebook_say_the_same(
     home: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

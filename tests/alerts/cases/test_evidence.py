@@ -42,6 +42,7 @@ def written(desk: TenantDesk, ids: list[str], file: Path) -> list[str]:
     return asked
 
 
+@pytest.mark.full
 def test_as_many_questions_are_asked_for_six_alerts_as_for_one(
     desk: TenantDesk, tmp_path: Path
 ) -> None:

@@ -15,6 +15,8 @@ from headgate.cli import main
 from tests.api.tenant_desk import OTHERS_CASES, TenantDesk, assert_own
 from tests.api.test_tenants import NOBODY, OTHER, OWN
 
+pytestmark = pytest.mark.full
+
 OWN_CASE = "case-aa00000001"
 
 

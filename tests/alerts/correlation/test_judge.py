@@ -288,6 +288,7 @@ def test_history_is_forgotten_as_it_goes_and_tells_the_same(monkeypatch: Any) ->
     assert any(whole)
 
 
+@pytest.mark.full
 def test_a_batch_that_brings_days_of_one_group_loses_no_window_that_closed() -> None:
     definition = correlation(type="value_avg", op="gte", count=1)
     points = [Point(n, n * 10, RULES[n % 3], "bob", "1") for n in range(2 * MAX_ENTRIES)]

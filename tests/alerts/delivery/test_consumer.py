@@ -120,6 +120,7 @@ def serve() -> Iterator[Callable[[Settings], Api]]:
         thread.join(20)
 
 
+@pytest.mark.full
 def test_it_goes_on_where_it_was_and_takes_each_revision_once(stand: Stand) -> None:
     stand.send(alert("a", "12:00", sequence=1), alert("b", "12:00", sequence=1))
     assert sorted(stand.consume(2)) == [("a", 1), ("b", 1)]

@@ -110,6 +110,7 @@ def test_what_lies_ready_at_a_start_goes_out_beside_the_first_batch_and_not_with
     assert slow.did == ["publishes", "published", "begin"]
 
 
+@pytest.mark.full
 def test_a_finding_goes_to_the_risk_of_the_entity_that_it_is_about(spark: Any) -> None:
     bare = {"ip": None, "host_name": None, "user_name": None, "scope": None}
     shapes: list[tuple[dict[str, Any], str | None, str | None]] = [
@@ -235,6 +236,7 @@ def test_what_counts_as_out_is_on_the_brokers_disk(lake: Lake) -> None:
     assert [one["flush.messages"].value for one in told] == ["1", "1", "1"]
 
 
+@pytest.mark.full
 def test_a_storm_gives_the_topic_its_budget_and_a_summary_and_the_table_all(
     lake: Lake, told: list[tuple[str, dict[str, Any]]]
 ) -> None:
@@ -254,6 +256,7 @@ def test_a_storm_gives_the_topic_its_budget_and_a_summary_and_the_table_all(
     assert listed == ("*", SCANNER, None)
 
 
+@pytest.mark.full
 def test_what_was_told_early_is_answered_once_and_nothing_else_is(
     lake: Lake, told: list[tuple[str, dict[str, Any]]]
 ) -> None:
@@ -283,6 +286,7 @@ def test_low_rules_that_never_alert_make_an_incident_about_their_address(
     assert not [body for _, body in told if body["rule"]["id"].startswith("low")]
 
 
+@pytest.mark.full
 def test_the_feed_has_what_the_topic_has_under_the_same_sequence(
     lake: Lake, told: list[tuple[str, dict[str, Any]]]
 ) -> None:
@@ -310,6 +314,7 @@ def test_an_alert_is_told_with_an_inventory_that_was_loaded_while_the_job_ran(
     assert decided == {None, latest_index(lake)}
 
 
+@pytest.mark.full
 def test_the_state_of_each_alert_on_the_topic_is_kept_under_its_id(
     lake: Lake, told: list[tuple[str, dict[str, Any]]]
 ) -> None:

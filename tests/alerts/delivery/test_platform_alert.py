@@ -23,6 +23,8 @@ from infra.runtime.lag import LagReader
 from infra.runtime.monitor import Watch
 from infra.streaming.lake import Lake
 
+pytestmark = pytest.mark.full
+
 SCHEMA = json.loads(Path("alerts/alert.schema.json").read_text("utf-8"))
 
 
@@ -95,7 +97,6 @@ def test_a_transaction_of_more_alerts_than_the_clients_queue_holds_goes_out_whol
     )
 
 
-@pytest.mark.full
 def test_a_checkpoint_that_is_broken_keeps_job_alert_from_starting_and_is_told(
     settings: Settings, spark: SparkSession
 ) -> None:

@@ -208,6 +208,7 @@ def test_an_act_says_when_it_is_taken(tmp_path: Path) -> None:
     assert "no driver runs job alert now" in when_taken(settings)
 
 
+@pytest.mark.full
 def test_close_leaves_a_request_that_folds_into_the_table_once(told: Settings, day: Lake) -> None:
     comment = 'a test\nof two lines, with "quotes"'
     assert run(told, "close", "aa02", "--verdict", "benign", "--comment", comment) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -35,6 +36,7 @@ def test_long_names_that_begin_alike_stay_two() -> None:
     assert named(None) is None
 
 
+@pytest.mark.full
 def test_a_column_is_named_as_a_text_is(spark: SparkSession) -> None:
     texts = ["", "h", "é" * NAME_CHARS, "é" * (NAME_CHARS + 1), "😀" * 999, "a\n" * 500, None]
     rows = spark.createDataFrame([(text,) for text in texts], "name string")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,6 +95,7 @@ def test_a_summary_is_closed_as_any_alert() -> None:
     assert (closed["activity"], body(closed)["verdict"]) == ("close", "benign")
 
 
+@pytest.mark.full
 def test_the_state_stays_small_in_a_storm() -> None:
     bucket = Bucket(hourly_budget=10)
     rows = bucket.alerts(*storm(0, 1200))

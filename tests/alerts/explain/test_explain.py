@@ -167,6 +167,7 @@ def test_without_findings_that_were_told_nothing_is_called_the_same() -> None:
     assert rerun_verdict({"f", "g"}, {"g"}) == "different"
 
 
+@pytest.mark.full
 def test_an_alert_whose_row_names_no_pack_is_explained_as_far_as_it_goes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

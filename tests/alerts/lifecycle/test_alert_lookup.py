@@ -6,6 +6,8 @@ import json
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from alerts.lifecycle.alert_json import with_text
 from alerts.lifecycle.alert_lookup import with_alerts
 from alerts.lifecycle.asset_context import in_context
@@ -27,6 +29,7 @@ def anew(uid: str, second: float, mac: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.full
 def test_a_finding_of_a_damaged_alert_stays_as_it_was_and_says_so(lake: Lake) -> None:
     made = Bucket().alerts(
         finding(0, leased("aa"), uid="whole"), finding(1, leased("bb"), uid="damaged")

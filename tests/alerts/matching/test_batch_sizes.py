@@ -61,6 +61,7 @@ def test_findings_do_not_depend_on_the_size_of_the_batches() -> None:
     assert pa.Table.from_batches(parts).to_pylist() == findings.to_pylist()
 
 
+@pytest.mark.full
 def test_findings_do_not_depend_on_the_columns_kept_for_few_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -53,6 +53,7 @@ def test_those_without_an_answer_are_counted() -> None:
     assert check.late == 1
 
 
+@pytest.mark.full
 def test_the_command_names_the_broker_that_does_not_answer(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from alerts.reattribution.pending_attributions import PendingAttributions
 from alerts.tables import FINDING
 from enrich.tables import ATTRIBUTION
@@ -9,6 +11,7 @@ from infra.streaming.lake import Lake
 from tests.enrich.rows import at, detected, finding, put
 
 
+@pytest.mark.full
 def test_a_finding_waits_until_it_is_told_of_or_judged(lake: Lake) -> None:
     untold = PendingAttributions(lake)
     untold.follow()

@@ -18,6 +18,8 @@ from alerts.rulepack.locations import BUNDLED_MODELS
 from infra.config.settings import load
 from tests.alerts.cli.test_rules import run
 
+pytestmark = pytest.mark.full
+
 GOOD: dict[str, Any] = {
     "title": "A login as root",
     "id": "33333333-0000-4000-8000-000000000001",

@@ -261,6 +261,7 @@ def test_a_finding_of_an_event_is_as_sigma_makes_it(spark: SparkSession, tmp_pat
     assert rule.findings(events, modes=("import",)).count() == 0
 
 
+@pytest.mark.full
 def test_a_query_of_all_columns_shows_what_it_adds(spark: SparkSession) -> None:
     text = "SELECT *, length(user_name) AS letters FROM event"
     rule = QueryRule(Query(id="q", title="", type="sql", text=text))
@@ -269,6 +270,7 @@ def test_a_query_of_all_columns_shows_what_it_adds(spark: SparkSession) -> None:
     assert row["fields"] == {"letters": "4"}
 
 
+@pytest.mark.full
 def test_windows_of_another_length_than_said_fail(spark: SparkSession, tmp_path: Path) -> None:
     rule = QueryRule(query(tmp_path, WINDOWED.replace("'10 minutes', '5 minutes'", "'1 hour'")))
     rule.check(spark)
@@ -642,6 +644,7 @@ def test_a_function_is_let_in_by_import_and_set_aside_rules_are_told(
         run(ours, "import", str(bad))
 
 
+@pytest.mark.full
 def test_a_notebook_has_drafts(spark: SparkSession) -> None:
     draft = sql_rule("SELECT event_uid FROM event WHERE user_name = 'root'")
     draft.check(spark)

@@ -123,6 +123,7 @@ def test_tls_has_the_certificate_of_the_api(tmp_path: Path) -> None:
         app.state.services.close()
 
 
+@pytest.mark.full
 def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) -> None:
     settings = home(tmp_path, flight_port="0")
     app = create_app(settings)

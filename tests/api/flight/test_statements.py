@@ -17,6 +17,7 @@ import pytest
 from api.services.quotas import Quotas, QuotaUsedUp
 from tests.api.flight.flight_desk import FlightDesk
 from tests.api.sql.test_text_bounds import LONG
+from tests.full import rest_full
 
 Refusal = adbc_driver_manager.Error
 SIX = " UNION ALL ".join(f"SELECT {number} AS n" for number in range(6))
@@ -56,15 +57,19 @@ def test_a_second_column_of_a_name_keeps_its_place(desk: FlightDesk) -> None:
 
 @pytest.mark.parametrize(
     ("sql", "sentence"),
-    [
-        ("DROP TABLE gold.alert", "DROP is not allowed; a statement is a SELECT"),
-        ("DELETE FROM gold.alert", "DELETE is not allowed"),
-        ("SELECT * FROM read_text('/etc/passwd')", "read_text"),
-        ("SELECT nothing FROM gold.alert", '"nothing" not found'),
-        ("SELECT * FROM gold.nothing", "no table 'gold.nothing'"),
-        ("SELECT x / 0 AS y FROM (SELECT 1 AS x)", "division by zero"),
-        ("SELECT ?", "parameters are not taken here; write the values into the statement"),
-    ],
+    rest_full(
+        # Spark is asked about a function that is not on DuckDB's list, and takes long to begin.
+        lambda case: "read_text" not in case[0],
+        [
+            ("DROP TABLE gold.alert", "DROP is not allowed; a statement is a SELECT"),
+            ("DELETE FROM gold.alert", "DELETE is not allowed"),
+            ("SELECT * FROM read_text('/etc/passwd')", "read_text"),
+            ("SELECT nothing FROM gold.alert", '"nothing" not found'),
+            ("SELECT * FROM gold.nothing", "no table 'gold.nothing'"),
+            ("SELECT x / 0 AS y FROM (SELECT 1 AS x)", "division by zero"),
+            ("SELECT ?", "parameters are not taken here; write the values into the statement"),
+        ],
+    ),
 )
 def test_a_refusal_is_a_sentence_and_tells_nothing_of_the_machine(
     desk: FlightDesk, sql: str, sentence: str

@@ -18,6 +18,7 @@ from api.services.reader import Reader
 from infra.config.settings import load
 from infra.errors import Fatal
 from ingest.completeness.ledger_state import LedgerCheckState, ledger_check_folder
+from tests.full import rest_full
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ROW = dict.fromkeys(("batches", "rows_read", "rows_dead", "rows_late", "rows_written"), 7)
@@ -87,7 +88,8 @@ def test_ages_grow_on_between_two_looks_and_while_the_lake_is_away(
 
 
 @pytest.mark.parametrize(
-    "content", ['{"at":"garbage"}', '{"at":7}', '{"at":"2026-11-20T12:00:00"}', "[]", "{", None]
+    "content",
+    rest_full(2, ['{"at":"garbage"}', '{"at":7}', '{"at":"2026-11-20T12:00:00"}', "[]", "{", None]),
 )
 def test_what_a_check_left_and_cannot_be_read_costs_no_other_metric(
     tmp_path: Path, content: str | None

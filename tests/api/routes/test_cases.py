@@ -19,6 +19,8 @@ from tests.api.desk import TOKEN, Desk, audited
 from tests.console.places import alert_ids
 from tests.console.story import prepare
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def desk(spark: SparkSession, empty_tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Desk:

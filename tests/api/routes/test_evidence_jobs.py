@@ -202,6 +202,7 @@ def test_its_progress_comes_as_events_and_the_last_one_is_its_end(ann: TestClien
     assert again.status_code == 204
 
 
+@pytest.mark.full
 def test_a_job_stands_in_line_for_longer_than_a_request(desk: PlainDesk, ann: TestClient) -> None:
     with held(desk):
         job = ask(ann, wait=0, alerts=["guessed"])
@@ -266,6 +267,7 @@ def test_a_bundle_of_a_case_that_was_changed_meanwhile_is_made_anew(
     assert before["etag"] != after["etag"] == ann.get(f"/api/v1/cases/{case}").headers["etag"]
 
 
+@pytest.mark.full
 def test_what_is_not_gathered_in_its_time_says_so(
     desk: PlainDesk, ann: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

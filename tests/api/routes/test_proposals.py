@@ -16,6 +16,7 @@ from alerts.delivery.action_request import request_action, waiting_requests
 from api.services import proposals as desk_of_proposals
 from tests.api.desk import audited
 from tests.api.plain_desk import PlainDesk
+from tests.full import rest_full
 
 PATH = "/api/v1/proposals"
 
@@ -104,6 +105,7 @@ def test_a_note_and_a_suppression_are_done_as_they_were_shown(
     assert asked["suppress"]["expires_at"] == silence["change"]["until"]
 
 
+@pytest.mark.full
 def test_who_may_not_change_alerts_may_not_confirm(desk: PlainDesk, bot: TestClient) -> None:
     made = judged(bot)
     vic = desk.browser("vic", "viewer")
@@ -144,6 +146,7 @@ def test_what_a_person_did_meanwhile_is_not_overwritten(desk: PlainDesk, bot: Te
     assert "was rejected" in decide(ann, made, "reject").text
 
 
+@pytest.mark.full
 def test_a_further_count_is_shown_and_does_not_stop_it(desk: PlainDesk, bot: TestClient) -> None:
     made = judged(bot)
     device = int(bot.get("/api/v1/alerts").json()["items"][0]["entity"]["value"][-2:])
@@ -162,19 +165,26 @@ def test_a_further_count_is_shown_and_does_not_stop_it(desk: PlainDesk, bot: Tes
 
 @pytest.mark.parametrize(
     ("change", "status", "words"),
-    [
-        ({"kind": "verdict", "alert_id": "nope", "verdict": "benign"}, 404, "no alert"),
-        ({"kind": "verdict", "alert_id": "nope", "verdict": "fine"}, 422, "verdict"),
-        ({"kind": "rule", "alert_id": "nope"}, 422, "kind"),
-        ({"kind": "note", "alert_id": "nope", "text": "x", "who": "ann"}, 422, "who"),
-        ({"kind": "suppression", "until": "+2d"}, 422, "rule"),
-        (
-            {"kind": "suppression", "entity": "10.0.0.1", "until": "+500d"},
-            422,
-            "longer than a year",
-        ),
-        ({"kind": "suppression", "entity": "10.0.0.1", "until": "2020-01-01"}, 422, "over already"),
-    ],
+    rest_full(
+        2,
+        [
+            ({"kind": "verdict", "alert_id": "nope", "verdict": "benign"}, 404, "no alert"),
+            ({"kind": "verdict", "alert_id": "nope", "verdict": "fine"}, 422, "verdict"),
+            ({"kind": "rule", "alert_id": "nope"}, 422, "kind"),
+            ({"kind": "note", "alert_id": "nope", "text": "x", "who": "ann"}, 422, "who"),
+            ({"kind": "suppression", "until": "+2d"}, 422, "rule"),
+            (
+                {"kind": "suppression", "entity": "10.0.0.1", "until": "+500d"},
+                422,
+                "longer than a year",
+            ),
+            (
+                {"kind": "suppression", "entity": "10.0.0.1", "until": "2020-01-01"},
+                422,
+                "over already",
+            ),
+        ],
+    ),
 )
 def test_what_could_not_be_done_cannot_be_proposed(
     bot: TestClient, change: dict[str, Any], status: int, words: str
@@ -185,6 +195,7 @@ def test_what_could_not_be_done_cannot_be_proposed(
     assert bot.get(PATH).json()["items"] == []
 
 
+@pytest.mark.full
 def test_a_proposal_ends_after_a_day_and_one_caller_has_a_bounded_number(
     desk: PlainDesk, bot: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from infra.config.settings import load
 from tests.api.desk import audited
 from tests.api.routes.test_rules import RULE, TOKEN
 from tests.api.test_app import problem
+from tests.full import rest_full
 
 RULES = "/api/v1/rules"
 GOOD = RULE.replace("      - {service.name: sshd, activity_id: 1, status_detail: odd too}\n", "")
@@ -64,14 +65,17 @@ def line(text: str, word: str) -> int:
 
 @pytest.mark.parametrize(
     ("old", "new", "word"),
-    [
-        ("status_detail|contains: odd}", "status_detial|contains: odd}", "status_detial"),
-        ("condition: selection", "condition: selektion", "selektion"),
-        ("service: sshd}", "service: sshdd}", "sshdd"),
-        ("level: high", "level: hihg", "hihg"),
-        ("status: test", "status: [test", "detection"),
-        ("  tests:", "  tsts:", "tsts"),
-    ],
+    rest_full(
+        2,
+        [
+            ("status_detail|contains: odd}", "status_detial|contains: odd}", "status_detial"),
+            ("condition: selection", "condition: selektion", "selektion"),
+            ("service: sshd}", "service: sshdd}", "sshdd"),
+            ("level: high", "level: hihg", "hihg"),
+            ("status: test", "status: [test", "detection"),
+            ("  tests:", "  tsts:", "tsts"),
+        ],
+    ),
 )
 def test_a_draft_is_told_what_is_wrong_where_and_what_to_do(
     client: TestClient, home: Path, old: str, new: str, word: str
@@ -101,6 +105,7 @@ def test_a_drafts_tests_run_on_events_and_on_raw_lines(client: TestClient) -> No
     assert (empty["loads"], empty["rules"], empty["problems"]) == (False, [], [])
 
 
+@pytest.mark.full
 def test_tests_that_make_too_many_events_are_left_to_the_command(client: TestClient) -> None:
     create(client)
     text = (
@@ -172,6 +177,7 @@ def test_what_is_no_good_rule_is_refused_and_nothing_is_kept(
     assert client.post(RULES, json={"text": "x" * 200_001}).status_code == 422
 
 
+@pytest.mark.full
 def test_ids_and_names_are_one_rules_alone_and_what_others_count_stays(
     client: TestClient, home: Path
 ) -> None:
@@ -212,6 +218,7 @@ def test_a_post_with_a_key_keeps_one_rule(client: TestClient) -> None:
     assert create(client, **key) == create(client, **key)
 
 
+@pytest.mark.full
 def test_a_rule_named_scorecard_is_found_by_its_name(client: TestClient) -> None:
     create(client, GOOD.replace("odd_tool", "scorecard"))
     named = client.get(f"{RULES}/scorecard")

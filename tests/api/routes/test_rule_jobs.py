@@ -17,6 +17,7 @@ from infra.process import subprocesses
 from tests.api.routes.test_rule_changes import COUNTING
 from tests.api.routes.test_rules import RULE, TOKEN
 from tests.api.test_app import problem
+from tests.full import rest_full
 
 JOBS = "/api/v1/rule-jobs"
 OTHER = RULE.replace("odd_tool", "odd_two").replace("-2a6a1c0f4a10", "-2a6a1c0f4a11")
@@ -72,7 +73,7 @@ def test_a_job_is_the_command_itself_and_its_result_is_kept(
     assert client.get(f"{JOBS}/{draft['id']}").status_code == 404
 
 
-@pytest.mark.parametrize("kind", ["preview", "backtest"])
+@pytest.mark.parametrize("kind", rest_full(1, ["preview", "backtest"]))
 def test_a_correlation_is_tried_alone_or_beside_what_it_counts(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -116,6 +117,7 @@ def test_a_job_that_runs_is_cancelled_with_its_process(
     assert client.get(JOBS).json()["items"] == []
 
 
+@pytest.mark.full
 def test_a_job_ends_with_its_time(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, SLEEP)
     jobs = client.app.state.services.rule_jobs

@@ -20,6 +20,7 @@ from tests.alerts.rollout.test_packs import NUMBERS, rule
 from tests.alerts.tuning.history import Asked, finding
 from tests.api.desk import audited
 from tests.api.test_app import problem
+from tests.full import rest_full
 from tests.reporting.memory_lake import MemoryLake
 
 TOKEN = "t" * 32
@@ -128,6 +129,7 @@ def test_a_version_is_imported_once_it_was_looked_at(
     assert post(client, "/rule-packs/public/rollback/preview", {})["version"] == "r2"
 
 
+@pytest.mark.full
 def test_criteria_choose_what_of_a_pack_is_imported(client: TestClient) -> None:
     texts = {"guest": rule("guest", level="low"), "backup": rule("backup")}
     files = [{"path": f"{name}.yml", "text": text} for name, text in texts.items()]
@@ -140,15 +142,18 @@ def test_criteria_choose_what_of_a_pack_is_imported(client: TestClient) -> None:
 
 @pytest.mark.parametrize(
     ("pack", "path", "why"),
-    [
-        ("public", "../x.yml", "give a path below the pack's folder"),
-        ("public", "/etc/x.yml", "give a path below the pack's folder"),
-        ("public", "a/./x.yml", "give a path below the pack's folder"),
-        ("public", "a\\x.yml", "give a path below the pack's folder"),
-        ("public", "x.py", "a pack has .yml files and licences alone"),
-        ("none", "x.yml", "no pack 'none'; there are public"),
-        ("bundled", "x.yml", "no pack 'bundled'; there are public"),
-    ],
+    rest_full(
+        2,
+        [
+            ("public", "../x.yml", "give a path below the pack's folder"),
+            ("public", "/etc/x.yml", "give a path below the pack's folder"),
+            ("public", "a/./x.yml", "give a path below the pack's folder"),
+            ("public", "a\\x.yml", "give a path below the pack's folder"),
+            ("public", "x.py", "a pack has .yml files and licences alone"),
+            ("none", "x.yml", "no pack 'none'; there are public"),
+            ("bundled", "x.yml", "no pack 'bundled'; there are public"),
+        ],
+    ),
 )
 def test_files_that_no_pack_has_are_refused(
     client: TestClient, pack: str, path: str, why: str
@@ -158,6 +163,7 @@ def test_files_that_no_pack_has_are_refused(
     assert why in problem(refused, 404 if pack == "none" else 422)["detail"]
 
 
+@pytest.mark.full
 def test_a_pack_may_be_larger_than_other_requests(client: TestClient) -> None:
     files = [{"path": f"LICENSE-{n}", "text": "x" * 500_000} for n in range(3)]
     small = client.post("/api/v1/rule-switches/preview", json={"files": files})

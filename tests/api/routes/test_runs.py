@@ -42,6 +42,7 @@ def client(home: Settings) -> Iterator[TestClient]:
         yield client
 
 
+@pytest.mark.full
 def test_a_run_that_fails_says_what_the_command_said(client: TestClient, home: Settings) -> None:
     wrong = client.post("/api/v1/reports", json={"report": "none", "interval": "yesterday"})
     assert wrong.status_code == 422
@@ -241,6 +242,7 @@ def test_a_report_being_made_says_how_far_it_is_and_is_ended_with_its_process(
     assert sorted(acts) == ["report.cancel"] * 2 + ["report.run"] * 2
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("making")
 def test_another_process_of_the_api_ends_it_and_another_caller_does_not(
     client: TestClient, home: Settings
@@ -269,6 +271,7 @@ def test_another_process_of_the_api_ends_it_and_another_caller_does_not(
     other.app.state.services.close()  # type: ignore[attr-defined]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("making")
 def test_a_run_that_a_full_disk_does_not_let_end_goes_on_and_that_is_said(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
@@ -298,6 +301,7 @@ def test_a_run_that_a_full_disk_does_not_let_end_goes_on_and_that_is_said(
     assert client.get(f"{RUNS}/{run['id']}").status_code == 200
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("making")
 def test_a_run_whose_end_a_full_disk_does_not_keep_is_over_all_the_same(
     client: TestClient, monkeypatch: pytest.MonkeyPatch

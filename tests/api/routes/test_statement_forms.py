@@ -86,6 +86,7 @@ def test_a_statement_that_is_quick_is_answered_inline_and_leaves_no_job(client: 
     assert client.get("/api/v1/search/jobs").json() == before
 
 
+@pytest.mark.full
 def test_a_statement_that_takes_longer_goes_on_as_a_job_and_its_rows_are_whole(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

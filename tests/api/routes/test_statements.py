@@ -45,6 +45,7 @@ def until(what: str, ready: object) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.full
 def test_who_hangs_up_ends_the_statement_and_sigterm_the_api(tmp_path: Path) -> None:
     settings = load(home=tmp_path)
     token = token_of(settings)

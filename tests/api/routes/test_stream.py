@@ -18,6 +18,8 @@ from api.cli import listen_on
 from infra.streaming.lake import Lake
 from tests.api.story import alert, insert
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def address(lake: Lake) -> Iterator[str]:

@@ -14,6 +14,8 @@ from infra.streaming.lake import Lake
 from tests.api.desk import TOKEN, Desk, alert_of
 from tests.api.test_app import problem
 
+pytestmark = pytest.mark.full
+
 NOW = datetime.now(UTC)
 
 

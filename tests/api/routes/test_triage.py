@@ -16,6 +16,8 @@ from infra.streaming.lake import Lake
 from tests.api.desk import TOKEN, Desk, alert_of, audited
 from tests.api.test_app import problem
 
+pytestmark = pytest.mark.full
+
 ANN, VIC = "ann-s-own-token", "vic-s-own-token"
 
 
@@ -192,7 +194,6 @@ def test_many_are_changed_as_they_were_counted_and_an_act_can_be_undone(
     assert listed[done["act_id"]]["change"]["note"] == "a drill"
 
 
-@pytest.mark.full
 def test_a_filter_selects_what_a_list_with_it_shows(desk: Desk, ann: TestClient) -> None:
     (name,) = ids(desk, 8)
     assert change(ann, name, "*", assignee="carol", verdict="suspicious").status_code == 200
@@ -220,7 +221,6 @@ def test_a_filter_selects_what_a_list_with_it_shows(desk: Desk, ann: TestClient)
     assert "ids or filter" in problem(answered, 422)["detail"]
 
 
-@pytest.mark.full
 def test_notes_are_listed_in_order_also_while_they_wait(desk: Desk, ann: TestClient) -> None:
     (name,) = ids(desk, 9)
     path = f"/api/v1/alerts/{name}/notes"
@@ -238,7 +238,6 @@ def test_notes_are_listed_in_order_also_while_they_wait(desk: Desk, ann: TestCli
     assert desk.body(name)["lifecycle"] == "new", "a note alone judges nothing"
 
 
-@pytest.mark.full
 def test_a_reopened_alert_has_no_verdict(desk: Desk, ann: TestClient) -> None:
     (name,) = ids(desk, 9)
     assert change(ann, name, "*", status="closed", verdict="benign").status_code == 200

@@ -54,6 +54,7 @@ def test_the_list_has_the_cases_of_the_tenants_alerts_alone(
     assert root.get(f"/api/v1/cases/{MERGED}").json()["merged_into"] == "case-bb00000002"
 
 
+@pytest.mark.full
 def test_a_case_of_others_is_as_if_it_were_not_there(desk: TenantDesk, ann: TestClient) -> None:
     for case_id in (*OTHERS_CASES, "case-bb"):
         path = f"/api/v1/cases/{case_id}"
@@ -148,6 +149,7 @@ def test_evidence_and_explanations_are_of_the_tenants_alone(
         assert ann.get(f"/api/v1/alerts/{desk.ids['globex']}/{name}").status_code == 404
 
 
+@pytest.mark.full
 def test_a_tenants_bundles_are_of_their_rows_and_no_other_bundle_is_there(
     desk: TenantDesk, ann: TestClient
 ) -> None:

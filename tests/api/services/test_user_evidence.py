@@ -132,6 +132,7 @@ def test_the_command_names_users_device_and_evidence(
     assert json.loads(who(IP, "2026-11-20T12:50:00Z", "json")[1][0])["mac"] == B
 
 
+@pytest.mark.full
 def test_witnesses_beyond_those_looked_at_are_said_to_be_there(
     house: TestClient, lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,6 +80,7 @@ def test_versions_that_left_the_log_are_answered_the_same(
     assert statements.run(COUNT).rows == [[1]]
 
 
+@pytest.mark.full
 def test_what_was_not_there_yet_is_said(told: Lake, statements: Statements) -> None:
     with pytest.raises(Refused, match=r"silver\.event: there was no such table at 2020-01-01T00"):
         statements.run(COUNT, as_of=datetime(2020, 1, 1, tzinfo=UTC))

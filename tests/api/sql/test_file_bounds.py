@@ -20,6 +20,7 @@ from api.sql.worker import LastingEngine
 from infra.delta.duckdb_views import Definition
 from infra.delta.plain_files import duck_type
 from infra.delta.schema import Column, Table
+from tests.examples import examples
 from tests.infra.by_hand import add, define
 
 BEGAN = datetime(2026, 11, 16, tzinfo=UTC)
@@ -145,6 +146,7 @@ _WHERE = st.recursive(
 )
 
 
+@examples(50)
 @given(_WHERE, _WHERE, st.sampled_from(["silver.visit", "silver.visits"]))
 def test_answers_are_those_of_all_files(
     lake: Path,

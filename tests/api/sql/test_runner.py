@@ -184,6 +184,7 @@ def test_a_huge_cell_is_left_out_and_marked(statements: Statements) -> None:
     assert len(json.dumps(cut.rows)) <= 200_000
 
 
+@pytest.mark.full
 def test_a_bomb_of_time_is_stopped_and_the_next_statement_answered(statements: Statements) -> None:
     began = time.monotonic()
     with pytest.raises(Limit, match="stopped after 4 s"):
@@ -221,6 +222,7 @@ def test_a_worker_that_was_killed_is_replaced(day: Lake) -> None:
         running.close()
 
 
+@pytest.mark.full
 def test_closing_leaves_no_process_behind(day: Lake) -> None:
     running = Statements(day.settings)
     with ThreadPoolExecutor(2) as both:
@@ -303,6 +305,7 @@ def test_a_copy_into_the_lake_is_refused_as_no_select(day: Lake) -> None:
     assert not target.exists()
 
 
+@pytest.mark.full
 def test_a_process_for_one_statement_answers_as_those_that_last_do(
     day: Lake, statements: Statements
 ) -> None:

@@ -75,6 +75,7 @@ def test_a_statement_sees_a_column_and_a_table_that_were_added_since(old: Settin
         running.close()
 
 
+@pytest.mark.full
 def test_an_api_whose_lake_was_taken_away_or_replaced_is_not_ready(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -117,6 +117,7 @@ def test_more_than_may_wait_are_told_at_once(
         caller.result(10)
 
 
+@pytest.mark.full
 def test_who_hangs_up_or_waits_too_long_leaves_the_line(pool: ThreadPoolExecutor) -> None:
     crowd = Crowd(WorkerLine(["w"], wait_seconds=2.0), pool)
     first, gone = crowd.come("a"), threading.Event()

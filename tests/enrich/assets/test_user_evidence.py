@@ -246,6 +246,7 @@ def test_a_device_is_told_of_by_what_it_did_while_it_had_the_address(house: Lake
     assert {one.name for one in nobody} == {"ann", "bob", "zoe", "root", "kim", "lee", "pat"}
 
 
+@pytest.mark.full
 def test_a_vpn_address_is_its_users_until_the_session_ends(house: Lake) -> None:
     names = {
         second: [one.name for one in users(asked(house, second, ip="10.8.0.6"), at(second))]

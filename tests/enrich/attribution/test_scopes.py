@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from random import Random
 
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -40,6 +41,7 @@ def test_addresses_in_a_log_may_be_anything(spark: SparkSession) -> None:
     assert not in_scope("other", "10.0.0.1", SITES)
 
 
+@pytest.mark.full
 def test_networks_of_any_size_hold_what_they_hold(spark: SparkSession) -> None:
     chance = Random(20261122)
     sizes = [(32, bits) for bits in range(33)] + [(128, bits) for bits in range(0, 129, 7)]

@@ -191,6 +191,7 @@ def test_what_waits_from_a_release_that_wrote_no_routing_is_read_from_its_text(
     assert names == {"f5": "f5", "f6": "f6"}
 
 
+@pytest.mark.full
 def test_who_waits_for_nobody_comes_through_the_join_at_once_and_leaves_nothing_in_it(
     lake: Lake, tmp_path: Path
 ) -> None:
@@ -273,11 +274,14 @@ HISTORY = [
 
 @pytest.mark.parametrize(
     ("when", "answers"),
-    [
-        (None, {"f20": A, "f60": B, "f90": None, "f120": None}),
-        (at(30), {"f20": A, "f60": A, "f90": A, "f120": None}),
-        (at(60), {"f20": A, "f60": B, "f90": B, "f120": None}),
-    ],
+    rest_full(
+        1,
+        [
+            (None, {"f20": A, "f60": B, "f90": None, "f120": None}),
+            (at(30), {"f20": A, "f60": A, "f90": A, "f120": None}),
+            (at(60), {"f20": A, "f60": B, "f90": B, "f120": None}),
+        ],
+    ),
     ids=["as known now", "before the takeover was known", "before the release was known"],
 )
 def test_history_is_answered_as_it_was_known(spark: SparkSession, when: Any, answers: Any) -> None:

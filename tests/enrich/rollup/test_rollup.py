@@ -169,6 +169,7 @@ def test_counts_are_those_of_the_events_after_each_batch_and_restart(story: Stor
     assert ask(story.lake, "SELECT max(destinations) FROM gold.rollup_hour") == [(4,)]
 
 
+@pytest.mark.full
 def test_what_came_too_late_is_counted_once_its_hour_of_arrival_is_compared(story: Story) -> None:
     assert story.stages[2] == {
         "gold.rollup_hour": 2,
@@ -180,6 +181,7 @@ def test_what_came_too_late_is_counted_once_its_hour_of_arrival_is_compared(stor
     assert ask(story.lake, told) == [(2, 2, 0, datetime(2026, 11, 21, 9, tzinfo=UTC))]
 
 
+@pytest.mark.full
 def test_the_commit_of_a_merge_names_its_batch(story: Story) -> None:
     folder = story.lake.folder(ROLLUP)
     found = [commit(folder, n) for n in range(newest_version(folder) + 1)]
@@ -188,6 +190,7 @@ def test_the_commit_of_a_merge_names_its_batch(story: Story) -> None:
     assert len(batches) >= len(story.stages)
 
 
+@pytest.mark.full
 def test_checks_answer_the_same_with_counts_and_without(story: Story) -> None:
     settings = story.lake.settings
     until = at(5 * HOUR)
@@ -263,6 +266,7 @@ def test_hours_that_retention_has_emptied_keep_their_counts(story: Story) -> Non
         recount_hours(story.lake, at(0), at(10 * HOUR))
 
 
+@pytest.mark.full
 def test_the_command_lists_hours_that_differed(
     story: Story, capsys: pytest.CaptureFixture[str]
 ) -> None:

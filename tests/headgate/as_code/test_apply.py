@@ -106,6 +106,7 @@ def test_a_rule_is_in_force_only_with_everything_else_that_is_compiled(
     assert pack_of(home).hash != before
 
 
+@pytest.mark.full
 def test_an_apply_that_is_killed_before_any_step_is_finished_by_the_next(
     home: Settings, tmp_path: Path
 ) -> None:

@@ -53,6 +53,7 @@ def test_suppressions_that_are_over_or_asked_to_end_are_not_in_force(home: Setti
     }  # fmt: skip
 
 
+@pytest.mark.full
 def test_a_changed_suppression_begins_anew_before_the_one_in_force_ends(
     home: Settings, tmp_path: Path
 ) -> None:

@@ -30,6 +30,7 @@ def folder(day: Day, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.full
 def test_a_seed_makes_one_day(day: Day) -> None:
     again = shortened(make_day(), HOURS)
     assert again.lines == day.lines

@@ -163,6 +163,7 @@ def test_an_api_that_is_away_is_said(tmp_path: Path) -> None:
     assert "does not answer" in answer["error"]["message"]
 
 
+@pytest.mark.full
 def test_no_order_in_a_log_becomes_a_write_that_nobody_confirmed(tmp_path: Path) -> None:
     desk = PlainDesk(tmp_path, requests_per_minute=100_000)
     token = desk.client("bot", "analyst").headers["Authorization"].removeprefix("Bearer ")

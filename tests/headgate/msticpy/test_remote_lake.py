@@ -49,6 +49,7 @@ def test_a_cut_answer_warns_and_says_so(url: str) -> None:
     assert frame.attrs["truncated_by"] == "rows"
 
 
+@pytest.mark.full
 def test_what_takes_longer_is_waited_for_and_comes_whole(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

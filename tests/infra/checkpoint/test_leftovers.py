@@ -78,6 +78,7 @@ def distinct(lake: Lake) -> Job:
     return lake.each_batch("distinct", rows, batch, trigger_seconds=None)
 
 
+@pytest.mark.full
 def test_a_job_begins_whatever_a_first_batch_left(lake, numbers):
     numbers(1, 1, 2)
     lay(

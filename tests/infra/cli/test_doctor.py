@@ -21,6 +21,7 @@ from infra.kafka.client import free_port, source_of, topic_of
 from infra.runtime.machine_checks import LEAST_DISK_GB, check_disk
 from infra.spark import appcds
 from infra.streaming.lake import Lake
+from tests.full import rest_full
 
 
 def headgate(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -50,13 +51,16 @@ def test_help_names_every_command_and_starts_no_jvm() -> None:
 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
-    [
-        (("nonsense",), 2, "no command 'nonsense'"),
-        (("--wrong",), 2, "unknown option '--wrong'"),
-        (("tables", "silver.nothing"), 2, "no table 'silver.nothing'"),
-        (("run", "nothing"), 2, "no job 'nothing'"),
-        (("demo", "--speed", "0"), 2, "argument --speed: '0': write a number above 0"),
-    ],
+    rest_full(
+        2,
+        [
+            (("nonsense",), 2, "no command 'nonsense'"),
+            (("--wrong",), 2, "unknown option '--wrong'"),
+            (("tables", "silver.nothing"), 2, "no table 'silver.nothing'"),
+            (("run", "nothing"), 2, "no job 'nothing'"),
+            (("demo", "--speed", "0"), 2, "argument --speed: '0': write a number above 0"),
+        ],
+    ),
 )
 def test_a_wrong_call_gets_one_sentence(words: tuple[str, ...], code: int, said: str) -> None:
     done = headgate(*words)
@@ -72,6 +76,7 @@ def test_missing_java_is_named_with_what_to_install(tmp_path: Path) -> None:
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.full
 def test_a_taken_port_is_named_with_the_way_out(tmp_path: Path, taken: int) -> None:
     done = headgate("--home", str(tmp_path), "demo", "--kafka-port", str(taken))
     assert done.returncode == 1
@@ -104,6 +109,7 @@ def test_the_doctor_looks_at_everything_a_run_needs(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.full
 def test_the_doctor_looks_at_the_rest_where_there_is_no_java(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

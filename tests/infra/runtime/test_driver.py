@@ -112,6 +112,7 @@ def status(settings: Settings, job: str) -> JobStatus:
     return read_status(settings).get(job) or JobStatus(job)
 
 
+@pytest.mark.full
 def test_a_poison_batch_is_named_and_its_job_goes_on_when_a_person_says_so(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,7 +289,8 @@ def held(lake: Lake, *, once: bool) -> Job:
     )
 
 
-@pytest.mark.parametrize("patience", rest_full(1, [600.0, 1.0]))
+@pytest.mark.full
+@pytest.mark.parametrize("patience", [600.0, 1.0])
 def test_a_job_starts_once_the_one_before_it_has_had_a_batch_or_after_a_while(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, patience: float
 ) -> None:
@@ -310,6 +312,7 @@ def test_a_job_starts_once_the_one_before_it_has_had_a_batch_or_after_a_while(
         until(lambda: "job other: running" in said, what=said)
 
 
+@pytest.mark.full
 def test_a_job_with_little_state_waits_for_none(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,6 +347,7 @@ def test_a_first_batch_is_left_alone_for_a_while() -> None:
     assert out_of_the_way(first, 600.0)
 
 
+@pytest.mark.full
 def test_a_job_alone_waits_for_none(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     register(monkeypatch, "other", other)
     delay(monkeypatch, "other", Later(600.0, "squares"))
@@ -435,6 +439,7 @@ def fresh(lake: Lake, *, once: bool) -> Job:
     raise Retryable("the broker is away")
 
 
+@pytest.mark.full
 def test_a_job_that_would_begin_beside_a_backup_is_tried_until_that_is_done(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

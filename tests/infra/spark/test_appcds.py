@@ -186,6 +186,7 @@ appcds_training.gathered([sys.executable, "-c", {SLEEPS!r}], Path(sys.argv[1]), 
 """
 
 
+@pytest.mark.full
 def test_a_run_ends_with_whoever_began_it(tmp_path: Path) -> None:
     command = [sys.executable, "-c", BEGINS_A_RUN, str(tmp_path / "made.jsa")]
     beginner = subprocess.Popen(command, cwd=project_root())

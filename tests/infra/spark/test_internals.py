@@ -92,6 +92,7 @@ def test_query_control_limits_files_and_spaces_batches(
     assert sizes[0] == 5
 
 
+@pytest.mark.full
 def test_query_control_wakes_a_query_that_rests(
     spark: SparkSession, numbers: str, tmp_path: Path
 ) -> None:
@@ -116,6 +117,7 @@ def test_query_control_wakes_a_query_that_rests(
     assert not query.isActive
 
 
+@pytest.mark.full
 def test_query_control_leaves_sources_out_of_a_batch(
     spark: SparkSession, numbers: str, tmp_path: Path
 ) -> None:

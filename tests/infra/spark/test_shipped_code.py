@@ -7,7 +7,11 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from infra.spark.session import project_root
+
+pytestmark = pytest.mark.full
 
 LAYERS = ("alerts", "enrich", "infra", "ingest")
 """Packages of which functions run on workers."""

@@ -27,6 +27,7 @@ print(threads(), sources.cache_info().currsize, "pandas" in sys.modules, "duckdb
 """
 
 
+@pytest.mark.full
 def test_all_that_workers_need_is_loaded_and_begins_no_thread() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LOADED], capture_output=True, text=True, check=True

@@ -69,6 +69,7 @@ def test_rows_written_before_a_crash_are_not_written_again(lake, numbers):
     assert seen == [True]
 
 
+@pytest.mark.full
 def test_each_attempt_at_a_batch_is_handed_on_with_its_commits(lake, numbers):
     heard: list[BatchRecord] = []
     hear_batches(heard.append)
@@ -275,6 +276,7 @@ def test_a_table_older_than_the_checkpoint_is_refused(lake, numbers):
     assert written(lake) == [1]
 
 
+@pytest.mark.full
 def test_each_batch_leaves_one_row_in_the_ledger(lake, numbers):
     for number in (1, 2):
         numbers(number)

@@ -70,6 +70,7 @@ def watch(lake: Lake, *tables: Table) -> Job:
     return lake.each_batch("watch", rows, batch, trigger_seconds=None)
 
 
+@pytest.mark.full
 def test_a_table_that_was_read_twice_is_read_on_once(lake: Lake) -> None:
     lake.ensure(OLD, EXTRA, SEEN)
     lake.add(OLD, [{"n": 1}], "test")
@@ -83,6 +84,7 @@ def test_a_table_that_was_read_twice_is_read_on_once(lake: Lake) -> None:
         assert seen(lake) == [1, 1, 2, 10, 20]
 
 
+@pytest.mark.full
 def test_a_batch_under_way_that_a_table_has_already_is_not_refused_and_not_written_twice(
     lake: Lake,
 ) -> None:
@@ -264,6 +266,7 @@ def test_an_input_more_begins_at_its_beginning_and_the_others_go_on(lake: Lake) 
         watch(lake, OLD)
 
 
+@pytest.mark.full
 def test_an_input_more_is_refused_while_a_batch_is_under_way(lake: Lake) -> None:
     lake.ensure(OLD, EXTRA, SEEN)
     lake.add(OLD, [{"n": 1}], "test")

@@ -53,6 +53,7 @@ def test_the_bill_is_valid_cyclonedx(found: list[Component]) -> None:
     assert list(valid.iter_errors(bill | {"components": [{"type": "thing"}]})) != []
 
 
+@pytest.mark.full
 def test_every_package_and_archive_is_in_it_with_its_bytes(found: list[Component]) -> None:
     by_purl = {one.purl: one for one in found}
     for jar in java_jars.locked():
@@ -66,6 +67,7 @@ def test_every_package_and_archive_is_in_it_with_its_bytes(found: list[Component
     assert sum(one.name.startswith("spark-") for one in found) > 10  # those inside pyspark
 
 
+@pytest.mark.full
 def test_every_edge_of_the_graph_leads_to_a_component(found: list[Component]) -> None:
     bill = document(found, "1.0")
     refs = {one["bom-ref"] for one in bill["components"]} | {"headgate"}

@@ -43,7 +43,7 @@ def record(source: str, raw: bytes) -> Record:
 
 
 @pytest.mark.parametrize("name", POISON)
-@pytest.mark.parametrize("source", rest_full(2, SOURCES))
+@pytest.mark.parametrize("source", rest_full(1, SOURCES))
 def test_poison_is_one_dead_letter(name: str, source: str) -> None:
     poison = record(source, POISON[name]())
     rows = [row for part in rows_in_parts(poison, SETTINGS) for row in part]

@@ -217,6 +217,7 @@ def test_what_the_broker_has_no_more_is_refused_by_name(broker: Broker, tmp_path
     assert got == [10, 11, 12, 13, 14]
 
 
+@pytest.mark.full
 def test_who_works_on_messages_for_long_has_not_waited_for_the_next(
     broker: Broker, tmp_path: Path
 ) -> None:
@@ -282,6 +283,7 @@ def test_shares_keep_partitions_whole_and_are_about_as_large() -> None:
     assert shared_out(ranges[:1], 4) == ((ranges[0],),)
 
 
+@pytest.mark.full
 def test_a_batch_that_workers_read_is_written_once_through_a_restart(
     broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -338,17 +340,15 @@ NO_TIMES = (2**62, 2**63 - 1, -(2**62))
 """Those that it cannot: in microseconds they have more than 64 bits."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("times", "cap"),
-    rest_full(
-        1,
-        [
-            (NO_TIMES + ODD_TIMES, 500_000),
-            # A batch that is full claims what its slowest partition has reached, by the times.
-            (ODD_TIMES, len(ODD_TIMES) + 1),
-            (NO_TIMES, len(NO_TIMES) + 1),
-        ],
-    ),
+    [
+        (NO_TIMES + ODD_TIMES, 500_000),
+        # A batch that is full claims what its slowest partition has reached, by the times.
+        (ODD_TIMES, len(ODD_TIMES) + 1),
+        (NO_TIMES, len(NO_TIMES) + 1),
+    ],
 )
 def test_any_time_that_a_sender_gives_a_message_gets_it_in(
     times: tuple[int, ...], cap: int, broker: Broker, spark: SparkSession, tmp_path: Path
@@ -375,6 +375,7 @@ def test_any_time_that_a_sender_gives_a_message_gets_it_in(
     assert {row["received_at"].astimezone(UTC) for row in of_logs.collect()} == set(arrived)
 
 
+@pytest.mark.full
 def test_names_of_headers_that_are_no_text_are_left_to_sparks_reader(
     broker: Broker, spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -404,6 +404,7 @@ def test_only_one_run_at_a_time(tmp_path: Path) -> None:
         run_all(settings)
 
 
+@pytest.mark.full
 def test_a_command_runs_every_so_often_and_ends_with_us(tmp_path: Path) -> None:
     said: list[str] = []
     settings = load(home=tmp_path)

@@ -161,6 +161,7 @@ def test_a_pause_that_was_told_as_a_silence_is_no_habit(tmp_path: Path) -> None:
     assert judged(lake, tmp_path, sshd=3 * 1440)["sshd"].allowed == 3 * 86400
 
 
+@pytest.mark.full
 def test_a_silence_that_was_told_three_times_is_a_habit_after_all(tmp_path: Path) -> None:
     def nights(home: Path, *ago: float) -> Silence:
         told(home, *ago)
@@ -185,6 +186,7 @@ def test_what_was_told_is_kept_for_thirty_days() -> None:
     assert state.told == {}
 
 
+@pytest.mark.full
 def test_a_time_in_which_nothing_at_all_arrived_is_no_pause_of_a_source() -> None:
     #  sshd, okta and ticks: every minute, but for 8 hours       sshd: silent for an hour
     minutes = [*every(1, 60, 300), *every(1, 60 + 300 + 480, 300)]
@@ -311,6 +313,7 @@ def test_what_was_read_from_files_was_heard_also_ahead_of_where_ingest_has_got()
     assert then.known == pytest.approx(5 * 60, abs=60)
 
 
+@pytest.mark.full
 def test_a_time_in_which_no_driver_read_its_files_is_no_pause_of_a_source() -> None:
     found = judged(outage(until=0))
     assert found["trail_files"].longest == pytest.approx(5 * 60, abs=60)

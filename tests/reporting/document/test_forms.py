@@ -107,6 +107,7 @@ def test_subjects_that_read_alike_have_files_of_their_own() -> None:
     assert not any("/" in name for name in names)
 
 
+@pytest.mark.full
 def test_a_report_is_a_pdf_of_some_pages() -> None:
     pytest.importorskip("weasyprint", reason="the extra 'pdf' needs the system library Pango")
     pdf = in_form(a_report(), "pdf")

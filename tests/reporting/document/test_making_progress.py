@@ -88,6 +88,7 @@ def test_who_waits_reads_it_in_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
     assert progress_in(file) == {}
 
 
+@pytest.mark.full
 def test_the_command_leaves_how_far_it_is(
     empty_tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,8 @@ from reporting.erasure.subject_match import Search, Word
 from tests.api.plain_desk import PlainDesk
 from tests.wait import until
 
+pytestmark = pytest.mark.full
+
 ANNA = Search((Word("anna", "[erased]"),))
 NOTE = {"title": "Who is corp\\anna", "note": "asked anna"}
 

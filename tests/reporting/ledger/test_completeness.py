@@ -60,6 +60,7 @@ def test_a_whole_day_is_accounted_for(told: Lake) -> None:
     assert (summed.findings, summed.pending) == (4, 0)
 
 
+@pytest.mark.full
 def test_a_record_that_no_row_names_is_unaccounted_once_its_batch_is_done(lake: Lake) -> None:
     insert(lake, RECORD, [record("a", "12:00"), record("lost", "12:01"), record("new", "23:30")])
     insert(lake, EVENT, [event("a", "12:00"), BEAT])
@@ -146,12 +147,14 @@ def test_a_record_of_many_events_and_an_event_of_many_records_count_right(lake: 
     assert (found.unaccounted, found.duplicated) == (0, 0)
 
 
+@pytest.mark.full
 def test_a_row_written_twice_is_counted(lake: Lake) -> None:
     insert(lake, RECORD, [record("a", "12:00")])
     insert(lake, EVENT, [event("a", "12:00"), event("a", "12:00"), BEAT])
     assert row(lake).duplicated == 1
 
 
+@pytest.mark.full
 def test_findings_are_pending_until_attributed_and_late_when_the_tables_answered(
     lake: Lake,
 ) -> None:
@@ -171,6 +174,7 @@ def test_a_finding_waits_for_no_attribution_that_retention_took_out(lake: Lake) 
     assert (found.findings, found.pending) == (2, 1)
 
 
+@pytest.mark.full
 def test_only_the_span_asked_for_counts(told: Lake) -> None:
     con = connect(told.settings.lake_root)
     assert completeness(con, NEXT, NEXT + timedelta(days=1)) == []

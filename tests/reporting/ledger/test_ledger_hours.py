@@ -32,6 +32,7 @@ def told_json(lake: Lake, capsys: pytest.CaptureFixture[str], *more: str) -> lis
     return rows
 
 
+@pytest.mark.full
 def test_each_hour_has_its_rows_and_the_packs_in_force(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:

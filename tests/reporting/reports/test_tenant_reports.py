@@ -82,7 +82,7 @@ def made(
 
 
 @pytest.mark.parametrize("span", rest_full(1, [LATER, SPAN]), ids=["rows", "alerts"])
-@pytest.mark.parametrize("name", OPEN)
+@pytest.mark.parametrize("name", rest_full(1, OPEN))
 def test_it_is_what_it_would_be_if_nobody_else_had_a_row(
     desk: TenantDesk, alone: Settings, name: str, span: Interval
 ) -> None:
@@ -102,7 +102,8 @@ def test_it_is_what_it_would_be_if_nobody_else_had_a_row(
     assert shared["lead"][1:] == own["lead"]
 
 
-@pytest.mark.parametrize("name", rest_full(1, OPEN))
+@pytest.mark.full
+@pytest.mark.parametrize("name", OPEN)
 def test_nothing_of_others_stands_in_any_form(desk: TenantDesk, name: str) -> None:
     report = made(desk, name)
     for form in ("html", "json"):
@@ -115,7 +116,9 @@ def test_nothing_of_others_stands_in_any_form(desk: TenantDesk, name: str) -> No
     assert OTHER in whole or name in ("incident", "monthly")
 
 
-@pytest.mark.parametrize(("name", "key"), [("daily", "entities"), ("weekly", "noisiest")])
+@pytest.mark.parametrize(
+    ("name", "key"), rest_full(1, [("daily", "entities"), ("weekly", "noisiest")])
+)
 def test_one_address_is_another_device_at_each_tenant(
     desk: TenantDesk, name: str, key: str
 ) -> None:
@@ -126,6 +129,7 @@ def test_one_address_is_another_device_at_each_tenant(
     }  # fmt: skip
 
 
+@pytest.mark.full
 def test_what_is_of_the_whole_platform_is_left_out_and_that_is_said(desk: TenantDesk) -> None:
     for name, key, title in (
         ("daily", "quality", "Data quality"),
@@ -141,6 +145,7 @@ def test_what_is_of_the_whole_platform_is_left_out_and_that_is_said(desk: Tenant
     assert "No loss of log records is known" not in basis
 
 
+@pytest.mark.full
 def test_what_is_a_tenants_by_its_account_is_said_to_lack_its_records(desk: TenantDesk) -> None:
     account = {"tz": "UTC", "accounts": {"111111111111": "acme"}}
     sources = load(home=desk.settings.home, tenants=["acme"], sources={"cloudtrail": account})
@@ -211,6 +216,7 @@ def test_a_lake_of_which_a_table_is_missing_is_told_as_such(tmp_path: Path) -> N
         make_report(settings, "weekly", SPAN, tenant="acme")
 
 
+@pytest.mark.full
 def test_each_tenants_files_are_their_own(desk: TenantDesk, tmp_path: Path) -> None:
     settings = load(home=tmp_path, tenants=["acme", "globex"])
     names = {
