@@ -6,9 +6,11 @@ import json
 import shutil
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import stix2
+from fastapi.testclient import TestClient
 from pyspark.sql import SparkSession
 
 from alerts.cases.evidence_check import check_bundle
@@ -29,10 +31,17 @@ def desk(spark: SparkSession, empty_tables: Path, tmp_path_factory: pytest.TempP
     return prepare(Lake(spark, load(home=home, api={"token": TOKEN})))
 
 
+def listed(client: TestClient, asked: dict[str, str]) -> list[dict[str, Any]]:
+    return client.get("/api/v1/cases", params=asked).json()["items"]
+
+
 def test_a_case_is_opened_worked_on_merged_and_taken_away_as_evidence(desk, tmp_path):
     client = desk.client()
     alerts = alert_ids(desk)
     login, tunnel = alerts["SSH login succeeded after guessing"], alerts["DNS tunnel"]
+    open_ones = {"alert_id": tunnel, "status": "open"}
+    # Other tests open some at this desk.
+    before = [case["case_id"] for case in listed(client, open_ones)]
     opened = client.post(
         "/api/v1/cases", json={"title": "laptop-b", "alerts": [login[:8]], "assignee": "me"}
     )
@@ -63,9 +72,7 @@ def test_a_case_is_opened_worked_on_merged_and_taken_away_as_evidence(desk, tmp_
     assert merged.headers["etag"] == client.get(path).headers["etag"]
     refused = client.post(f"/api/v1/cases/{other['case_id']}/notes", json={"text": "late"})
     assert refused.status_code == 409
-    listed = client.get("/api/v1/cases", params={"alert_id": tunnel, "status": "open"}).json()
-    ids = {item["case_id"] for item in listed["items"]}
-    assert (case["case_id"] in ids, other["case_id"] in ids) == (True, False)
+    assert [item["case_id"] for item in listed(client, open_ones)] == [case["case_id"], *before]
 
     sent = client.get(f"{path}/evidence")
     assert sent.status_code == 200, sent.text
@@ -79,7 +86,8 @@ def test_a_case_is_opened_worked_on_merged_and_taken_away_as_evidence(desk, tmp_
     assert rows["events.ndjson"] == rows["records.ndjson"] == 2
     assert checked.manifest["missing"]["records"] == []
     assert "gold.alert" in checked.manifest["tables"]
-    (noted,) = [row for row in audited(desk.lake.settings) if row["act"] == "evidence.export"]
+    acts = [row for row in audited(desk.lake.settings) if row["target"] == case["case_id"]]
+    (noted,) = [row for row in acts if row["act"] == "evidence.export"]
     assert json.loads(noted["detail"])["digest"] == checked.digest
 
     shared = client.get(f"{path}/stix")

@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -132,6 +133,9 @@ def test_merged_rows_lie_in_the_tables_order_and_keep_their_statistics(
     (file,) = active_files(lake.spark, lake.path(NUMBER))
     stats = json.loads(file.entry["stats"])
     assert (stats["numRecords"], stats["minValues"], stats["maxValues"]) == (8, {"n": 1}, {"n": 8})
+    group = pq.read_metadata(lake.folder(NUMBER) / file.name).row_group(0)
+    leaves = map(group.column, range(group.num_columns))
+    assert {leaf.compression for leaf in leaves} == {"ZSTD"}
     read = lake.read(NUMBER).collect()
     assert [row["n"] for row in read] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert maintenance.merge_small_files(lake, NUMBER) == (0, 0)
