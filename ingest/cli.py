@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from infra.config.settings import Settings
 
 # Small enough that no core waits long for the last of another.
-BATCH_LINES = 2_000
+BATCH_LINES = 1_000
 
 _Parser = Callable[..., list[dict[str, Any]]]
 

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from api.sql.allowlist import Scalar, parse
 from api.sql.duckdb_sql import to_duckdb
+from api.sql.partials.split import Split, split
 from api.sql.unequal import Unequal
 from infra.delta.duckdb_views import Definition
 from infra.errors import Usage
@@ -25,6 +26,8 @@ class Translated:
 
     sql: str
     tables: list[str]
+    split: Split | None = None
+    """The same in two steps, where it can be answered so."""
 
 
 def translated(
@@ -54,7 +57,9 @@ def translated(
             sql = to_duckdb(tree, max_rows)
         except Usage as error:
             raise Unequal(str(error)) from None
-        return Translated(sql, tables) if limited is None else limited.with_queries(sql)
+        if limited is not None:
+            return limited.with_queries(sql)
+        return Translated(sql, tables, split(tree, known))
     except RecursionError:
         raise Usage("the statement is nested too deeply") from None
     except (AttributeError, IndexError, TypeError, ValueError):

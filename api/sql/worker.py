@@ -31,6 +31,7 @@ import duckdb
 from api.sql.arrow_answer import within_bigint
 from api.sql.file_bounds import Planner
 from api.sql.macros import macro_statements as macros
+from api.sql.partials.kept import KeptAggregates
 from api.sql.translation import translated
 from api.sql.unequal import Unequal
 from infra.delta.duckdb_views import (
@@ -359,7 +360,7 @@ def _read(asked: dict[str, Any], known: Sequence[Definition]) -> dict[str, Any]:
     translation = translated(
         asked["sql"], readable, asked["params"], asked["max_rows"], asked.get("only_rows"), known
     )
-    return {"sql": translation.sql, "tables": translation.tables}
+    return {"sql": translation.sql, "tables": translation.tables, "split": translation.split}
 
 
 def _answered(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -396,17 +397,22 @@ class LastingEngine:
         self._open = partial(engine, setup["lake_root"], known, setup["memory"], *beside)
         self.most_cached = size_of(setup["memory"]) // 4
         self.connection, self._views = self._open()
+        self.kept = KeptAggregates(self.connection)
         self._planner = Planner(known)
 
     def answer(self, asked: dict[str, Any], tell: Callable[[float], None]) -> Any:
         """Answer from those files alone in which rows that are asked for may be."""
         began = time.monotonic()
         _require(self._views, asked)
+        asked_of = _asked_of(lambda: self._planner, asked)
         try:
-            self._views.narrow(asked["tables"], _asked_of(lambda: self._planner, asked))
-            reply = _run(self.connection, asked, tell)
+            self._views.narrow(asked["tables"], asked_of)
+            reply = _run(self.connection, asked | self._from_kept(asked, asked_of), tell)
         except duckdb.OutOfMemoryException:
-            raise
+            # What is kept for other statements must not be what this one lacks.
+            if not self.kept.clear():
+                raise
+            reply = _run(self.connection, asked, tell)
         except duckdb.Error:
             # A file that is not as the others: the extension knows what it means, or says what is
             # wrong with it, as it does with a statement that fails on the data.
@@ -415,15 +421,26 @@ class LastingEngine:
             reply = _run(self.connection, asked, tell)
         return {**reply, "elapsed_ms": _since(began)}
 
+    def _from_kept(self, asked: Mapping[str, Any], asked_of: AskedOf) -> dict[str, str]:
+        """The SQL that answers from partial aggregates; empty where there is none."""
+        split = asked.get("split")
+        table = self._views.whole(split.table) if split is not None else None
+        if split is None or table is None:
+            return {}
+        sql = self.kept.answering(split, table, asked_of(split.table))
+        return {} if sql is None else {"sql": sql}
+
     def tidy(self) -> None:
         """Begin anew once what is kept of files takes too much, since it lies there in idle times
         too. Between two answers nobody waits for it."""
+        self.kept.tidy(self.most_cached)
         kept = self.connection.execute(
             "SELECT memory_usage_bytes FROM duckdb_memory() WHERE tag = 'OBJECT_CACHE'"
         ).fetchone()
         if kept and kept[0] > self.most_cached:
             self.connection.close()
             self.connection, self._views = self._open()
+            self.kept = KeptAggregates(self.connection)
 
 
 def _asked_of(planner: Callable[[], Planner], asked: Mapping[str, Any]) -> AskedOf:

@@ -111,13 +111,16 @@ class Target:
     codec: str = "snappy"
     zstd: tuple[str, ...] = ()
     """Columns compressed with zstd, whatever `codec` is for the others."""
+    deltas: tuple[str, ...] = ()
+    """Columns of which the difference from row to row is written (`DELTA_BINARY_PACKED`)."""
     groups: RowGroups = STREAMED
 
     @classmethod
     def of(cls, table: Table, folder: Location, prefix: str) -> Target:
         """Files of `table` in `folder`, whose names begin with `prefix`."""
         schema = arrow_schema(table)
-        return cls(table.name, folder, prefix, schema, table.stats, table.codec, table.zstd)
+        deltas = tuple(field.name for field in schema if pa.types.is_timestamp(field.type))
+        return cls(table.name, folder, prefix, schema, table.stats, table.codec, table.zstd, deltas)
 
     def compression(self) -> str | dict[str, str]:
         """As pyarrow takes it: one codec, or that of each leaf of the schema."""
@@ -126,6 +129,16 @@ class Target:
         return {
             leaf: "zstd" if leaf.split(".", 1)[0] in self.zstd else self.codec
             for leaf in _leaves(self.schema)
+        }
+
+    def encoding(self) -> dict[str, Any]:
+        """How pyarrow is to encode columns; all but `deltas` by a dictionary."""
+        if not self.deltas:
+            return {}
+        others = [leaf for leaf in _leaves(self.schema) if leaf not in self.deltas]
+        return {
+            "use_dictionary": others,
+            "column_encoding": dict.fromkeys(self.deltas, "DELTA_BINARY_PACKED"),
         }
 
 
@@ -213,6 +226,7 @@ class FileWriter:
                 # A column of texts that hardly repeat gives up its dictionary then, and is written
                 # plainly, instead of filling a megabyte first.
                 dictionary_pagesize_limit=96 * 1024,
+                **self._target.encoding(),
             )
         group = pa.Table.from_batches(self._waiting)
         # Of the whole group at once: batches of a few rows cost as much as large ones.

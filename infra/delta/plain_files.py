@@ -81,14 +81,20 @@ class PlainFile:
         if self.rows and self.stats.get("nullCount", {}).get(column) == self.rows:
             return False
         if isinstance(low, datetime) or isinstance(high, datetime):
-            return _overlap(*self._times(column), low, high)
+            return _overlap(*self.span(column), low, high)
         return stats_allow(self.stats, column, low, high)
 
     def newest(self, column: str) -> datetime | None:
         """No time of it in a column is after this; None where its statistics do not say."""
-        return self._times(column)[1]
+        return self.span(column)[1]
 
-    def _times(self, column: str) -> tuple[datetime | None, datetime | None]:
+    def nulls(self, column: str) -> int | None:
+        """How many rows have none in a column; None where its statistics do not say."""
+        nulls: int | None = self.stats.get("nullCount", {}).get(column)
+        return nulls
+
+    def span(self, column: str) -> tuple[datetime | None, datetime | None]:
+        """Between which two all its times in a column are; None where statistics do not say."""
         # Kept: a question looks at each file, and to read a time costs more than to compare it.
         kept: dict[str, Any] = self.stats.setdefault("times", {})
         if column not in kept:

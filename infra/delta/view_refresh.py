@@ -89,6 +89,14 @@ class NearFiles:
             table = replace(table, columns=(*table.columns, ("filename", "VARCHAR")))
         return table.select({*self.columns, "filename"})
 
+    def exactly(self, files: Sequence[PlainFile]) -> str:
+        """The table with the rows of these files alone."""
+        rows = f"SELECT * EXCLUDE (filename) FROM ({self.subquery(files, named=True)})"
+        if self.first in files:
+            return f"SELECT * FROM ({rows})"
+        path = self.first.path.replace("'", "''")
+        return f"SELECT * FROM ({rows} WHERE filename <> '{path}')"
+
 
 class Views:
     """What an engine has of a lake. Not safe to share between threads."""
@@ -149,6 +157,18 @@ class Views:
         if not self._marks.keys() >= set(tables):
             return None
         return tuple(self._marks[name] for name in tables)
+
+    def whole(self, name: str) -> NearFiles | None:
+        """All files of a table, None where these alone do not say what is in it."""
+        table = next((d for d in self._catalogue if d.name == name), None)
+        folder = self._folders.get(name)
+        if table is None or folder is None or table.version is not None:
+            return None
+        listed = self._followed.followed(folder, table.columns)
+        if listed is None:
+            return None
+        files, columns = listed
+        return NearFiles(table, columns, "", files[0], files, files)
 
     def near(self, within: Mapping[str, Span]) -> dict[str, NearFiles]:
         """Of tables whose files alone say what is in them, the files where a span may be."""

@@ -59,9 +59,10 @@ def ocsf_object(row: Mapping[str, Any]) -> dict[str, Any]:
         if of is str or of is int:
             results[name] = value
             continue
-        plain = _plain(value)
+        plain = _struct(value) if of is dict else _plain(value)
         if plain is not None:
-            results[name] = _SHAPES[name](plain) if name in _SHAPES else plain
+            shape = _SHAPES.get(name)
+            results[name] = plain if shape is None else shape(plain)
     if isinstance(results.get("unmapped"), str):
         results["unmapped"] = msgspec.json.decode(results["unmapped"])
     if row.get("auth_method"):
@@ -123,15 +124,16 @@ def _merge(event: dict[str, Any], more: dict[str, Any]) -> None:
 
 
 def _about(row: Mapping[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
-    labels = [f"{name}:{row[name]}" for name in ("time_quality", "scope") if row.get(name)]
+    labels = list(metadata.get("labels", ()))
+    labels += [f"{name}:{row[name]}" for name in ("time_quality", "scope") if row.get(name)]
+    about = dict(metadata)
     if tenant := row.get("tenant_uid"):
         # Before what the product says of itself: this is who may see it.
-        metadata = metadata | {"tenant_uid": tenant}
-    return metadata | {
-        "source": row["source"],
-        "logged_time": _plain(row["received_at"]),
-        "labels": [*metadata.get("labels", ()), *labels],
-    }
+        about["tenant_uid"] = tenant
+    about["source"] = row["source"]
+    about["logged_time"] = milliseconds(row["received_at"])
+    about["labels"] = labels
+    return about
 
 
 # -- values ------------------------------------------------------------------------------------
@@ -154,8 +156,10 @@ def _struct(value: dict[str, Any]) -> dict[str, Any] | None:
     for name, element in value.items():
         if element is None:
             continue
-        plain = element if type(element) is str or type(element) is int else _plain(element)
-        if plain is not None:
+        of = type(element)
+        if of is str or of is int:
+            results[name] = element
+        elif (plain := _struct(element) if of is dict else _plain(element)) is not None:
             results[name] = plain
     return results or None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -435,21 +436,20 @@ def _shapes() -> Iterator[tuple[str, Shape]]:
             yield uid, shape
 
 
-def _by_number() -> dict[str, tuple[Shape, ...]]:
+@cache
+def shapes() -> Mapping[str, tuple[Shape, ...]]:
+    """The forms of a message by its number, or by the first three digits of it."""
+    # When the first message comes: patterns take longer to compile than all else here to import.
     results: dict[str, tuple[Shape, ...]] = {}
     for uid, shape in _shapes():
         results[uid] = (*results.get(uid, ()), shape)
-    return results
-
-
-SHAPES: Mapping[str, tuple[Shape, ...]] = MappingProxyType(_by_number())
-"""The forms of a message by its number, or by the first three digits of it."""
+    return MappingProxyType(results)
 
 
 def shaped(uid: str, text: str) -> tuple[Shape, dict[str, str]] | None:
     """The form of a message and its parts; None for one of no known form."""
     # The number first: a form for a whole range of numbers says less.
-    for shape in (*SHAPES.get(uid, ()), *SHAPES.get(uid[:3], ())):
+    for shape in (*shapes().get(uid, ()), *shapes().get(uid[:3], ())):
         # `fullmatch` throughout: a message with other words at its end is of another version.
         match = shape.pattern.fullmatch(text)
         if match:

@@ -8,11 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from infra.delta.parquet_writer import (
     STRING_PREFIX,
@@ -116,3 +118,28 @@ def test_a_tables_files_are_compressed_as_it_is_declared(tmp_path: Path) -> None
         assert used == {name: {"ZSTD" if name in zstd else others} for name in target.schema.names}
         read = pq.read_table(path, schema=target.schema).column(column).cast(pa.string())
         assert read.to_pylist() == whole.column(column).to_pylist()
+
+
+def test_times_written_as_differences_are_read_alike_by_all_who_read_the_lake(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    first = datetime(2026, 11, 16, tzinfo=UTC)
+    times = [first + timedelta(microseconds=n * n) for n in range(400)]
+    times += [datetime(1, 1, 1, tzinfo=UTC), None, datetime(9999, 12, 31, tzinfo=UTC), first]
+    rows = pa.table({"n": range(len(times)), "t": pa.array(times, pa.timestamp("us", tz="UTC"))})
+    target = Target("t", tmp_path, "t-", rows.schema, ("t",), deltas=("t",))
+    writer = FileWriter(target)
+    writer.write(rows.to_batches()[0])
+    file = writer.close()
+    assert file is not None
+    path = str(tmp_path / file.name)
+    n, t = map(pq.read_metadata(path).row_group(0).column, (0, 1))
+    assert "DELTA_BINARY_PACKED" in t.encodings
+    assert "DELTA_BINARY_PACKED" not in n.encodings
+    assert pq.read_table(path)["t"].to_pylist() == times
+    # As numbers: neither Spark's nor DuckDB's Python side has all of these years.
+    micros = rows["t"].cast(pa.int64()).to_pylist()
+    sql = f"SELECT epoch_us(t) FROM read_parquet('{path}') ORDER BY n"
+    assert [value for (value,) in duckdb.execute(sql).fetchall()] == micros
+    read = spark.read.parquet(path).orderBy("n").selectExpr("unix_micros(t) AS t").collect()
+    assert [row["t"] for row in read] == micros

@@ -1,0 +1,93 @@
+"""Which statements are answered in two steps, and what these are."""
+
+from __future__ import annotations
+
+import pytest
+
+from api.sql.partials.split import TimeBound
+from api.sql.translation import Translated, translated
+from infra.delta.duckdb_views import Definition
+
+EVENT = Definition(
+    "silver.event", "", "/lake/silver/event",
+    (("time", "TIMESTAMPTZ"), ("src_ip", "VARCHAR"), ("n", "BIGINT"), ("share", "DOUBLE")),
+)  # fmt: skip
+VIEW = Definition("silver.recent", "SELECT * FROM silver.event", None)
+
+
+def _translated(sql: str, rows: dict[str, str] | None = None) -> Translated:
+    known = (EVENT, VIEW)
+    return translated(sql, frozenset({EVENT.name, VIEW.name}), {}, 100, rows, known)
+
+
+def test_a_histogram_is_counted_in_parts() -> None:
+    split = _translated(
+        "SELECT date_trunc('HOUR', time) AS h, count(*) AS n FROM silver.event "
+        "WHERE time >= now() - INTERVAL 7 DAYS AND src_ip LIKE '10.%' GROUP BY h ORDER BY h"
+    ).split
+    assert split is not None
+    assert split.table == "silver.event"
+    (bound,) = split.bounds
+    assert (bound.column, bound.sign) == ("time", ">=")
+    assert split.partial == (
+        'SELECT hg_trunc(hg_timestamp("time"), 3600000000, 0) AS "hg k0", COUNT(*) AS "hg a0" '
+        'FROM "hg files" AS "event" WHERE ("src_ip" LIKE \'10.%\') GROUP BY 1'
+    )
+    assert split.merged == (
+        'SELECT "hg k0", CAST(sum("hg a0") AS BIGINT) AS "hg a0" FROM "hg partials" GROUP BY 1'
+    )
+    assert split.final == (
+        'SELECT "hg k0" AS "h", CAST(COALESCE(sum("hg a0"), 0) AS BIGINT) AS "n" '
+        'FROM "hg partials" GROUP BY "hg k0" ORDER BY "h" NULLS FIRST LIMIT 101'
+    )
+
+
+def test_times_may_stand_on_either_side_and_between() -> None:
+    split = _translated(
+        "SELECT count(*) FROM silver.event WHERE '2026-11-17' < time "
+        "AND time BETWEEN '2026-11-16' AND '2026-11-18'"
+    ).split
+    assert split is not None
+    assert split.bounds == (
+        TimeBound("time", ">", "'2026-11-17'"),
+        TimeBound("time", ">=", "'2026-11-16'"),
+        TimeBound("time", "<=", "'2026-11-18'"),
+    )
+    assert "WHERE" not in split.partial
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT src_ip FROM silver.event",
+        "SELECT DISTINCT src_ip FROM silver.event",
+        "SELECT count(*) FROM silver.recent",
+        "SELECT count(*) FROM silver.event a JOIN silver.event b ON a.n = b.n",
+        "SELECT count(*) FROM (SELECT * FROM silver.event)",
+        "WITH e AS (SELECT * FROM silver.event) SELECT count(*) FROM e",
+        "SELECT count(*) FROM silver.event UNION ALL SELECT count(*) FROM silver.event",
+        "SELECT count(*) FROM silver.event WHERE src_ip IN (SELECT src_ip FROM silver.event)",
+        "SELECT count(*) OVER () FROM silver.event",
+        "SELECT n, count(*) FROM silver.event GROUP BY ROLLUP (n)",
+        # What is asked of them cannot be made of parts.
+        "SELECT median(n) FROM silver.event",
+        "SELECT avg(n) FROM silver.event",
+        "SELECT max_by(src_ip, n) FROM silver.event",
+        "SELECT collect_set(src_ip) FROM silver.event",
+        "SELECT count(DISTINCT src_ip, n) FROM silver.event",
+        # Another moment, another answer.
+        "SELECT count(*) FROM silver.event WHERE src_ip = '1.1.1.1' AND date_add(time, 1) > now()",
+        "SELECT datediff(now(), time) AS d, count(*) FROM silver.event GROUP BY 1",
+        # Engines differ in which of the two is meant.
+        "SELECT n % 3 AS n, count(*) FROM silver.event GROUP BY n",
+        "SELECT count(*) AS n FROM silver.event HAVING n > 3",
+    ],
+)
+def test_other_statements_are_answered_in_one_step(sql: str) -> None:
+    assert _translated(sql).split is None
+
+
+def test_who_sees_some_rows_alone_is_answered_in_one_step() -> None:
+    sql = "SELECT n, count(*) FROM silver.event GROUP BY 1"
+    assert _translated(sql).split is not None
+    assert _translated(sql, {"silver.event": "src_ip = '10.0.0.1'"}).split is None
