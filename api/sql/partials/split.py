@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
+import sqlglot
 from sqlglot import exp
 
 from infra.delta.duckdb_views import Definition
@@ -32,6 +34,11 @@ _OF_AGGREGATES = (
     exp.Having, exp.Interval, exp.Var,
 )  # fmt: skip
 """What may stand around aggregates and keys, beside our own macros."""
+_OF_VIEWS = (
+    exp.And, exp.Or, exp.Not, exp.Paren, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Is,
+    exp.In, exp.Null, exp.Literal, exp.Boolean, exp.Column, exp.Identifier,
+)  # fmt: skip
+"""What the condition of a view may be of: no functions, since these are DuckDB's own."""
 _CLAUSES = frozenset(
     {"expressions", "from_", "where", "group", "having", "order", "limit", "offset"}
 )
@@ -95,7 +102,7 @@ class _Splitter:
         if any(value and name not in _CLAUSES for name, value in tree.args.items()):
             raise _NotSplit
         self._tree = tree
-        self._table, self._name = self._read_table(known)
+        self._table, self._name, self._of_views = self._read_table(known)
         self._columns = {name.lower(): (name, kind) for name, kind in known[self._table].columns}
         self._aliases = {column.alias for column in tree.expressions if column.alias}
         self._keys: dict[str, str] = {}
@@ -126,23 +133,32 @@ class _Splitter:
         partial = self._partial(others)
         return Split(self._table, bounds, partial, self._merged(), _sql(outer), sums)
 
-    def _read_table(self, known: Mapping[str, Definition]) -> tuple[str, str]:
-        """The one table that is read, and what its columns are called by before the dot."""
-        source = self._tree.args.get("from_")
-        table = source.this if source is not None else None
-        if not isinstance(table, exp.Table) or any(
-            value and name not in ("this", "db", "alias") for name, value in table.args.items()
-        ):
+    def _read_table(self, known: Mapping[str, Definition]) -> tuple[str, str, list[exp.Expr]]:
+        """The one table that is read, what its columns are called by before the dot, and what the
+        views between show of it."""
+        named = _one_table(self._tree)
+        called = named.alias or named.name
+        conditions: list[exp.Expr] = []
+        while (definition := known.get(_lower(named))) is not None and definition.folder is None:
+            view = _parsed(definition.sql)
+            # A view that shows rows of a table as they are.
+            if {name for name, value in view.args.items() if value} != {
+                "expressions", "from_", "where"
+            } or not all(isinstance(column, exp.Star) for column in view.expressions):  # fmt: skip
+                raise _NotSplit
+            condition = view.args["where"].this
+            if any(type(node) not in _OF_VIEWS for node in condition.walk()):
+                raise _NotSplit
+            conditions.append(condition)
+            named = _one_table(view)
+        if definition is None or definition.rows:
             raise _NotSplit
-        name = f"{table.db}.{table.name}".lower()
-        if name not in known or known[name].folder is None or known[name].rows:
-            raise _NotSplit
-        return name, table.alias or table.name
+        return definition.name, called, conditions
 
     def _conditions(self) -> tuple[tuple[TimeBound, ...], list[exp.Expr]]:
         where = self._tree.args.get("where")
         bounds: list[TimeBound] = []
-        others: list[exp.Expr] = []
+        others: list[exp.Expr] = list(self._of_views)
         for condition in _conjuncts(where.this) if where is not None else ():
             found = list(self._bounds(condition))
             bounds += found
@@ -297,6 +313,25 @@ class _Splitter:
             value = f'{of.merge}("{of.name}")'
             selected.append(f'{f"CAST({value} AS BIGINT)" if of.counts else value} AS "{of.name}"')
         return f'SELECT {", ".join(selected)} FROM "{PARTIALS}"{_grouped_by(len(keys))}'
+
+
+def _one_table(select: exp.Expr) -> exp.Table:
+    source = select.args.get("from_")
+    table = source.this if source is not None else None
+    if not isinstance(table, exp.Table) or any(
+        value and name not in ("this", "db", "alias") for name, value in table.args.items()
+    ):
+        raise _NotSplit
+    return table
+
+
+def _lower(table: exp.Table) -> str:
+    return f"{table.db}.{table.name}".lower()
+
+
+@lru_cache(maxsize=64)
+def _parsed(sql: str) -> exp.Expr:
+    return sqlglot.parse_one(sql, dialect="duckdb")
 
 
 def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:

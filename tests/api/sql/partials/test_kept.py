@@ -113,7 +113,14 @@ def _statement(keys: list[str], aggregates: list[str], where: str, having: str) 
 
 
 @examples(60, deadline=None)
-@given(_KEYS, _AGGREGATES, WHERE, _HAVING, st.randoms(use_true_random=False))
+@given(
+    _KEYS,
+    _AGGREGATES,
+    WHERE,
+    _HAVING,
+    st.sampled_from(["silver.visit", "silver.visits"]),
+    st.randoms(use_true_random=False),
+)
 def test_answers_stay_those_of_all_files_while_files_come_and_go(
     lake: Path,
     engine: LastingEngine,
@@ -122,10 +129,11 @@ def test_answers_stay_those_of_all_files_while_files_come_and_go(
     aggregates: list[str],
     where: str,
     having: str,
+    table: str,
     chance: random.Random,
 ) -> None:
     folder = lake / "silver" / "visit"
-    sql = _statement(keys, aggregates, where, having)
+    sql = _statement(keys, aggregates, where, having).replace("silver.visit", table)
     for change in (lambda: None, lambda: add(folder, VISIT, _visits(chance)),
                    lambda: _merge(folder, chance), lambda: None):  # fmt: skip
         change()

@@ -12,12 +12,18 @@ EVENT = Definition(
     "silver.event", "", "/lake/silver/event",
     (("time", "TIMESTAMPTZ"), ("src_ip", "VARCHAR"), ("n", "BIGINT"), ("share", "DOUBLE")),
 )  # fmt: skip
-VIEW = Definition("silver.recent", "SELECT * FROM silver.event", None)
+VIEWS = (
+    Definition("silver.known", "SELECT * FROM silver.event WHERE src_ip IS NOT NULL", None),
+    Definition("silver.large", "SELECT * FROM silver.known WHERE n > 9", None),
+    Definition("silver.recent", "SELECT * FROM silver.event WHERE time > now()", None),
+    Definition("silver.newest", "SELECT src_ip, max(n) AS n FROM silver.event GROUP BY 1", None),
+    Definition("silver.pair", "SELECT a.* FROM silver.event a JOIN silver.event b USING (n)", None),
+)
 
 
 def _translated(sql: str, rows: dict[str, str] | None = None) -> Translated:
-    known = (EVENT, VIEW)
-    return translated(sql, frozenset({EVENT.name, VIEW.name}), {}, 100, rows, known)
+    known = (EVENT, *VIEWS)
+    return translated(sql, frozenset(d.name for d in known), {}, 100, rows, known)
 
 
 def test_a_histogram_is_counted_in_parts() -> None:
@@ -56,12 +62,24 @@ def test_times_may_stand_on_either_side_and_between() -> None:
     assert "WHERE" not in split.partial
 
 
+def test_a_view_that_shows_rows_as_they_are_is_its_table_and_a_condition() -> None:
+    split = _translated("SELECT l.src_ip, count(*) AS n FROM silver.large l GROUP BY 1").split
+    assert split is not None
+    assert split.table == "silver.event"
+    assert split.partial == (
+        'SELECT "l"."src_ip" AS "hg k0", COUNT(*) AS "hg a0" FROM "hg files" AS "l" '
+        'WHERE ("n" > 9) AND (NOT "src_ip" IS NULL) GROUP BY 1'
+    )
+
+
 @pytest.mark.parametrize(
     "sql",
     [
         "SELECT src_ip FROM silver.event",
         "SELECT DISTINCT src_ip FROM silver.event",
         "SELECT count(*) FROM silver.recent",
+        "SELECT count(*) FROM silver.newest",
+        "SELECT count(*) FROM silver.pair",
         "SELECT count(*) FROM silver.event a JOIN silver.event b ON a.n = b.n",
         "SELECT count(*) FROM (SELECT * FROM silver.event)",
         "WITH e AS (SELECT * FROM silver.event) SELECT count(*) FROM e",
