@@ -1,4 +1,4 @@
-"""Eleven questions people ask of a week of events, beside DuckDB by itself on the same files.
+"""Eleven questions people ask of a week of events, beside DuckDB and ClickHouse by themselves.
 
 Each is asked for the first time, with a number in its condition that was not there before, and then
 as a dashboard asks it: again, and some events came since.
@@ -9,9 +9,11 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ import pyarrow as pa
 
 from api.sql.runner import Statements
 from api.sql.worker_line import Busy
+from bench.clickhouse import SQL as CLICKHOUSE
+from bench.clickhouse import ClickHouse, installed
 from bench.event_slice import append_rows
 from bench.measure import Report, cut
 from infra.config.settings import Settings, load
@@ -138,23 +142,23 @@ def run(quick: bool = False) -> Report:
     settings = load(home=home, api={"statement_seconds": 300, "statement_memory": "4GB"})
     try:
         files = _write(settings, events)
-        _ask(report, settings, events)
+        _ask(report, settings, files, events)
     finally:
         shutil.rmtree(home, ignore_errors=True)
     report.notes += [
         f"{events:,} made events of seven days in silver.event, {ADDRESSES:,} addresses, "
-        f"{USERS:,} users, in {files:,} files as compaction leaves them; {ASKED} askings in turn "
-        "after one to warm up, equal answers first",
+        f"{USERS:,} users, in {len(files):,} files as compaction leaves them; {ASKED} askings in "
+        "turn after one to warm up, equal answers first",
         "asked first: with a number in the condition that was in none before; asked again: the "
         f"same as before, {CAME:,} events in a file of their own came since",
-        "both read the same Parquet files through DuckDB; Headgate's side begins with Spark SQL "
+        "all read the same Parquet files; Headgate's side begins with Spark SQL "
         "and ends with JSON values, in a worker process",
     ]
     return report
 
 
-def _write(settings: Settings, events: int) -> int:
-    """Fill the lake; of how many files it is."""
+def _write(settings: Settings, events: int) -> list[Path]:
+    """Fill the lake; the files that the table then has."""
     spark = session(settings, "adhoc")
     try:
         lake = Lake(spark, settings).ensure()
@@ -162,7 +166,8 @@ def _write(settings: Settings, events: int) -> int:
             append_rows(lake, EVENT, _events(begin, min(PIECE, events - begin), events))
         # As `headgate compact` leaves it.
         merge_small_files(lake, EVENT)
-        return len(active_files(spark, lake.path(EVENT)))
+        folder = settings.lake_root / "silver" / "event"
+        return [folder / file.name for file in active_files(spark, lake.path(EVENT))]
     finally:
         spark.stop()
 
@@ -198,14 +203,18 @@ def _events(begin: int, many: int, events: int) -> pa.Table:
     )
 
 
-def _ask(report: Report, settings: Settings, events: int) -> None:
+def _ask(report: Report, settings: Settings, files: Sequence[Path], events: int) -> None:
     statements = Statements(settings, workers=2)
     bare = connect(settings.lake_root)
     table = settings.lake_root / "silver" / "event"
     bare.execute(f"CREATE VIEW event AS SELECT * FROM delta_scan('{table}')")
     try:
-        for name, (asked, by_itself, bar) in QUESTIONS.items():
-            _compare(report, name, _first(statements, asked), _rows(bare, by_itself), bar)
+        with _clickhouse(report, files) as clickhouse:
+            for name, (asked, by_itself, bar) in QUESTIONS.items():
+                others = {"DuckDB": _rows(bare, by_itself)}
+                if clickhouse is not None:
+                    others["ClickHouse"] = partial(clickhouse.rows, CLICKHOUSE[name])
+                _compare(report, name, _first(statements, asked), others, bar)
         _at_once(report, statements, "asked first", _new)
         # One worker, so that each question was asked of it before.
         statements.close()
@@ -240,29 +249,45 @@ def _rows(bare: duckdb.DuckDBPyConnection, sql: str) -> Callable[[], list[list[A
     return lambda: [list(row) for row in bare.execute(sql).fetchall()]
 
 
+@contextmanager
+def _clickhouse(report: Report, files: Sequence[Path]) -> Iterator[ClickHouse | None]:
+    """ClickHouse over these files, where it is installed."""
+    if not installed():
+        report.notes.append("ClickHouse is not beside it: pip install chdb-core")
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder:
+        clickhouse = ClickHouse(files, Path(folder))
+        report.notes.append(f"ClickHouse {clickhouse.version}, in process, on the same files")
+        try:
+            yield clickhouse
+        finally:
+            clickhouse.close()
+
+
 def _compare(
     report: Report,
     name: str,
     ours: Callable[[], list[list[Any]]],
-    theirs: Callable[[], list[list[Any]]],
+    others: Mapping[str, Callable[[], list[list[Any]]]],
     bar: float,
 ) -> None:
     rows = ours()
-    assert rows == theirs(), f"'{name}' is answered otherwise"
+    for other, ask in others.items():
+        assert rows == ask(), f"'{name}' is answered otherwise by {other}"
     # Where no row is, statistics of files answer: quick, and another question.
     assert bool(rows) != (name == NOWHERE), f"'{name}' has {len(rows)} rows"
-    seconds: dict[str, list[float]] = {"ours": [], "theirs": []}
+    seconds: dict[str, list[float]] = {side: [] for side in ("ours", *others)}
     for _ in range(ASKED):
-        for side, ask in (("ours", ours), ("theirs", theirs)):
+        for side, ask in {"ours": ours, **others}.items():
             began = time.monotonic()
             ask()
             seconds[side].append(time.monotonic() - began)
-    known = report.add(f"{name}: DuckDB by itself", seconds["theirs"], "s")
     value = cut(seconds["ours"], 50)
-    report.add(
-        f"{name}: asked first", seconds["ours"], "s", compared_with="DuckDB by itself",
-        ratio=round(value / (known.value or 1), 3), bar=f"<= {bar} s", met=value <= bar,
-    )  # fmt: skip
+    report.add(f"{name}: asked first", seconds["ours"], "s", bar=f"<= {bar} s", met=value <= bar)
+    for other in others:
+        known = report.add(f"{name}: {other} by itself", seconds[other], "s")
+        known.compared_with, known.ratio = "ours, asked first", round((known.value or 0) / value, 2)
 
 
 def _again(
