@@ -166,7 +166,7 @@ def _write(settings: Settings, events: int) -> list[Path]:
             append_rows(lake, EVENT, _events(begin, min(PIECE, events - begin), events))
         # As `headgate compact` leaves it.
         merge_small_files(lake, EVENT)
-        folder = settings.lake_root / "silver" / "event"
+        folder = Path(lake.path(EVENT))
         return [folder / file.name for file in active_files(spark, lake.path(EVENT))]
     finally:
         spark.stop()
