@@ -37,6 +37,12 @@ TOLD = [
     (
         LATENCY,
         "event_to_alert",
+        "{:.1f} s | {:.1f} s | {:.1f} s",
+        ["stock queries, p50", "stock queries, p95", "stock queries, p99"],
+    ),
+    (
+        LATENCY,
+        "event_to_alert",
         "{:.0f} s | {:.0f} s | {:.0f} s",
         ["none, p50", "none, p95", "none, p99"],
     ),
