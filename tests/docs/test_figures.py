@@ -92,13 +92,16 @@ TOLD = [
     (
         SIZING,
         "adhoc",
-        "a user and a day take {:.2f} s (DuckDB by itself {:.1f} s), "
-        "an hourly histogram of the week {:.1f} s ({:.0f} s)",
+        "a user and a day take {:.2f} s (DuckDB by itself {:.1f} s, ClickHouse {:.1f} s), "
+        "an hourly histogram of the week {:.1f} s ({:.1f} s, {:.1f} s), asked again {:.2f} s",
         [
-            "a user and a day",
+            "a user and a day: asked first",
             "a user and a day: DuckDB by itself",
-            "hourly histogram of the week",
+            "a user and a day: ClickHouse by itself",
+            "hourly histogram of the week: asked first",
             "hourly histogram of the week: DuckDB by itself",
+            "hourly histogram of the week: ClickHouse by itself",
+            "hourly histogram of the week: asked again",
         ],
     ),
     (FAULTS, "day", "checkpoints {:.2f}", ["checkpoints: last third against the middle"]),

@@ -105,7 +105,10 @@ class _Splitter:
         self._table, self._name, self._of_views = self._read_table(known)
         self._columns = {name.lower(): (name, kind) for name, kind in known[self._table].columns}
         self._aliases = {column.alias for column in tree.expressions if column.alias}
-        self._keys: dict[str, str] = {}
+        self._keys: dict[str, exp.Expr] = {}
+        """What is grouped by as it was written, and the same over partial aggregates."""
+        self._columns_of_keys: dict[str, str] = {}
+        """What partial aggregates are grouped by, and what that is called there."""
         self._distinct: dict[str, str] = {}
         self._aggregates: dict[str, _Aggregate] = {}
 
@@ -113,7 +116,7 @@ class _Splitter:
         bounds, others = self._conditions()
         for key in self._grouped():
             self._require_alike(key)
-            self._keys.setdefault(_sql(key), f"hg k{len(self._keys)}")
+            self._add_key(key)
         outer = exp.Select(
             expressions=[self._projected(column) for column in self._tree.expressions]
         )
@@ -128,7 +131,7 @@ class _Splitter:
         source = exp.Table(this=exp.to_identifier(PARTIALS, quoted=True))
         outer.set("from_", exp.From(this=source))
         if self._keys:
-            outer.set("group", exp.Group(expressions=[_named(k) for k in self._keys.values()]))
+            outer.set("group", exp.Group(expressions=[k.copy() for k in self._keys.values()]))
         sums = frozenset(of.name for of in self._aggregates.values() if of.merge == "sum")
         partial = self._partial(others)
         return Split(self._table, bounds, partial, self._merged(), _sql(outer), sums)
@@ -224,6 +227,22 @@ class _Splitter:
             raise _NotSplit
         return key
 
+    def _add_key(self, key: exp.Expr) -> None:
+        """Group by a key, and parts of files by what its text or number is made of: that is made
+        once a group then, and not once a row."""
+        inner, around = key, []
+        while _is_call(inner, "hg_string") or (
+            _is_call(inner, "hg_unix") and _is_call(inner.expressions[0], "hg_trunc")
+        ):
+            around.append(inner.name)
+            inner = inner.expressions[0]
+        columns = self._columns_of_keys
+        name = columns.setdefault(_sql(inner), f"hg k{len(columns)}")
+        value: exp.Expr = _named(name)
+        for function in reversed(around):
+            value = exp.Anonymous(this=function, expressions=[value])
+        self._keys.setdefault(_sql(key), value)
+
     def _require_alike(self, node: exp.Expr) -> None:
         """It gives for the same row the same value, whenever it is asked."""
         if node.find(*_NOT_ALWAYS_ALIKE) or any(
@@ -241,7 +260,7 @@ class _Splitter:
     def _over(self, node: exp.Expr, clause: str) -> exp.Expr:
         """An expression of the statement as one over partial aggregates."""
         if (key := self._keys.get(_sql(node))) is not None:
-            return _named(key)
+            return key.copy()
         if isinstance(node, (exp.AggFunc, exp.Filter)):
             return self._aggregate(node)
         if clause != "projection" and isinstance(node, exp.Column):
@@ -291,13 +310,13 @@ class _Splitter:
             raise _NotSplit
         # Each value once, so that the same of two files is not counted twice.
         written = _sql(values[0])
-        key = self._keys.get(written) or self._distinct.setdefault(
+        key = self._columns_of_keys.get(written) or self._distinct.setdefault(
             written, f"hg d{len(self._distinct)}"
         )
         return exp.Count(this=exp.Distinct(expressions=[_named(key)]))
 
     def _partial(self, conditions: Sequence[exp.Expr]) -> str:
-        keys = {**self._keys, **self._distinct}
+        keys = {**self._columns_of_keys, **self._distinct}
         selected = [f'{written} AS "{name}"' for written, name in keys.items()]
         selected += [f'{written} AS "{of.name}"' for written, of in self._aggregates.items()]
         where = " AND ".join(f"({_sql(condition)})" for condition in conditions)
@@ -307,12 +326,16 @@ class _Splitter:
         )
 
     def _merged(self) -> str:
-        keys = [*self._keys.values(), *self._distinct.values()]
+        keys = [*self._columns_of_keys.values(), *self._distinct.values()]
         selected = [f'"{name}"' for name in keys]
         for of in self._aggregates.values():
             value = f'{of.merge}("{of.name}")'
             selected.append(f'{f"CAST({value} AS BIGINT)" if of.counts else value} AS "{of.name}"')
         return f'SELECT {", ".join(selected)} FROM "{PARTIALS}"{_grouped_by(len(keys))}'
+
+
+def _is_call(node: exp.Expr, name: str) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name == name
 
 
 def _one_table(select: exp.Expr) -> exp.Table:

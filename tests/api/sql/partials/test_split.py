@@ -48,6 +48,24 @@ def test_a_histogram_is_counted_in_parts() -> None:
     )
 
 
+def test_texts_and_numbers_of_keys_are_made_once_a_group() -> None:
+    split = _translated(
+        "SELECT CAST(to_date(time) AS STRING) AS d, unix_timestamp(date_trunc('DAY', time)) AS s, "
+        "unix_timestamp(time) AS t, count(*) AS n FROM silver.event GROUP BY 1, 2, 3"
+    ).split
+    assert split is not None
+    assert split.partial == (
+        'SELECT hg_date("time") AS "hg k0", hg_trunc(hg_timestamp("time"), 86400000000, 0) AS '
+        '"hg k1", hg_unix("time") AS "hg k2", COUNT(*) AS "hg a0" FROM "hg files" AS "event" '
+        "GROUP BY 1, 2, 3"
+    )
+    assert split.final == (
+        'SELECT hg_string("hg k0") AS "d", hg_unix("hg k1") AS "s", "hg k2" AS "t", '
+        'CAST(COALESCE(sum("hg a0"), 0) AS BIGINT) AS "n" FROM "hg partials" '
+        'GROUP BY hg_string("hg k0"), hg_unix("hg k1"), "hg k2" LIMIT 101'
+    )
+
+
 def test_times_may_stand_on_either_side_and_between() -> None:
     split = _translated(
         "SELECT count(*) FROM silver.event WHERE '2026-11-17' < time "
