@@ -397,7 +397,7 @@ class LastingEngine:
         self._open = partial(engine, setup["lake_root"], known, setup["memory"], *beside)
         self.most_cached = size_of(setup["memory"]) // 4
         self.connection, self._views = self._open()
-        self.kept = KeptAggregates(self.connection)
+        self.kept = KeptAggregates(self.connection, self.most_cached)
         self._planner = Planner(known)
 
     def answer(self, asked: dict[str, Any], tell: Callable[[float], None]) -> Any:
@@ -433,14 +433,13 @@ class LastingEngine:
     def tidy(self) -> None:
         """Begin anew once what is kept of files takes too much, since it lies there in idle times
         too. Between two answers nobody waits for it."""
-        self.kept.tidy(self.most_cached)
         kept = self.connection.execute(
             "SELECT memory_usage_bytes FROM duckdb_memory() WHERE tag = 'OBJECT_CACHE'"
         ).fetchone()
         if kept and kept[0] > self.most_cached:
             self.connection.close()
             self.connection, self._views = self._open()
-            self.kept = KeptAggregates(self.connection)
+            self.kept = KeptAggregates(self.connection, self.most_cached)
 
 
 def _asked_of(planner: Callable[[], Planner], asked: Mapping[str, Any]) -> AskedOf:

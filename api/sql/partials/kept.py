@@ -47,8 +47,9 @@ class _Segment:
 class KeptAggregates:
     """What one engine keeps. Not safe to share between threads."""
 
-    def __init__(self, engine: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, engine: duckdb.DuckDBPyConnection, most_bytes: int) -> None:
         self._engine = engine
+        self.most_bytes = most_bytes
         self.least_rows = _LEAST_ROWS
         self.most_pieces = _MOST_PIECES
         self.few = _FEW
@@ -60,23 +61,22 @@ class KeptAggregates:
         """SQL that answers a statement from kept aggregates, which are brought up to date first.
 
         None where that saves nothing. `asked`: between which bounds the rows lie that it asks for,
-        on top of `split.bounds`. Raises `duckdb.OutOfMemoryException`; what else is wrong with a
-        statement is said when it is answered as it stands.
+        on top of `split.bounds`. What is wrong with a statement is said when it is answered as it
+        stands.
         """
-        shape = f"{table.table.folder} {split.partial}"
+        column = _times_of(split, table)
+        shape = f"{table.table.folder} {column} {split.partial}"
         files = [file for file in table.listed if file.may_have(asked)]
         if shape in self._refused or sum(file.rows for file in files) < self.least_rows:
             return None
         try:
             bounds = self._instants(split.bounds)
-            within, partly = _by_day(files, _times_of(split, table), bounds)
+            within, partly = _by_day(files, table.listed, column, bounds)
             tables = [
                 piece
                 for day, whole in within.items()
                 for piece in self._brought_up(shape, day, whole, split, table)
             ]
-        except duckdb.OutOfMemoryException:
-            raise
         except (_NotKept, duckdb.Error):
             self._refuse(shape)
             return None
@@ -85,11 +85,12 @@ class KeptAggregates:
             parts.append(f"SELECT * FROM ({_partial(split, table, partly, bounds)})")
         return _over(parts, split.final)
 
-    def tidy(self, most_bytes: int) -> None:
-        """Give up what was not asked for the longest time, until the rest takes at most so much."""
-        while self._segments and self._taken() > most_bytes:
-            _, segment = self._segments.popitem(last=False)
-            self._drop(segment.pieces)
+    def taken(self) -> int:
+        """Bytes that kept tables take."""
+        ((taken,),) = self._engine.execute(
+            "SELECT memory_usage_bytes FROM duckdb_memory() WHERE tag = 'IN_MEMORY_TABLE'"
+        ).fetchall()
+        return int(taken)
 
     def clear(self) -> bool:
         """Give up everything; False where there is nothing."""
@@ -118,6 +119,7 @@ class KeptAggregates:
         if new:
             segment.pieces.append(self._counted(split, table, new))
             segment.files = names
+            self._make_room(shape)
         if len(segment.pieces) > self.most_pieces:
             self._unite(split, segment)
         return segment.pieces
@@ -135,6 +137,17 @@ class KeptAggregates:
             self._drop([name])
             raise _NotKept
         return name
+
+    def _make_room(self, shape: str) -> None:
+        """Give up what was not asked for the longest time, but nothing of this statement.
+
+        Raises `_NotKept` where that alone takes too much.
+        """
+        while self.taken() > self.most_bytes:
+            oldest = next((key for key in self._segments if key[0] != shape), None)
+            if oldest is None:
+                raise _NotKept
+            self._drop(self._segments.pop(oldest).pieces)
 
     def _unite(self, split: Split, segment: _Segment) -> None:
         name = f"hg kept {next(self._names)}"
@@ -163,12 +176,6 @@ class KeptAggregates:
             raise _NotKept from None
         return [(bound.column, bound.sign, at) for bound, at in zip(bounds, instants, strict=True)]
 
-    def _taken(self) -> int:
-        ((taken,),) = self._engine.execute(
-            "SELECT memory_usage_bytes FROM duckdb_memory() WHERE tag = 'IN_MEMORY_TABLE'"
-        ).fetchall()
-        return int(taken)
-
     def _drop(self, tables: Sequence[str]) -> None:
         for name in tables:
             self._engine.execute(f'DROP TABLE "{name}"')
@@ -183,19 +190,30 @@ def _times_of(split: Split, table: NearFiles) -> str | None:
 
 
 def _by_day(
-    files: Sequence[PlainFile], column: str | None, bounds: Sequence[tuple[str, str, datetime]]
+    files: Sequence[PlainFile],
+    listed: Sequence[PlainFile],
+    column: str | None,
+    bounds: Sequence[tuple[str, str, datetime]],
 ) -> tuple[Mapping[date | None, list[PlainFile]], list[PlainFile]]:
-    """Files of days that lie within the bounds with all their files, and all other files."""
-    days: dict[date | None, list[PlainFile]] = {}
+    """Files of days of which the table has no other that reaches out of the bounds, and the rest.
+
+    Of a day on which the bounds begin the files would be others each time that they move on.
+    """
+    cut = {_day(file, column) for file in listed if not _lies_within(file, bounds)}
+    within: dict[date | None, list[PlainFile]] = {}
+    rest = []
     for file in files:
-        first = file.span(column)[0] if column else None
-        days.setdefault(first.date() if first else None, []).append(file)
-    within = {
-        day: of_day
-        for day, of_day in days.items()
-        if all(_lies_within(file, bounds) for file in of_day)
-    }
-    return within, [file for day in days if day not in within for file in days[day]]
+        day = _day(file, column)
+        if day in cut:
+            rest.append(file)
+        else:
+            within.setdefault(day, []).append(file)
+    return within, rest
+
+
+def _day(file: PlainFile, column: str | None) -> date | None:
+    first = file.span(column)[0] if column else None
+    return first.date() if first else None
 
 
 def _lies_within(file: PlainFile, bounds: Sequence[tuple[str, str, datetime]]) -> bool:
