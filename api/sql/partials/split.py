@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from infra.delta.duckdb_views import Definition
 
@@ -145,9 +146,8 @@ class _Splitter:
         while (definition := known.get(_lower(named))) is not None and definition.folder is None:
             view = _parsed(definition.sql)
             # A view that shows rows of a table as they are.
-            if {name for name, value in view.args.items() if value} != {
-                "expressions", "from_", "where"
-            } or not all(isinstance(column, exp.Star) for column in view.expressions):  # fmt: skip
+            clauses = {name for name, value in view.args.items() if value}
+            if clauses != {"expressions", "from_", "where"} or view.expressions != [exp.Star()]:
                 raise _NotSplit
             condition = view.args["where"].this
             if any(type(node) not in _OF_VIEWS for node in condition.walk()):
@@ -354,7 +354,10 @@ def _lower(table: exp.Table) -> str:
 
 @lru_cache(maxsize=64)
 def _parsed(sql: str) -> exp.Expr:
-    return sqlglot.parse_one(sql, dialect="duckdb")
+    try:
+        return sqlglot.parse_one(sql, dialect="duckdb")
+    except SqlglotError:
+        raise _NotSplit from None
 
 
 def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:

@@ -17,6 +17,8 @@ VIEWS = (
     Definition("silver.large", "SELECT * FROM silver.known WHERE n > 9", None),
     Definition("silver.recent", "SELECT * FROM silver.event WHERE time > now()", None),
     Definition("silver.newest", "SELECT src_ip, max(n) AS n FROM silver.event GROUP BY 1", None),
+    Definition("silver.short", "SELECT * EXCLUDE (n) FROM silver.event WHERE n > 9", None),
+    Definition("silver.odd", "SELECT ~~ FROM", None),
     Definition("silver.pair", "SELECT a.* FROM silver.event a JOIN silver.event b USING (n)", None),
 )
 
@@ -98,6 +100,8 @@ def test_a_view_that_shows_rows_as_they_are_is_its_table_and_a_condition() -> No
         "SELECT count(*) FROM silver.recent",
         "SELECT count(*) FROM silver.newest",
         "SELECT count(*) FROM silver.pair",
+        "SELECT count(*) FROM silver.short",
+        "SELECT count(*) FROM silver.odd",
         "SELECT count(*) FROM silver.event a JOIN silver.event b ON a.n = b.n",
         "SELECT count(*) FROM (SELECT * FROM silver.event)",
         "WITH e AS (SELECT * FROM silver.event) SELECT count(*) FROM e",
