@@ -72,7 +72,7 @@ class Figure:
 
 def measured(results: Path) -> MeasuredLoad:
     """Read the figures; raises `Usage` that names what is missing and how to measure it."""
-    parse = _value(results, "sources", "mix: ours")
+    parse = _value(results, "sources", "mix: ours, from Kafka")
     detect = _value(results, "rules", "job, 100 rules")
     each = _value(results, "standing", "an event more, all jobs") / 1e6
     return MeasuredLoad(

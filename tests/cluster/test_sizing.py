@@ -86,7 +86,7 @@ def test_cores_are_enough_for_the_rate_within_the_share(busy: float, rate: float
 def test_figures_are_those_of_the_benchmarks() -> None:
     known = measured(RESULTS)
     sources = json.loads((RESULTS / "sources.json").read_text("utf-8"))["measures"]
-    assert known.parse == next(m["value"] for m in sources if m["name"] == "mix: ours")
+    assert known.parse == next(m["value"] for m in sources if m["name"] == "mix: ours, from Kafka")
     footprint = json.loads((RESULTS / "footprint.json").read_text("utf-8"))["measures"]
     told = {m["name"]: m["value"] for m in footprint}
     assert known.device_bytes == told["state of job sessions"]
