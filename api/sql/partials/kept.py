@@ -174,7 +174,10 @@ class KeptAggregates:
             instants = [_EPOCH + timedelta(microseconds=value) for value in row]
         except (OverflowError, TypeError):
             raise _NotKept from None
-        return [(bound.column, bound.sign, at) for bound, at in zip(bounds, instants, strict=True)]
+        return [
+            (bound.column, bound.sign, instant)
+            for bound, instant in zip(bounds, instants, strict=True)
+        ]
 
     def _drop(self, tables: Sequence[str]) -> None:
         for name in tables:

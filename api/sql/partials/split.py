@@ -163,9 +163,9 @@ class _Splitter:
         bounds: list[TimeBound] = []
         others: list[exp.Expr] = list(self._of_views)
         for condition in _conjuncts(where.this) if where is not None else ():
-            found = list(self._bounds(condition))
-            bounds += found
-            if not found:
+            within = list(self._bounds(condition))
+            bounds += within
+            if not within:
                 self._require_alike(condition)
                 if condition.find(exp.AggFunc):
                     raise _NotSplit
