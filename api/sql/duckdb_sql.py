@@ -50,15 +50,20 @@ def to_duckdb(tree: exp.Query, max_rows: int) -> str:
             node.replace(written)
     try:
         # Every name in quotes, so that none can be one of DuckDB's words.
-        return tree.sql(
-            "duckdb",
-            comments=False,
-            identify=True,
-            unsupported_level=ErrorLevel.RAISE,
-            normalize_functions=False,
-        )
+        return duckdb_text(tree)
     except UnsupportedError as error:
         raise Usage(f"this cannot be answered here: {error}") from None
+
+
+def duckdb_text(node: exp.Expr) -> str:
+    """What is written for DuckDB, as text; raises `UnsupportedError` for what has no form there."""
+    return node.sql(
+        "duckdb",
+        comments=False,
+        identify=True,
+        unsupported_level=ErrorLevel.RAISE,
+        normalize_functions=False,
+    )
 
 
 def _require_small(tree: exp.Query) -> None:

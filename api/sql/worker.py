@@ -405,30 +405,41 @@ class LastingEngine:
         began = time.monotonic()
         _require(self._views, asked)
         asked_of = _asked_of(lambda: self._planner, asked)
+        reply = self._from_kept(asked, asked_of, tell) or self._from_files(asked, asked_of, tell)
+        return {**reply, "elapsed_ms": _since(began)}
+
+    def _from_files(
+        self, asked: dict[str, Any], asked_of: AskedOf, tell: Callable[[float], None]
+    ) -> dict[str, Any]:
         try:
             self._views.narrow(asked["tables"], asked_of)
-            reply = _run(self.connection, asked | self._from_kept(asked, asked_of), tell)
+            return _run(self.connection, asked, tell)
         except duckdb.OutOfMemoryException:
             # What is kept for other statements must not be what this one lacks.
             if not self.kept.clear():
                 raise
-            reply = _run(self.connection, asked, tell)
         except duckdb.Error:
             # A file that is not as the others: the extension knows what it means, or says what is
             # wrong with it, as it does with a statement that fails on the data.
             if not self._views.widen():
                 raise
-            reply = _run(self.connection, asked, tell)
-        return {**reply, "elapsed_ms": _since(began)}
+        return _run(self.connection, asked, tell)
 
-    def _from_kept(self, asked: Mapping[str, Any], asked_of: AskedOf) -> dict[str, str]:
-        """The SQL that answers from partial aggregates; empty where there is none."""
+    def _from_kept(
+        self, asked: dict[str, Any], asked_of: AskedOf, tell: Callable[[float], None]
+    ) -> dict[str, Any] | None:
+        """The answer made of partial aggregates; None where there is none."""
         split = asked.get("split")
         table = self._views.whole(split.table) if split is not None else None
         if split is None or table is None:
-            return {}
+            return None
         sql = self.kept.answering(split, table, asked_of(split.table))
-        return {} if sql is None else {"sql": sql}
+        if sql is None:
+            return None
+        try:
+            return _run(self.connection, asked | {"sql": sql}, tell)
+        except duckdb.Error:
+            return None  # what is wrong with it is said when it is answered as it stands
 
     def tidy(self) -> None:
         """Begin anew once what is kept of files takes too much, since it lies there in idle times

@@ -111,16 +111,13 @@ class Target:
     codec: str = "snappy"
     zstd: tuple[str, ...] = ()
     """Columns compressed with zstd, whatever `codec` is for the others."""
-    deltas: tuple[str, ...] = ()
-    """Columns of which the difference from row to row is written (`DELTA_BINARY_PACKED`)."""
     groups: RowGroups = STREAMED
 
     @classmethod
     def of(cls, table: Table, folder: Location, prefix: str) -> Target:
         """Files of `table` in `folder`, whose names begin with `prefix`."""
         schema = arrow_schema(table)
-        deltas = tuple(field.name for field in schema if pa.types.is_timestamp(field.type))
-        return cls(table.name, folder, prefix, schema, table.stats, table.codec, table.zstd, deltas)
+        return cls(table.name, folder, prefix, schema, table.stats, table.codec, table.zstd)
 
     def compression(self) -> str | dict[str, str]:
         """As pyarrow takes it: one codec, or that of each leaf of the schema."""
@@ -129,16 +126,6 @@ class Target:
         return {
             leaf: "zstd" if leaf.split(".", 1)[0] in self.zstd else self.codec
             for leaf in _leaves(self.schema)
-        }
-
-    def encoding(self) -> dict[str, Any]:
-        """How pyarrow is to encode columns; all but `deltas` by a dictionary."""
-        if not self.deltas:
-            return {}
-        others = [leaf for leaf in _leaves(self.schema) if leaf not in self.deltas]
-        return {
-            "use_dictionary": others,
-            "column_encoding": dict.fromkeys(self.deltas, "DELTA_BINARY_PACKED"),
         }
 
 
@@ -150,6 +137,19 @@ def _leaves(schema: pa.Schema) -> tuple[str, ...]:
     pq.ParquetWriter(sink, schema).close()
     columns = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
     return tuple(columns.column(place).path for place in range(len(columns)))
+
+
+@lru_cache(maxsize=8)
+def _encoding(schema: pa.Schema) -> dict[str, Any]:
+    """How pyarrow is to encode columns: times as differences from row to row, which are small
+    (decision 0043), all others by a dictionary."""
+    times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
+    if not times:
+        return {}
+    return {
+        "use_dictionary": [leaf for leaf in _leaves(schema) if leaf not in times],
+        "column_encoding": dict.fromkeys(times, "DELTA_BINARY_PACKED"),
+    }
 
 
 def arrow_schema(table: Table) -> pa.Schema:
@@ -226,7 +226,7 @@ class FileWriter:
                 # A column of texts that hardly repeat gives up its dictionary then, and is written
                 # plainly, instead of filling a megabyte first.
                 dictionary_pagesize_limit=96 * 1024,
-                **self._target.encoding(),
+                **_encoding(self._target.schema),
             )
         group = pa.Table.from_batches(self._waiting)
         # Of the whole group at once: batches of a few rows cost as much as large ones.

@@ -173,19 +173,11 @@ class Views:
     def near(self, within: Mapping[str, Span]) -> dict[str, NearFiles]:
         """Of tables whose files alone say what is in them, the files where a span may be."""
         results = {}
-        for table in self._catalogue:
-            span = within.get(table.name)
-            folder = self._folders.get(table.name)
-            if span is None or folder is None or table.version is not None:
-                continue
-            listed = self._followed.followed(folder, table.columns)
-            if listed is not None:
-                (first, *others), columns = listed
-                asked = [{span[0]: span[1:]}]
-                files = [file for file in (first, *others) if file.may_have(asked)]
-                results[table.name] = NearFiles(
-                    table, columns, span[0], first, files, (first, *others)
-                )
+        for name, (time, *ends) in within.items():
+            if (whole := self.whole(name)) is not None:
+                asked = [{time: (ends[0], ends[1])}]
+                files = [file for file in whole.listed if file.may_have(asked)]
+                results[name] = replace(whole, time=time, files=files)
         return results
 
     def narrow(self, names: Iterable[str], asked: Callable[[str], Sequence[Bounds]]) -> None:

@@ -174,9 +174,7 @@ def write_merged(rows: pa.Table, table: Table, target: Target) -> DataFile | Non
     if table.cluster_by:
         rows = _sorted(rows, table.cluster_by)
     # Written once and kept for long: zstd takes half of the disk for the same CPU (decision 0043).
-    # In order, times differ little from row to row.
-    times = tuple(field.name for field in rows.schema if pa.types.is_timestamp(field.type))
-    whole = replace(target, schema=rows.schema, groups=MERGED, codec="zstd", zstd=(), deltas=times)
+    whole = replace(target, schema=rows.schema, groups=MERGED, codec="zstd", zstd=())
     writer = FileWriter(whole)
     try:
         for batch in rows.combine_chunks().to_batches(max_chunksize=MERGED.rows):

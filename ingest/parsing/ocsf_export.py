@@ -59,10 +59,9 @@ def ocsf_object(row: Mapping[str, Any]) -> dict[str, Any]:
         if of is str or of is int:
             results[name] = value
             continue
-        plain = _struct(value) if of is dict else _plain(value)
+        plain = _plain(value)
         if plain is not None:
-            shape = _SHAPES.get(name)
-            results[name] = plain if shape is None else shape(plain)
+            results[name] = _SHAPES[name](plain) if name in _SHAPES else plain
     if isinstance(results.get("unmapped"), str):
         results["unmapped"] = msgspec.json.decode(results["unmapped"])
     if row.get("auth_method"):
@@ -124,16 +123,15 @@ def _merge(event: dict[str, Any], more: dict[str, Any]) -> None:
 
 
 def _about(row: Mapping[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
-    labels = list(metadata.get("labels", ()))
-    labels += [f"{name}:{row[name]}" for name in ("time_quality", "scope") if row.get(name)]
-    about = dict(metadata)
+    labels = [f"{name}:{row[name]}" for name in ("time_quality", "scope") if row.get(name)]
     if tenant := row.get("tenant_uid"):
         # Before what the product says of itself: this is who may see it.
-        about["tenant_uid"] = tenant
-    about["source"] = row["source"]
-    about["logged_time"] = milliseconds(row["received_at"])
-    about["labels"] = labels
-    return about
+        metadata = metadata | {"tenant_uid": tenant}
+    return metadata | {
+        "source": row["source"],
+        "logged_time": _plain(row["received_at"]),
+        "labels": [*metadata.get("labels", ()), *labels],
+    }
 
 
 # -- values ------------------------------------------------------------------------------------
@@ -156,10 +154,8 @@ def _struct(value: dict[str, Any]) -> dict[str, Any] | None:
     for name, element in value.items():
         if element is None:
             continue
-        of = type(element)
-        if of is str or of is int:
-            results[name] = element
-        elif (plain := _struct(element) if of is dict else _plain(element)) is not None:
+        plain = element if type(element) is str or type(element) is int else _plain(element)
+        if plain is not None:
             results[name] = plain
     return results or None
 

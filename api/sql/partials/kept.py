@@ -32,6 +32,10 @@ _MOST_REFUSED = 256
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+_Instant = tuple[str, str, datetime]
+"""A column, a sign, and the instant that its times are on that side of."""
+
+
 class _NotKept(Exception):
     """Its partial aggregates are not to be kept: they are too many, or cannot be told apart."""
 
@@ -163,7 +167,7 @@ class KeptAggregates:
         if len(self._refused) > _MOST_REFUSED:
             self._refused.popitem(last=False)
 
-    def _instants(self, bounds: Sequence[TimeBound]) -> list[tuple[str, str, datetime]]:
+    def _instants(self, bounds: Sequence[TimeBound]) -> list[_Instant]:
         """The bounds with their values; raises `_NotKept` for one that Python's years have not."""
         if not bounds:
             return []
@@ -196,7 +200,7 @@ def _by_day(
     files: Sequence[PlainFile],
     listed: Sequence[PlainFile],
     column: str | None,
-    bounds: Sequence[tuple[str, str, datetime]],
+    bounds: Sequence[_Instant],
 ) -> tuple[Mapping[date | None, list[PlainFile]], list[PlainFile]]:
     """Files of days of which the table has no other that reaches out of the bounds, and the rest.
 
@@ -219,7 +223,7 @@ def _day(file: PlainFile, column: str | None) -> date | None:
     return first.date() if first else None
 
 
-def _lies_within(file: PlainFile, bounds: Sequence[tuple[str, str, datetime]]) -> bool:
+def _lies_within(file: PlainFile, bounds: Sequence[_Instant]) -> bool:
     return all(_all_rows(file, *bound) for bound in bounds)
 
 
@@ -239,7 +243,7 @@ def _partial(
     split: Split,
     table: NearFiles,
     files: Sequence[PlainFile],
-    bounds: Sequence[tuple[str, str, datetime]],
+    bounds: Sequence[_Instant],
 ) -> str:
     """The partial aggregates of these files, of rows within the bounds alone."""
     conditions = " AND ".join(_condition(*bound) for bound in bounds)

@@ -9,8 +9,9 @@ from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import SqlglotError, UnsupportedError
 
+from api.sql.duckdb_sql import duckdb_text
 from infra.delta.duckdb_views import Definition
 
 FILES = "hg files"
@@ -83,7 +84,7 @@ def split(tree: exp.Query, known: Sequence[Definition]) -> Split | None:
     """
     try:
         return _Splitter(tree, {definition.name: definition for definition in known}).done()
-    except _NotSplit:
+    except (_NotSplit, UnsupportedError):
         return None
 
 
@@ -135,7 +136,7 @@ class _Splitter:
             outer.set("group", exp.Group(expressions=[k.copy() for k in self._keys.values()]))
         sums = frozenset(of.name for of in self._aggregates.values() if of.merge == "sum")
         partial = self._partial(others)
-        return Split(self._table, bounds, partial, self._merged(), _sql(outer), sums)
+        return Split(self._table, bounds, partial, self._merged(), duckdb_text(outer), sums)
 
     def _read_table(self, known: Mapping[str, Definition]) -> tuple[str, str, list[exp.Expr]]:
         """The one table that is read, what its columns are called by before the dot, and what the
@@ -190,7 +191,7 @@ class _Splitter:
 
     def _bound(self, column: exp.Expr, sign: str, value: exp.Expr) -> TimeBound:
         name, _ = self._columns[column.name.lower()]
-        return TimeBound(name, sign, _sql(value))
+        return TimeBound(name, sign, duckdb_text(value))
 
     def _is_time(self, node: exp.Expr) -> bool:
         return self._is_column(node) and self._columns[node.name.lower()][1] == _TIME
@@ -237,11 +238,11 @@ class _Splitter:
             around.append(inner.name)
             inner = inner.expressions[0]
         columns = self._columns_of_keys
-        name = columns.setdefault(_sql(inner), f"hg k{len(columns)}")
+        name = columns.setdefault(duckdb_text(inner), f"hg k{len(columns)}")
         value: exp.Expr = _named(name)
         for function in reversed(around):
             value = exp.Anonymous(this=function, expressions=[value])
-        self._keys.setdefault(_sql(key), value)
+        self._keys.setdefault(duckdb_text(key), value)
 
     def _require_alike(self, node: exp.Expr) -> None:
         """It gives for the same row the same value, whenever it is asked."""
@@ -259,7 +260,7 @@ class _Splitter:
 
     def _over(self, node: exp.Expr, clause: str) -> exp.Expr:
         """An expression of the statement as one over partial aggregates."""
-        if (key := self._keys.get(_sql(node))) is not None:
+        if (key := self._keys.get(duckdb_text(node))) is not None:
             return key.copy()
         if isinstance(node, (exp.AggFunc, exp.Filter)):
             return self._aggregate(node)
@@ -300,7 +301,7 @@ class _Splitter:
             return self._count_distinct(node, function)
         name = f"hg a{len(self._aggregates)}"
         new = _Aggregate(name, _MERGED[type(function)], isinstance(function, _COUNTS))
-        known = self._aggregates.setdefault(_sql(node), new)
+        known = self._aggregates.setdefault(duckdb_text(node), new)
         merged = exp.Anonymous(this=known.merge, expressions=[_named(known.name)])
         return _whole(merged) if known.counts else merged
 
@@ -309,7 +310,7 @@ class _Splitter:
         if node is not function or not isinstance(function, exp.Count) or len(values) != 1:
             raise _NotSplit
         # Each value once, so that the same of two files is not counted twice.
-        written = _sql(values[0])
+        written = duckdb_text(values[0])
         key = self._columns_of_keys.get(written) or self._distinct.setdefault(
             written, f"hg d{len(self._distinct)}"
         )
@@ -319,7 +320,7 @@ class _Splitter:
         keys = {**self._columns_of_keys, **self._distinct}
         selected = [f'{written} AS "{name}"' for written, name in keys.items()]
         selected += [f'{written} AS "{of.name}"' for written, of in self._aggregates.items()]
-        where = " AND ".join(f"({_sql(condition)})" for condition in conditions)
+        where = " AND ".join(f"({duckdb_text(condition)})" for condition in conditions)
         return (
             f'SELECT {", ".join(selected)} FROM "{FILES}" AS "{self._name}"'
             f"{' WHERE ' + where if where else ''}{_grouped_by(len(keys))}"
@@ -386,7 +387,3 @@ def _named(name: str) -> exp.Column:
 
 def _grouped_by(keys: int) -> str:
     return f" GROUP BY {', '.join(str(n + 1) for n in range(keys))}" if keys else ""
-
-
-def _sql(node: exp.Expr) -> str:
-    return node.sql("duckdb", comments=False, identify=True, normalize_functions=False)

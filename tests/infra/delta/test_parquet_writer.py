@@ -127,7 +127,7 @@ def test_times_written_as_differences_are_read_alike_by_all_who_read_the_lake(
     times = [first + timedelta(microseconds=n * n) for n in range(400)]
     times += [datetime(1, 1, 1, tzinfo=UTC), None, datetime(9999, 12, 31, tzinfo=UTC), first]
     rows = pa.table({"n": range(len(times)), "t": pa.array(times, pa.timestamp("us", tz="UTC"))})
-    target = Target("t", tmp_path, "t-", rows.schema, ("t",), deltas=("t",))
+    target = Target("t", tmp_path, "t-", rows.schema, ("t",))
     writer = FileWriter(target)
     writer.write(rows.to_batches()[0])
     file = writer.close()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.sql.worker import LastingEngine
+from api.sql.worker import LastingEngine, plain
 from infra.delta.log_archive import LOG
 from tests.api.sql.visits import BEGAN, NAMES, VISIT, WHERE, answer, asked, opened
 from tests.examples import examples
@@ -149,13 +149,7 @@ def test_answers_stay_those_of_all_files_while_files_come_and_go(
                    lambda: _merge(folder, chance), lambda: None):  # fmt: skip
         change()
         by_all = whole.execute(asked(lake, sql)["sql"]).fetchall()
-        assert answer(engine, lake, sql) == [[_json(value) for value in row] for row in by_all], sql
-
-
-def _json(value: Any) -> Any:
-    from api.sql.worker import plain
-
-    return plain(value)
+        assert answer(engine, lake, sql) == [[plain(value) for value in row] for row in by_all], sql
 
 
 DAILY = "SELECT to_date(time) AS d, count(*) AS n FROM silver.visit {} GROUP BY 1 ORDER BY 1"
